@@ -102,6 +102,16 @@ impl LogPosition {
     }
 }
 
+const _: () = assert!(
+    LogPosition::ENCODED_BYTES
+        == size_of::<SegmentSlot>()
+            + size_of::<Epoch>()
+            + size_of::<u64>()
+            + size_of::<CommitSeq>()
+            + size_of::<u128>(),
+    "an encoded position is its fields"
+);
+
 /// One transaction as the log sees it: bytes with their checksum.
 ///
 /// The committing thread makes it, so that the leader of a group only gathers and writes. One sequence has

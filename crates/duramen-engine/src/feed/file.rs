@@ -11,6 +11,7 @@ use duramen_disk::{Access, Disk, File};
 use super::frame::{FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Fault, FileHeader, FrameHeader, FramePlace};
 use super::items::{self, Source};
 use super::{FeedCommit, Wanted, frame};
+use crate::alarm::invariant;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
 use crate::limits::FEED_FRAME_BYTES;
@@ -107,6 +108,8 @@ impl FileWriter {
     /// Adds bytes of a commit.
     pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
+            // Without room this would never end.
+            invariant!(self.payload.len() < FEED_FRAME_BYTES, "a full frame is written before more is added");
             let room = FEED_FRAME_BYTES - self.payload.len();
             let (now, later) = bytes.split_at(room.min(bytes.len()));
             self.payload.extend_from_slice(now);
@@ -131,6 +134,18 @@ impl FileWriter {
 
     /// Makes what was written durable.
     pub(crate) fn sync(&mut self) -> Result<()> {
+        invariant!(
+            self.payload.is_empty(),
+            "all bytes of file {} are in frames before its sync, but for {}",
+            self.header.number,
+            self.payload.len()
+        );
+        invariant!(
+            self.durable.is_none_or(|durable| durable.offset <= self.end.offset),
+            "file {} ends at {:#x}, behind what is durable",
+            self.header.number,
+            self.end.offset
+        );
         self.file.sync_data().map_err(|e| Error::io("sync", &self.path, &e))?;
         self.durable = Some(self.end);
         Ok(())
@@ -138,12 +153,24 @@ impl FileWriter {
 
     fn write_frame(&mut self, whole: bool) -> Result<()> {
         let FileEnd { offset, previous, through, time_ns } = self.end;
+        let block = u64::from(self.header.block_bytes);
+        invariant!(
+            offset >= block && offset.is_multiple_of(block),
+            "a frame of file {} begins with a block behind the first, not at {offset:#x}",
+            self.header.number
+        );
+        invariant!(
+            whole || self.payload.len() == FEED_FRAME_BYTES,
+            "a frame of {} bytes in the middle of a commit is full",
+            self.payload.len()
+        );
         let payload_bytes =
             u32::try_from(self.payload.len()).expect("a frame is bounded by FEED_FRAME_BYTES");
         let header = FrameHeader { payload_bytes, whole, through, time_ns, previous };
         let place = FramePlace { identity: self.header.identity, number: self.header.number, offset };
         let (mut bytes, checksum) = header.encode(&self.payload, &place);
         bytes.resize(bytes.len().next_multiple_of(self.header.block_bytes as usize), 0);
+        debug_assert_eq!(FrameHeader::decode(&bytes, FEED_FRAME_BYTES as u64), Ok(header), "it reads back");
         self.file.write_at(&bytes, offset).map_err(|e| Error::io("write", &self.path, &e.source))?;
         // Written out frame by frame, so that the sync at the end is short and delays concurrent commits
         // little.

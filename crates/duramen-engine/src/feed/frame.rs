@@ -3,11 +3,14 @@
 //! D4 rests here. A frame's checksum covers its bytes and is seeded with database, log, file and offset; each
 //! frame contains the checksum of the one before it. Format: docs/format.md, "The change feed".
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128, xxh3_128_with_seed};
 
+use crate::alarm::invariant;
 use crate::ids::{CommitSeq, DatabaseId, LogId};
+use crate::limits::FEED_FRAME_BYTES;
 use crate::wal::LogIdentity;
 
 /// Bytes of a file's header; zeroes fill its block.
@@ -21,6 +24,36 @@ const FRAME_MAGIC: [u8; 4] = *b"DuFe";
 const VERSION: u32 = 1;
 const WHOLE: u32 = 1;
 const CHECKSUM_AT: usize = FILE_HEADER_BYTES - 16;
+
+/// The smallest and the largest block that a file can have.
+const BLOCK_RANGE: RangeInclusive<u32> = 512..=65536;
+
+const _: () =
+    assert!(FILE_HEADER_BYTES <= *BLOCK_RANGE.start() as usize, "a file's header lies in one block");
+const _: () =
+    assert!(FRAME_HEADER_BYTES <= *BLOCK_RANGE.start() as usize, "a frame's header lies in one block");
+// Version and features; number and position; block; codec and key id.
+const _: () = assert!(
+    FILE_MAGIC.len()
+        + 2 * size_of::<u32>()
+        + size_of::<LogIdentity>()
+        + 2 * size_of::<u64>()
+        + size_of::<u32>()
+        + 12
+        == CHECKSUM_AT,
+    "the checksum follows the fields of a file's header"
+);
+// Flags, payload, room; position and time; checksum of the one before.
+const _: () = assert!(
+    FRAME_HEADER_BYTES
+        == size_of::<u128>()
+            + FRAME_MAGIC.len()
+            + 3 * size_of::<u32>()
+            + 2 * size_of::<u64>()
+            + size_of::<u128>(),
+    "a frame's header is its checksum and its fields"
+);
+const _: () = assert!(FEED_FRAME_BYTES <= u32::MAX as usize, "the header of a frame holds its length");
 
 /// The header of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +152,7 @@ impl FileHeader {
             return Err(Fault::Later(version));
         }
         let block_bytes = u32_at(bytes, 64);
-        if !block_bytes.is_power_of_two() || !(512..=65536).contains(&block_bytes) {
+        if !block_bytes.is_power_of_two() || !BLOCK_RANGE.contains(&block_bytes) {
             return Err(Fault::Bad(format!("frames in blocks of {block_bytes} bytes, want 512 to 65536")));
         }
         let header = FileHeader {
@@ -160,6 +193,12 @@ impl FramePlace {
 impl FrameHeader {
     /// Header and payload as bytes, and their checksum.
     pub(super) fn encode(&self, payload: &[u8], place: &FramePlace) -> (Vec<u8>, u128) {
+        invariant!(
+            self.payload_bytes as usize == payload.len() && payload.len() <= FEED_FRAME_BYTES,
+            "a frame of {} bytes is announced as one of {}",
+            payload.len(),
+            self.payload_bytes
+        );
         let mut out = Vec::with_capacity(FRAME_HEADER_BYTES + payload.len());
         out.extend_from_slice(&[0; 16]);
         out.extend_from_slice(&FRAME_MAGIC);

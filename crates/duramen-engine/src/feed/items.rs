@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::{FeedChange, FeedCommit, FeedWhat};
 use crate::error::Result;
 use crate::ids::{CommitSeq, TreeId};
+use crate::limits::KEY_BYTES_MAX;
 
 const END: u8 = 0;
 const TREE: u8 = 1;
@@ -17,6 +18,12 @@ const DROPPED: u8 = 3;
 const PUT: u8 = 4;
 const DELETED: u8 = 5;
 const LOST: u8 = 6;
+
+const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize, "an item holds the length of a key in two bytes");
+const _: () = assert!(
+    END < TREE && TREE < CREATED && CREATED < DROPPED && DROPPED < PUT && PUT < DELETED && DELETED < LOST,
+    "no two kinds of items have the same number"
+);
 
 /// The beginning of a commit.
 pub(super) fn begin(seq: CommitSeq, time_ns: u64) -> Vec<u8> {

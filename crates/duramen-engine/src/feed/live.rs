@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::names::{LoggedChange, Names};
 use super::{FeedChange, FeedCommit, FeedWhat};
+use crate::alarm::invariant;
 use crate::error::Result;
 use crate::ids::{CommitSeq, TreeId};
 use crate::page_cache::Pages;
@@ -75,11 +76,13 @@ impl LiveReader {
     ) -> Result<()> {
         let stretch = Stretch { from: self.position, through: wanted.through };
         let mut bytes = 0;
+        let begin = self.position.seq;
         let LiveReader { names, seq, saw_damage, .. } = self;
         self.position = log.read(&stretch, &mut |record| {
             if record.seq <= *seq {
                 return Ok(Enough::No);
             }
+            invariant!(record.seq == seq.next(), "commit {} of the log follows {seq}", record.seq);
             *seq = record.seq;
             let is_late = record.seq > wanted.after;
             let wants = |name: &str| is_late && (wanted.wants)(name);
@@ -112,6 +115,12 @@ impl LiveReader {
             }
             Ok(if bytes >= wanted.bytes_max { Enough::Yes } else { Enough::No })
         })?;
+        invariant!(
+            begin <= self.position.seq && self.position.seq <= self.seq,
+            "the next read, from commit {}, is behind {begin} and leaves nothing out after {}",
+            self.position.seq,
+            self.seq
+        );
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use super::items;
 use super::names::{LoggedChange, Names};
 use super::retained::{Retained, part_of};
 use super::{FeedNeed, FeedRule, FeedWhat};
-use crate::alarm::locked;
+use crate::alarm::{invariant, locked};
 use crate::checkpoint::CheckpointError;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
@@ -88,7 +88,7 @@ impl Retained {
                     }
                     // D7: the checkpoint goes on. A consumer whose changes cannot be kept gets a gap.
                     letting.why = Some(error);
-                    if !self.drop_oldest() {
+                    if self.drop_oldest().is_none() {
                         self.state().oldest = job.through;
                         break;
                     }
@@ -176,10 +176,24 @@ impl Retained {
 
     /// Copies the log after `from` into the current file, and begins another one when that is full.
     fn append(&self, job: &Retaining<'_>, from: CommitSeq) -> std::result::Result<(), CheckpointError> {
+        invariant!(
+            job.boundary.seq <= from && from < job.through,
+            "the log after commit {} still has what follows {from}, up to {}",
+            job.boundary.seq,
+            job.through
+        );
         let mut writer = locked(self.writer.lock());
         if writer.as_ref().is_none_or(|writer| writer.end().offset >= self.file_bytes_wanted()) {
             *writer = None;
             *writer = Some(self.begin_file(from)?);
+        }
+        if let Some(writer) = &*writer {
+            invariant!(
+                writer.end().through == from,
+                "file {} reaches to commit {}, from which the log is copied: {from}",
+                writer.header().number,
+                writer.end().through
+            );
         }
         let copied = self.copy(job, from, &mut writer);
         if let Err(CheckpointError::Failed(error)) = &copied {
@@ -206,6 +220,7 @@ impl Retained {
         let stretch = Stretch { from: job.boundary, through: job.through };
         let mut last = job.boundary.seq;
         let read = job.log.read(&stretch, &mut |record| {
+            invariant!(record.seq == last.next(), "commit {} follows {last} in the log", record.seq);
             last = record.seq;
             if record.seq > job.through {
                 return Ok(Enough::Yes);
@@ -277,6 +292,12 @@ impl Retained {
         writer: &mut FileWriter,
         through: CommitSeq,
     ) -> std::result::Result<(), CheckpointError> {
+        invariant!(
+            writer.end().through <= through,
+            "file {} goes on from commit {} to {through}",
+            writer.header().number,
+            writer.end().through
+        );
         writer.end_with(through)?;
         // A file found at opening may have its name in the page cache only.
         let syncs_names = writer.is_new() || !self.state().names_synced;
@@ -288,10 +309,7 @@ impl Retained {
         let part = part_of(writer.path().to_owned(), writer.header(), &writer.end());
         let mut state = self.state();
         state.names_synced = true;
-        match state.files.back_mut().filter(|last| last.number == part.number) {
-            Some(last) => *last = part,
-            None => state.files.push_back(part),
-        }
+        state.add(part);
         Ok(())
     }
 
@@ -306,8 +324,10 @@ impl Retained {
             if is_needed || age_ns < self.bounds.retain_age_ns || newer_bytes < self.bounds.retain_bytes {
                 return;
             }
+            let unneeded = oldest.number;
             drop(state);
-            self.drop_oldest();
+            let gone = self.drop_oldest();
+            invariant!(gone == Some(unneeded), "file {unneeded} is let go of, not {gone:?}");
         }
     }
 
@@ -345,14 +365,14 @@ impl Retained {
         needs.iter().find(|need| need.refuses_writers && is_before(need))
     }
 
-    /// Lets go of the oldest file. Returns whether there was one.
-    fn drop_oldest(&self) -> bool {
-        let Some(gone) = self.state().let_go_of_oldest() else { return false };
+    /// Lets go of the oldest file. Returns its number, if there was one.
+    fn drop_oldest(&self) -> Option<u64> {
+        let gone = self.state().let_go_of_oldest()?;
         let mut writer = locked(self.writer.lock());
         if writer.as_ref().is_some_and(|writer| writer.header().number == gone.number) {
             *writer = None;
         }
-        true
+        Some(gone.number)
     }
 }
 

@@ -18,10 +18,10 @@ use duramen_disk::{Access, Disk};
 use super::file::{FileEnd, FileReader, FileWriter, damaged, relied_on_through};
 use super::frame::{FileHeader, file_path, number_of};
 use super::{FeedBounds, FeedNeed, FeedStats, cannot_read, gap};
-use crate::alarm::locked;
+use crate::alarm::{invariant, locked};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
-use crate::limits::FEED_FILE_BYTES;
+use crate::limits::{FEED_BYTES_MAX_DEFAULT, FEED_FILE_BYTES, FEED_FRAME_BYTES};
 use crate::wal::LogIdentity;
 
 /// The name of the directory inside the database.
@@ -29,6 +29,9 @@ pub(crate) const FEED_DIR: &str = "feed";
 
 /// A file holds at most this part of all that may be kept, so that dropping the oldest drops little.
 const FILE_PART: u64 = 8;
+
+const _: () = assert!(FEED_FRAME_BYTES as u64 * FILE_PART <= FEED_FILE_BYTES, "a file takes several frames");
+const _: () = assert!(FEED_FILE_BYTES * FILE_PART <= FEED_BYTES_MAX_DEFAULT, "the bound is several files");
 
 /// The retained files of an open database.
 #[derive(Debug)]
@@ -195,6 +198,12 @@ impl Retained {
         }
         state.oldest = state.files.front().map_or(boundary, |file| file.after);
         state.found_through = state.files.back().map_or(boundary, |file| file.through);
+        invariant!(state.is_gapless(), "the files found cover one range: {:?}", state.files);
+        invariant!(
+            boundary <= state.found_through,
+            "the files reach to commit {}, and to the checkpoint of {boundary}",
+            state.found_through
+        );
         Ok(state)
     }
 
@@ -385,7 +394,7 @@ impl Retained {
         }
         let id = state.next_hold;
         state.next_hold += 1;
-        state.holds.insert(id, after);
+        invariant!(state.holds.insert(id, after).is_none(), "hold {id} has a number of its own");
         Ok(FeedHold { retained: Arc::clone(self), id })
     }
 
@@ -450,6 +459,61 @@ impl Retained {
 }
 
 impl State {
+    /// Adds a file, or the new end of the newest one.
+    pub(super) fn add(&mut self, part: RetainedPart) {
+        invariant!(
+            part.number < self.next_number,
+            "file {} has a number given out, below {}",
+            part.number,
+            self.next_number
+        );
+        match self.files.back_mut().filter(|last| last.number == part.number) {
+            Some(last) => {
+                invariant!(
+                    last.after == part.after && last.through <= part.through,
+                    "file {} of commits {} to {} goes on to commit {}",
+                    part.number,
+                    last.after,
+                    last.through,
+                    part.through
+                );
+                invariant!(
+                    last.end_offset <= part.end_offset,
+                    "file {} grows from {} bytes to {}",
+                    part.number,
+                    last.end_offset,
+                    part.end_offset
+                );
+                *last = part;
+            }
+            None => {
+                if let Some(last) = self.files.back() {
+                    invariant!(
+                        last.number < part.number && last.through == part.after,
+                        "file {} after commit {} follows file {} to commit {}",
+                        part.number,
+                        part.after,
+                        last.number,
+                        last.through
+                    );
+                }
+                self.files.push_back(part);
+            }
+        }
+        debug_assert!(self.is_gapless(), "the files cover one range: {:?}", self.files);
+    }
+
+    /// Whether each file begins where the one before it ends, and has a higher number.
+    fn is_gapless(&self) -> bool {
+        let follows = |a: &RetainedPart, b: &RetainedPart| a.number < b.number && a.through == b.after;
+        self.files.iter().zip(self.files.iter().skip(1)).all(|(a, b)| follows(a, b))
+    }
+
+    /// Whether changes are read from a file of this name, or may be needed from it.
+    pub(super) fn relies_on(&self, path: &Path) -> bool {
+        self.files.iter().any(|file| file.path == path) || self.corrupt.iter().any(|file| file.path == path)
+    }
+
     pub(super) fn file_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.end_offset).sum()
     }

@@ -8,6 +8,7 @@ use std::path::Path;
 use super::file::{FileWriter, discard, unreadable};
 use super::frame::{FileHeader, file_path};
 use super::retained::{Covered, Retained, RetainedPart, State, part_of};
+use crate::alarm::invariant;
 use crate::checkpoint::CheckpointError;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ids::CommitSeq;
@@ -69,7 +70,7 @@ impl Retained {
         let end = writer.end();
         let mut state = self.state();
         state.let_go_behind(after);
-        state.files.push_back(part_of(writer.path().to_owned(), &header, &end));
+        state.add(part_of(writer.path().to_owned(), &header, &end));
         state.found_through = end.through;
         state.tail = Some((header, end));
         state.names_synced = true;
@@ -119,7 +120,7 @@ impl Retained {
         loop {
             let Some(path) = self.state().dropped.get(stuck_count).cloned() else { return failed };
             self.note_removal();
-            if let Err(error) = discard(&*self.disk, &path) {
+            if let Err(error) = self.discard(&path) {
                 stuck_count += 1;
                 failed = Err(error.into());
                 continue;
@@ -131,8 +132,15 @@ impl Retained {
 
     fn remove_durably(&self, path: &Path) -> std::result::Result<(), CheckpointError> {
         self.note_removal();
-        discard(&*self.disk, path)?;
+        self.discard(path)?;
         self.sync_removals()
+    }
+
+    /// Removes a file that is not relied on, or empties it.
+    fn discard(&self, path: &Path) -> Result<()> {
+        let is_useless = !self.state().relies_on(path);
+        invariant!(is_useless, "{} is needed by nothing when it is removed", path.display());
+        discard(&*self.disk, path)
     }
 
     /// Creates a file. If the creation fails, the file is removed; a power cut may bring it back in part.
@@ -177,7 +185,7 @@ impl Retained {
         if !junk.is_empty() {
             self.note_removal();
         }
-        junk.retain(|path| discard(&*self.disk, path).map_err(|error| failed = Some(error)).is_err());
+        junk.retain(|path| self.discard(path).map_err(|error| failed = Some(error)).is_err());
         self.state().junk.append(&mut junk);
         self.sync_removals()?;
         failed.map_or(Ok(()), |error| Err(error.into()))

@@ -1,6 +1,7 @@
 //! The bytes of retained files: a file of this release must be read by every later one.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use duramen_disk::MemDisk;
@@ -9,6 +10,8 @@ use super::Wanted;
 use super::file::{FileReader, FileWriter};
 use super::frame::{FileHeader, FrameHeader, FramePlace, file_path, number_of};
 use super::items;
+use super::retained::{RetainedPart, State};
+use crate::alarm::Alarm;
 use crate::ids::{CommitSeq, DatabaseId, LogId, TreeId};
 use crate::wal::LogIdentity;
 
@@ -129,4 +132,62 @@ fn a_name_is_that_of_a_file_only_if_others_can_follow_it() {
     assert_eq!([number(1), number(u64::MAX / 2 - 1)], [Some(1), Some(u64::MAX / 2 - 1)]);
     assert_eq!([number(0), number(u64::MAX / 2), number(u64::MAX)], [None; 3]);
     assert_eq!(number_of(Path::new("/db/feed/0000000000001.feed")), None, "another name of the same file");
+}
+
+/// Which invariant the work breaks. The alarm of its database is raised.
+fn broken(work: impl FnOnce()) -> String {
+    let alarm = Alarm::new();
+    let within = alarm.enter();
+    assert!(catch_unwind(AssertUnwindSafe(work)).is_err(), "no invariant is broken");
+    drop(within);
+    assert!(alarm.check().is_err());
+    alarm.cause().unwrap().message().to_owned()
+}
+
+fn part(number: u64, after: u64, through: u64) -> RetainedPart {
+    RetainedPart {
+        number,
+        path: file_path(Path::new("/db/feed"), number),
+        after: CommitSeq(after),
+        through: CommitSeq(through),
+        end_offset: 512 * through,
+        time_ns: 0,
+    }
+}
+
+#[test]
+fn a_file_begins_where_the_last_one_ended() {
+    let mut state = State::default();
+    state.next_number = 9;
+    state.add(part(3, 10, 20));
+    state.add(part(3, 10, 25));
+    state.add(part(4, 25, 30));
+    for (wrong, what) in [
+        (part(5, 31, 40), "follows file 4 to commit 30"),
+        (part(5, 29, 40), "follows file 4 to commit 30"),
+        (part(3, 30, 40), "follows file 4 to commit 30"),
+        (part(9, 30, 40), "has a number given out"),
+        (part(4, 25, 29), "goes on to commit 29"),
+        (part(4, 24, 40), "goes on to commit 40"),
+        (RetainedPart { end_offset: 512, ..part(4, 25, 40) }, "grows from"),
+    ] {
+        let message = broken(|| state.add(wrong));
+        assert!(message.contains(what), "{message}");
+    }
+    assert!(state.relies_on(&file_path(Path::new("/db/feed"), 4)));
+    assert!(!state.relies_on(&file_path(Path::new("/db/feed"), 5)));
+}
+
+#[test]
+fn bytes_outside_of_a_frame_are_never_taken_for_durable() {
+    let disk = MemDisk::new(2);
+    let header = FileHeader { identity: IDENTITY, number: 1, block_bytes: 512, after: CommitSeq(0) };
+    let mut writer = FileWriter::create(&disk, Path::new("/"), header).unwrap();
+    writer.push(&[1]).unwrap();
+    assert!(broken(|| drop(writer.sync())).contains("all bytes of file 1 are in frames"));
+    writer.end_with(CommitSeq(1)).unwrap();
+    writer.sync().unwrap();
+    let frame = FrameHeader { payload_bytes: 2, whole: true, through: CommitSeq(1), time_ns: 0, previous: 0 };
+    let place = FramePlace { identity: IDENTITY, number: 1, offset: 512 };
+    assert!(broken(|| drop(frame.encode(&[1], &place))).contains("announced"));
 }

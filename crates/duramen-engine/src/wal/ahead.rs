@@ -13,6 +13,7 @@ use super::buffer::SLICE_BYTES_MAX;
 use super::frame::Part;
 use super::layout::to_usize;
 use super::survey::{FoundFile, FoundFrame, Survey};
+use crate::alarm::invariant;
 use crate::error::{Error, Result};
 use crate::ids::Epoch;
 use crate::threads::side_by_side;
@@ -113,6 +114,8 @@ impl<N: Send> Reading<'_, N> {
         .into_iter()
         .flatten()
         .collect();
+        // The chain would end at a frame that was left out.
+        invariant!(done.len() == frames.len(), "{} frames are read, of {}", done.len(), frames.len());
         done.sort_unstable_by_key(|(index, _)| *index);
         done.into_iter().map(|(_, parts)| parts).collect()
     }
@@ -142,6 +145,7 @@ impl<N: Send> Reading<'_, N> {
             }
             parts.push(self.noted(part, bytes.to_vec()));
         }
+        invariant!(rest.is_empty(), "the parts of a frame checked add up to {payload_bytes} bytes");
         Ok(Parts::Held(parts))
     }
 

@@ -5,6 +5,8 @@
 
 use duramen_disk::{DurableWriteError, File};
 
+use super::layout::BLOCK_BYTES_MAX;
+use crate::alarm::invariant;
 use crate::limits;
 
 /// The largest single write.
@@ -14,6 +16,13 @@ pub(super) const SLICE_BYTES_MAX: usize = limits::BIG_VALUE_EXTENT_BYTES;
 const ALIGNMENT_BYTES: usize = 4096;
 
 const _: () = assert!(SLICE_BYTES_MAX.is_multiple_of(ALIGNMENT_BYTES));
+const _: () = assert!(SLICE_BYTES_MAX.is_power_of_two(), "a size rounded up to a power of two stays a slice");
+const _: () =
+    assert!(SLICE_BYTES_MAX.is_multiple_of(BLOCK_BYTES_MAX), "a slice ends with a block of any size");
+const _: () = assert!(
+    (ALIGNMENT_BYTES as u64).is_multiple_of(duramen_disk::DIRECT_ALIGN_BYTES),
+    "the buffer is aligned for direct writes"
+);
 
 /// Bytes to be written, aligned in memory.
 #[derive(Debug, Default)]
@@ -75,6 +84,11 @@ impl<'a> SliceWriter<'a> {
         SliceWriter { file, buffer, offset, write_count: 0 }
     }
 
+    /// Where the bytes appended so far end in the file.
+    pub(super) fn end(&self) -> u64 {
+        self.offset + self.buffer.filled as u64
+    }
+
     /// Appends bytes, writing whenever the buffer is full.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), DurableWriteError> {
         let mut rest = self.buffer.take(bytes);
@@ -105,6 +119,12 @@ impl<'a> SliceWriter<'a> {
 
     fn flush(&mut self, durable: bool) -> Result<(), DurableWriteError> {
         let bytes = self.buffer.bytes();
+        // Without room in the buffer, appending would never end.
+        invariant!(!bytes.is_empty(), "the buffer of the log was made ready for a write");
+        invariant!(
+            bytes.as_ptr().align_offset(ALIGNMENT_BYTES) == 0,
+            "the buffer of the log begins at a multiple of {ALIGNMENT_BYTES} bytes"
+        );
         if durable {
             self.file.write_durable_at(bytes, self.offset)?;
         } else {

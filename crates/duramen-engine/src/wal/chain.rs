@@ -36,6 +36,7 @@ use super::frame::{FrameHeader, FrameKind, Part};
 use super::layout::to_usize;
 use super::segment::PreviousFrame;
 use super::survey::{Content, FoundFile, FoundFrame, Survey, missing};
+use crate::alarm::invariant;
 use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, Epoch};
 
@@ -337,6 +338,15 @@ impl<'a> Chain<'a> {
     /// Moves behind a frame.
     fn pass(&mut self, frame: &FoundFrame) {
         let header = &frame.header;
+        // `deliver` has refused a frame that ends with an earlier commit.
+        invariant!(
+            header.offset == self.next_offset && header.last_seq >= self.last.seq,
+            "the frame at {:#x} of commit {} follows, at {:#x} after {}",
+            header.offset,
+            header.last_seq,
+            self.next_offset,
+            self.last.seq
+        );
         let ends_commit = header.last_seq > self.last.seq;
         self.last = LogPosition {
             slot: self.file().slot,
@@ -362,6 +372,8 @@ impl<'a> Chain<'a> {
     /// Only a frame that ends a commit is proven durable by it: a mark frame behind it may be in the cache
     /// only.
     fn settle(&mut self, seq: CommitSeq) {
+        // A watermark beyond the chain proves loss, not that the rest is durable.
+        invariant!(seq <= self.last.seq, "commit {seq} is read before it is proven, as is {}", self.last.seq);
         self.proven_seq = self.proven_seq.max(seq);
         while let Some(&frame) = self.unmarked.front() {
             if frame.anchor.position.seq > self.proven_seq {

@@ -7,7 +7,8 @@
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
 use super::LogIdentity;
-use super::layout::{Flaw, expect_zero, put, to_usize, u16_at, u32_at, u64_at, u128_at};
+use super::layout::{BLOCK_BYTES_MIN, Flaw, expect_zero, put, to_usize, u16_at, u32_at, u64_at, u128_at};
+use crate::alarm::invariant;
 use crate::ids::{CommitSeq, Epoch};
 
 /// Bytes of a frame before its table of parts.
@@ -27,7 +28,23 @@ const PART_FIRST: u32 = 1;
 const PART_LAST: u32 = 2;
 const PART_DERIVED: u32 = 4;
 
-const _: () = assert!(FRAME_HEADER_BYTES <= 512, "a frame's header lies in one block of any size");
+const _: () =
+    assert!(FRAME_HEADER_BYTES <= BLOCK_BYTES_MIN, "a frame's header lies in one block of any size");
+const _: () = assert!(MAGIC_AT == CHECKSUM_BYTES, "the magic follows the checksum");
+// Kind, sizes and codec; six numbers and the time; key id and nonce; incarnation and previous checksum; room.
+const _: () = assert!(
+    FRAME_HEADER_BYTES
+        == MAGIC_AT + MAGIC.len() + 12 + 7 * size_of::<u64>() + 24 + 2 * size_of::<u128>() + 16,
+    "a frame's header is its fields"
+);
+const _: () = assert!(
+    PART_ENTRY_BYTES == 2 * size_of::<u64>() + 2 * size_of::<u32>() + CHECKSUM_BYTES,
+    "an entry of the table is its fields"
+);
+const _: () = assert!(
+    PART_FIRST + PART_LAST + PART_DERIVED == PART_FIRST | PART_LAST | PART_DERIVED,
+    "each flag of a part is a bit of its own"
+);
 
 /// What a frame is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +109,24 @@ pub(super) fn has_magic(block: &[u8]) -> bool {
 
 /// Header and table as bytes, and their checksum. The parts follow them on disk.
 pub(super) fn encode(header: &FrameHeader, parts: &[Part], identity: &LogIdentity) -> (Vec<u8>, u128) {
+    // `decode_header` and `verify` refuse a frame that contradicts itself.
+    invariant!(
+        header.part_count as usize == parts.len() && (header.kind == FrameKind::Mark) == parts.is_empty(),
+        "a {:?} frame of {} parts has a table of {}",
+        header.kind,
+        header.part_count,
+        parts.len()
+    );
+    invariant!(
+        header.durable_seq <= header.last_seq,
+        "a frame that ends with commit {} calls no later one durable, not {}",
+        header.last_seq,
+        header.durable_seq
+    );
+    debug_assert!(
+        parts.iter().map(|part| part.bytes).sum::<u64>() == header.payload_bytes,
+        "the parts add up to the payload"
+    );
     let mut bytes = vec![0; FRAME_HEADER_BYTES + parts.len() * PART_ENTRY_BYTES];
     put(&mut bytes, MAGIC_AT, &MAGIC);
     bytes[20] = match header.kind {

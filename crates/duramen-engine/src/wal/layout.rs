@@ -4,6 +4,12 @@
 
 use std::fmt;
 
+/// The smallest block of a log.
+pub(super) const BLOCK_BYTES_MIN: usize = 512;
+
+/// The largest block of a log.
+pub(super) const BLOCK_BYTES_MAX: usize = 65536;
+
 /// What is wrong with bytes that should be a header or a frame. The caller adds file and offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Flaw(pub(super) String);

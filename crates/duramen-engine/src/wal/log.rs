@@ -20,6 +20,7 @@ use super::state::{Head, State, spare_order};
 use super::survey;
 use super::writing::{Outcome, Writing, check_group, draw, failure_of};
 use super::{Group, LogIdentity, LogPosition, LogStats, LogWriteError, SegmentSlot, SyncFailure, Written};
+use crate::alarm::invariant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitSeq, Epoch};
 use crate::options::Geometry;
@@ -91,6 +92,7 @@ impl Log {
     }
 
     pub(super) fn assemble(disk: &Arc<dyn Disk>, factory: &SegmentFactory<'_>, state: State) -> Log {
+        debug_assert!(state.slots_are_distinct(), "every segment has one use");
         Log {
             disk: Arc::clone(disk),
             dir: factory.dir.to_owned(),
@@ -192,7 +194,7 @@ impl Log {
                 return Err(SyncFailure(error));
             }
         }
-        self.state().set_synced(write_number);
+        self.state().set_synced(write_number, covered.seq);
         Ok(covered)
     }
 
@@ -305,6 +307,16 @@ impl Log {
     }
 
     fn witness_in(&self, spare: &Arc<Segment>, durable: CommitSeq) {
+        {
+            let state = self.state();
+            // D3: replay finds no frame behind the header of an unused segment.
+            invariant!(!state.is_used(spare.slot), "segment {} is a spare", spare.slot.0);
+            invariant!(
+                durable <= state.synced_seq,
+                "commit {durable} is synced before a spare calls it durable, and {} was",
+                state.synced_seq
+            );
+        }
         let factory = self.factory();
         let header = factory.unused_header(spare.slot, spare.bytes, durable);
         if spare.file.write_at(&factory.first_block(&header), 0).is_ok() {
@@ -325,12 +337,18 @@ impl Log {
         now_ns: u64,
         durable: bool,
     ) -> std::result::Result<(Written, bool), LogWriteError> {
-        let head = {
+        let (head, synced) = {
             let state = self.state();
             state.check().map_err(LogWriteError::Refused)?;
-            state.head.clone()
+            (state.head.clone(), state.synced_seq)
         };
         check_group(group, head.last.seq).map_err(LogWriteError::Refused)?;
+        invariant!(
+            group.durable <= synced,
+            "commit {} is synced before a frame calls it durable, and {synced} was",
+            group.durable
+        );
+        let begun = head.last;
         let (places, rooms) = self.plan(&head, group)?;
         let mut writing = Writing {
             factory: self.factory(),
@@ -350,6 +368,9 @@ impl Log {
         match outcome {
             Outcome::Written { durable } => {
                 let position = writing.head.last;
+                invariant!(state.head.last == begun, "one thread writes behind commit {}", begun.seq);
+                let wanted = begun.seq.0 + group.records.len() as u64;
+                invariant!(position.seq.0 == wanted, "the write ends with commit {wanted}");
                 state.stats.written_bytes += writing.bytes;
                 state.stats.frame_count += places.len() as u64;
                 state.stats.sync_count += u64::from(durable);
@@ -357,6 +378,10 @@ impl Log {
                     writing.touched.iter().for_each(|segment| state.add_unsynced(segment));
                 }
                 state.advance(writing.head, &writing.fresh);
+                if durable {
+                    invariant!(state.unsynced.is_empty(), "one durable write leaves nothing unsynced");
+                    state.set_durable(position.seq);
+                }
                 Ok((Written { position, bytes: writing.bytes }, durable))
             }
             Outcome::Failed { error, bytes_taken } => {

@@ -1,10 +1,15 @@
 //! Decides which records go into which frame, and where a record is cut. Pure arithmetic.
 
 use super::frame::{FRAME_HEADER_BYTES, PART_ENTRY_BYTES};
-use super::layout::to_usize;
+use super::layout::{BLOCK_BYTES_MIN, to_usize};
 
 /// A record is not cut to fill fewer free bytes than this.
 const PIECE_BYTES_MIN: u64 = 64;
+
+const _: () = assert!(
+    FRAME_HEADER_BYTES + PART_ENTRY_BYTES + PIECE_BYTES_MIN as usize <= BLOCK_BYTES_MIN,
+    "every fresh segment takes a piece, so that enough of them take a group"
+);
 
 /// A record, or the part of it that one frame holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +50,7 @@ pub(super) fn place(record_bytes: &[usize], current_room: u64, fresh_rooms: &[u6
             places.push(Place { room_index, pieces });
         }
         if next.record == record_bytes.len() {
+            debug_assert!(covers(record_bytes, &places), "every byte is in one frame: {places:?}");
             return Some(places);
         }
     }
@@ -63,6 +69,20 @@ fn whole(record_bytes: &[usize]) -> Vec<Piece> {
         .enumerate()
         .map(|(record, &end)| Piece { record, start: 0, end, last: true })
         .collect()
+}
+
+/// Whether every byte of every record lies in exactly one piece, in order, and each frame in its own room.
+fn covers(record_bytes: &[usize], places: &[Place]) -> bool {
+    let mut reached = (0, 0);
+    let follow = places.iter().flat_map(|place| &place.pieces).all(|piece| {
+        let is_next = (piece.record, piece.start) == reached
+            && piece.start <= piece.end
+            && piece.last == (piece.end == record_bytes[piece.record]);
+        reached = if piece.last { (piece.record + 1, 0) } else { (piece.record, piece.end) };
+        is_next
+    });
+    let rooms_ascend = places.is_sorted_by(|a, b| a.room_index < b.room_index);
+    follow && rooms_ascend && reached == (record_bytes.len(), 0)
 }
 
 /// Takes from `next` what fits into one frame of `room` bytes, and moves `next` behind it.

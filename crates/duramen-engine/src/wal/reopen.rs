@@ -22,6 +22,7 @@ use super::state::{Head, State, UsedSegment};
 use super::survey::Content;
 use super::writing::{draw, header_of};
 use super::{Group, LogIdentity, LogPosition, LogWriteError, Record};
+use crate::alarm::invariant;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, Epoch};
 use crate::options::Geometry;
@@ -67,6 +68,18 @@ impl Log {
         for segment in &sorted.replayed {
             segment.file.sync_data().map_err(|error| Error::io("sync", &segment.path, &error))?;
         }
+        let newest = sorted.used.last().map_or(recovered.anchor.position.epoch, |used| used.epoch);
+        invariant!(
+            newest.max(recovered.anchor.position.epoch) < recovered.next_epoch,
+            "epoch {} is later than {newest}",
+            recovered.next_epoch
+        );
+        invariant!(
+            recovered.anchor.position.seq <= recovered.last_seq,
+            "the log goes on at commit {}, not behind {}",
+            recovered.anchor.position.seq,
+            recovered.last_seq
+        );
         let first = Head {
             segment: Arc::clone(&sorted.fresh),
             epoch: recovered.next_epoch,
@@ -80,6 +93,13 @@ impl Log {
         state.ready = sorted.ready;
         state.unfinished = sorted.unfinished;
         state.slot_last = state.slot_last.max(sorted.slot_last);
+        state.kept_from = continued.keep_from.epoch.min(recovered.from.epoch);
+        let count = state.used.len() + state.ready.len() + state.unfinished.len() + sorted.superseded.len();
+        invariant!(
+            count as u64 == state.slot_last.0,
+            "each of the {} segments of the log has one use, not {count}",
+            state.slot_last.0
+        );
         let log = Log::assemble(disk, &factory, state);
         log.copy_unmarked(continued)?;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use duramen_disk::File;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::layout::{Flaw, expect_zero, put, u32_at, u64_at, u128_at};
+use super::layout::{BLOCK_BYTES_MIN, Flaw, expect_zero, put, u32_at, u64_at, u128_at};
 use super::{LogIdentity, LogPosition, SegmentSlot};
 use crate::ids::{CommitSeq, DatabaseId, Epoch, LogId};
 
@@ -23,6 +23,26 @@ const STORED_HEADER_BYTES: u32 = 256;
 const MAGIC: [u8; 8] = *b"DURAMWAL";
 const VERSION: u32 = 1;
 const CHECKSUM_AT: usize = SEGMENT_HEADER_BYTES - 16;
+
+const _: () =
+    assert!(SEGMENT_HEADER_BYTES <= BLOCK_BYTES_MIN, "the header lies in the first block of any size");
+// Version, size, three classes of features, block; size, slot, epoch, first; database, log and incarnation;
+// the previous frame; the watermark; codec, key id, nonce; room.
+const _: () = assert!(
+    MAGIC.len()
+        + 6 * size_of::<u32>()
+        + 4 * size_of::<u64>()
+        + size_of::<LogIdentity>()
+        + size_of::<u128>()
+        + (size_of::<u128>() + 2 * size_of::<u64>())
+        + size_of::<CommitSeq>()
+        + 32
+        + 56
+        == CHECKSUM_AT,
+    "the checksum follows the fields of a segment's header"
+);
+const _: () =
+    assert!(SEGMENT_HEADER_BYTES == CHECKSUM_AT + size_of::<u128>(), "the checksum ends the header");
 
 /// The epoch of a segment with durable zeroes that was never used.
 pub(super) const EPOCH_NONE: Epoch = Epoch(0);

@@ -13,11 +13,14 @@ use std::sync::Arc;
 
 use duramen_disk::{Access, Disk, File, OpenMode, SyncMethod, write_zeroes};
 
+use super::layout::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN};
 use super::segment::{EPOCH_NONE, PreviousFrame, Segment, SegmentHeader, segment_path};
 use super::state::SpareOrder;
 use super::{LogIdentity, SegmentSlot};
+use crate::alarm::invariant;
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
+use crate::limits;
 use crate::options::Geometry;
 
 /// Bytes written and synced at once in the background: a few commits' time on an ordinary disk.
@@ -25,6 +28,25 @@ pub(super) const SLICE_BYTES: u64 = 128 * 1024;
 
 /// The same while a writer waits for the segment. Each slice costs a sync, which dominates on a slow disk.
 pub(super) const HURRIED_SLICE_BYTES: u64 = 1024 * 1024;
+
+/// A segment has at least this many blocks.
+const SEGMENT_BLOCKS_MIN: u64 = 4;
+
+/// No log has longer segments.
+const SEGMENT_BYTES_LARGEST: u64 = 1 << 40;
+
+const _: () = assert!(
+    SLICE_BYTES.is_multiple_of(BLOCK_BYTES_MAX as u64)
+        && HURRIED_SLICE_BYTES.is_multiple_of(BLOCK_BYTES_MAX as u64),
+    "slices of zeroes end with a block of any size"
+);
+const _: () = assert!(
+    limits::BLOCK_BYTES >= BLOCK_BYTES_MIN
+        && limits::BLOCK_BYTES <= BLOCK_BYTES_MAX
+        && limits::SEGMENT_BYTES_MIN >= SEGMENT_BLOCKS_MIN * limits::BLOCK_BYTES as u64
+        && limits::SEGMENT_BYTES_MAX <= SEGMENT_BYTES_LARGEST,
+    "a log can have the sizes that releases use"
+);
 
 /// The segment factory: where and how segments are made.
 #[derive(Debug, Clone, Copy)]
@@ -104,6 +126,12 @@ impl SegmentFactory<'_> {
     }
 
     fn begin_once(&self, order: SpareOrder) -> Result<Making> {
+        let block = self.geometry.block_bytes as u64;
+        invariant!(
+            order.bytes.is_multiple_of(block) && order.bytes >= SEGMENT_BLOCKS_MIN * block,
+            "a segment of {} bytes is whole blocks of {block}, and at least {SEGMENT_BLOCKS_MIN}",
+            order.bytes
+        );
         let path = segment_path(self.dir, order.slot);
         let is_new = match self.disk.kind(&path) {
             Ok(found) => found.is_none(),
@@ -132,6 +160,8 @@ impl SegmentFactory<'_> {
 
     fn zero_slice(&self, making: &mut Making, slice_bytes: u64) -> io::Result<Option<Arc<Segment>>> {
         let Making { order: SpareOrder { slot, bytes }, path, file, zeroed, .. } = making;
+        // Zeroes would go over the frames of a segment that is handed out.
+        invariant!(*zeroed < *bytes, "segment {} of {bytes} bytes is not handed out yet", slot.0);
         let slice = slice_bytes.min(*bytes - *zeroed);
         write_zeroes(&**file, *zeroed, slice)?;
         file.sync_data()?;
@@ -194,7 +224,7 @@ pub(super) fn block_bytes(geometry: &Geometry) -> u32 {
 /// Refuses sizes that a log cannot work with.
 pub(super) fn check_geometry(geometry: &Geometry, sync: SyncMethod) -> Result<()> {
     let block = geometry.block_bytes;
-    if !block.is_power_of_two() || !(512..=65536).contains(&block) {
+    if !block.is_power_of_two() || !(BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&block) {
         return Err(Error::invalid(format!("block of {block} bytes, want a power of two from 512 to 65536")));
     }
     if sync == SyncMethod::DirectDsync && (block as u64) < duramen_disk::DIRECT_ALIGN_BYTES {
@@ -205,7 +235,7 @@ pub(super) fn check_geometry(geometry: &Geometry, sync: SyncMethod) -> Result<()
     }
     let (min, max) = (geometry.segment_bytes_min, geometry.segment_bytes_max);
     let is_whole = min.is_multiple_of(block as u64) && max.is_multiple_of(block as u64);
-    if !is_whole || min < 4 * block as u64 || max < min || max > 1 << 40 {
+    if !is_whole || min < SEGMENT_BLOCKS_MIN * block as u64 || max < min || max > SEGMENT_BYTES_LARGEST {
         return Err(Error::invalid(format!(
             "log segments of {min} to {max} bytes, want multiples of {block} and at least four"
         )));

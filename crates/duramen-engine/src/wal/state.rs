@@ -5,10 +5,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::segment::Segment;
+use super::segment::{EPOCH_NONE, Segment};
 use super::{LogPosition, LogStats, SegmentSlot};
+use crate::alarm::invariant;
 use crate::error::Error;
-use crate::ids::Epoch;
+use crate::ids::{CommitSeq, Epoch};
 use crate::options::Geometry;
 
 /// Segments to keep ready: the next one, and one reserved for a full disk.
@@ -16,6 +17,12 @@ const SPARES_WANTED: usize = 2;
 
 /// Segments of the least size: the current one, the next and the reserve. Later ones double.
 const SEGMENTS_OF_LEAST_SIZE: u64 = 3;
+
+const _: () = assert!(
+    SEGMENTS_OF_LEAST_SIZE == 1 + SPARES_WANTED as u64,
+    "the current segment and those kept ready are of the least size"
+);
+const _: () = assert!(SPARES_WANTED >= 2, "beside the reserve there is a segment for every write");
 
 /// The end of the log, and the values that the next frame is built from.
 #[derive(Debug, Clone)]
@@ -62,6 +69,10 @@ pub(super) struct State {
     pub(super) unfinished: VecDeque<SegmentSlot>,
     pub(super) unsynced: Vec<Unsynced>,
     pub(super) slot_last: SegmentSlot,
+    /// Everything up to this commit is durable.
+    pub(super) synced_seq: CommitSeq,
+    /// The segments of older uses than this were released for reuse.
+    pub(super) kept_from: Epoch,
     /// The disk had no room for a segment at the last attempt to prepare one.
     pub(super) refused: bool,
     /// The failure after which the log refuses all writes (D6).
@@ -77,6 +88,8 @@ impl State {
             unfinished: VecDeque::new(),
             unsynced: Vec::new(),
             slot_last: head.segment.slot,
+            synced_seq: head.last.seq,
+            kept_from: EPOCH_NONE,
             refused: false,
             failure: None,
             stats: LogStats::default(),
@@ -119,25 +132,84 @@ impl State {
 
     /// Notes that an order of [`State::next_spare`] was carried out.
     pub(super) fn add_spare(&mut self, segment: Arc<Segment>) {
-        if self.unfinished.front() == Some(&segment.slot) {
+        let is_begun = self.unfinished.front() == Some(&segment.slot);
+        invariant!(
+            is_begun || segment.slot.0 == self.slot_last.0 + 1,
+            "segment {} follows segment {}, so that the slots have no gap",
+            segment.slot.0,
+            self.slot_last.0
+        );
+        if is_begun {
             self.unfinished.pop_front();
         }
         self.slot_last = self.slot_last.max(segment.slot);
         self.refused = false;
         self.ready.push_back(segment);
+        debug_assert!(self.slots_are_distinct(), "every segment has one use");
     }
 
     /// Makes the outcome of a write the new end. `fresh` are segments from the front of the ready ones.
     pub(super) fn advance(&mut self, head: Head, fresh: &[UsedSegment]) {
+        self.check_growth(&head);
         for taken in fresh {
             let first = self.ready.pop_front();
-            assert!(
+            invariant!(
                 first.is_some_and(|segment| segment.slot == taken.segment.slot),
                 "only the one writer takes ready segments, and in their order"
             );
+            let newest = self.used.last().map_or(EPOCH_NONE, |used| used.epoch);
+            invariant!(newest < taken.epoch, "a segment begins epoch {} after {newest}", taken.epoch);
+            invariant!(!self.is_used(taken.segment.slot), "segment {} has one use", taken.segment.slot.0);
             self.used.push(taken.clone());
         }
+        invariant!(
+            self.used.last().is_some_and(|used| used.epoch == head.epoch),
+            "the current segment, of epoch {}, is the last of those used",
+            head.epoch
+        );
         self.head = head;
+    }
+
+    /// Checks that the log ends further on than before, and inside its segment.
+    fn check_growth(&self, head: &Head) {
+        let (before, after) = (&self.head.last, &head.last);
+        invariant!(
+            (before.epoch, before.offset) < (after.epoch, after.offset) && before.seq <= after.seq,
+            "the log grows: commit {} at {}/{:#x} follows {} at {}/{:#x}",
+            after.seq,
+            after.epoch,
+            after.offset,
+            before.seq,
+            before.epoch,
+            before.offset
+        );
+        invariant!(
+            after.offset < head.offset && head.offset <= head.segment.bytes,
+            "the log ends behind {:#x}, in its segment of {} bytes, at {:#x}",
+            after.offset,
+            head.segment.bytes,
+            head.offset
+        );
+        invariant!(
+            self.head.commit_time_ns <= head.commit_time_ns,
+            "commit time {} is not before {}",
+            head.commit_time_ns,
+            self.head.commit_time_ns
+        );
+    }
+
+    /// Whether replay may need this segment.
+    pub(super) fn is_used(&self, slot: SegmentSlot) -> bool {
+        self.used.iter().any(|used| used.segment.slot == slot)
+    }
+
+    /// Whether no segment is in two of the lists, or twice in one.
+    pub(super) fn slots_are_distinct(&self) -> bool {
+        let used = self.used.iter().map(|used| used.segment.slot);
+        let ready = self.ready.iter().map(|segment| segment.slot);
+        let mut slots: Vec<_> = used.chain(ready).chain(self.unfinished.iter().copied()).collect();
+        slots.sort_unstable();
+        slots.is_sorted_by(|a, b| a < b)
     }
 
     pub(super) fn add_unsynced(&mut self, segment: &Arc<Segment>) {
@@ -148,20 +220,45 @@ impl State {
         }
     }
 
-    /// Notes that every write up to this number is durable.
-    pub(super) fn set_synced(&mut self, write_number: u64) {
+    /// Notes that every write up to this number is durable, and with them the commits up to this one.
+    pub(super) fn set_synced(&mut self, write_number: u64, through: CommitSeq) {
+        self.set_durable(through);
         self.unsynced.retain(|unsynced| unsynced.write_number > write_number);
+    }
+
+    /// Notes that the commits up to this one are durable.
+    pub(super) fn set_durable(&mut self, through: CommitSeq) {
+        invariant!(
+            self.synced_seq <= through && through <= self.head.last.seq,
+            "commit {through} is synced, after {} and up to {}",
+            self.synced_seq,
+            self.head.last.seq
+        );
+        self.synced_seq = through;
     }
 
     /// Moves the segments used before `keep_from` to the ready ones.
     pub(super) fn recycle(&mut self, keep_from: Epoch) {
         let current = self.head.epoch;
-        let (free, used) = std::mem::take(&mut self.used)
+        invariant!(
+            self.kept_from <= keep_from && keep_from <= current,
+            "the log is kept from epoch {keep_from}, after {} and up to {current}",
+            self.kept_from
+        );
+        self.kept_from = keep_from;
+        let (free, used): (Vec<UsedSegment>, Vec<UsedSegment>) = std::mem::take(&mut self.used)
             .into_iter()
-            .partition(|used: &UsedSegment| used.epoch < keep_from && used.epoch < current);
+            .partition(|used| used.epoch < keep_from && used.epoch < current);
         self.used = used;
+        // D3: a later sync of a write from before would be one of another use.
+        for free in &free {
+            let slot = free.segment.slot;
+            let is_synced = self.unsynced.iter().all(|unsynced| unsynced.segment.slot != slot);
+            invariant!(is_synced, "segment {} of epoch {} is synced before its reuse", slot.0, free.epoch);
+        }
         self.refused &= free.is_empty();
-        self.ready.extend(free.into_iter().map(|used: UsedSegment| used.segment));
+        self.ready.extend(free.into_iter().map(|used| used.segment));
+        debug_assert!(self.slots_are_distinct(), "every segment has one use");
     }
 
     /// Removes the ready segments beyond those wanted, the largest first.

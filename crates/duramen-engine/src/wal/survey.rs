@@ -11,15 +11,12 @@ use duramen_disk::{Access, Disk, File};
 
 use super::buffer::SLICE_BYTES_MAX;
 use super::frame::{self, FrameHeader, FrameKind, Part};
-use super::layout::{Flaw, to_usize};
+use super::layout::{BLOCK_BYTES_MIN, Flaw, to_usize};
 use super::segment::{EPOCH_NONE, HeaderFault, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path, slot_of};
 use super::{LogIdentity, SegmentSlot};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::Geometry;
-
-/// A frame begins at a multiple of this, whatever the block size of its log.
-const BLOCK_BYTES_MIN: usize = 512;
 
 /// What a segment file is, by its first block.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -332,6 +329,7 @@ fn holds_commits(disk: &dyn Disk, path: &Path) -> Result<bool> {
     while offset < bytes {
         let count = to_usize((bytes - offset).min(SLICE_BYTES_MAX as u64));
         file.read_at(&mut slice[..count], offset).map_err(|error| Error::io("read", path, &error))?;
+        // A frame begins at a multiple of this, whatever the block size of its log.
         for (begin, block) in (offset..).step_by(BLOCK_BYTES_MIN).zip(slice[..count].chunks(BLOCK_BYTES_MIN))
         {
             let frame = frame::decode_header(block, bytes - begin);

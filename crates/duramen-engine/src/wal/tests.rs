@@ -6,6 +6,7 @@ mod codec;
 mod crash;
 mod damage;
 mod flow;
+mod invariants;
 mod leftovers;
 
 use std::path::Path;

@@ -17,6 +17,7 @@ use super::segment::{Segment, SegmentHeader};
 use super::spare::{SegmentFactory, block_bytes};
 use super::state::{Head, UsedSegment};
 use super::{Group, LogPosition, LogWriteError};
+use crate::alarm::invariant;
 use crate::error::{Error, ErrorKind};
 use crate::ids::CommitSeq;
 
@@ -82,16 +83,34 @@ impl Writing<'_> {
         let (head, checksum) = frame::encode(&header, &parts, &self.factory.identity);
         let frame_bytes = header.frame_bytes().next_multiple_of(block as u64);
         let segment = Arc::clone(&self.head.segment);
+        let begin = self.head.offset;
+        invariant!(
+            begin >= block as u64 && begin.is_multiple_of(block as u64),
+            "a frame begins with a block behind the first, not at {begin:#x}"
+        );
+        invariant!(
+            frame_bytes <= segment.bytes - begin,
+            "a frame of {frame_bytes} bytes at {begin:#x} fits into {} bytes",
+            segment.bytes
+        );
         if self.touched.last().is_none_or(|last| last.slot != segment.slot) {
             self.touched.push(Arc::clone(&segment));
         }
 
         // Header block and first frame are one write, so that a new segment costs a single group nothing.
         let lead = first_block.as_deref().unwrap_or(&[]);
+        invariant!(
+            lead.is_empty() || lead.len() as u64 == begin,
+            "the header of a segment ends where its first frame begins, at {begin:#x}"
+        );
         buffer.prepare(frame_bytes + lead.len() as u64);
-        let mut writer = SliceWriter::new(&*segment.file, buffer, self.head.offset - lead.len() as u64);
+        let mut writer = SliceWriter::new(&*segment.file, buffer, begin - lead.len() as u64);
         let sent = send(&mut writer, lead, &head, pieces, self.group).and_then(|()| {
             writer.push_zeroes(to_usize(frame_bytes - header.frame_bytes()))?;
+            invariant!(
+                writer.end() == begin + frame_bytes,
+                "the parts of a frame of {frame_bytes} bytes add up to it"
+            );
             writer.finish(self.durable)
         });
         self.write_count += writer.write_count;
@@ -136,6 +155,24 @@ impl Writing<'_> {
             incarnation: self.head.incarnation,
             previous_checksum: self.head.last.checksum,
         };
+        // What `Chain` checks when it reads the frame.
+        invariant!(
+            header.first_seq == seq_before.next(),
+            "a frame begins with commit {} after {seq_before}",
+            header.first_seq
+        );
+        let ended = header.last_seq.0.checked_sub(seq_before.0);
+        invariant!(
+            ended.is_some_and(|ended| ended <= u64::from(header.part_count)),
+            "a frame of {} parts ends commit {} after {seq_before}",
+            header.part_count,
+            header.last_seq
+        );
+        invariant!(
+            header.durable_seq <= seq_before,
+            "a frame behind commit {seq_before} calls commit {} durable",
+            header.durable_seq
+        );
         (header, parts)
     }
 

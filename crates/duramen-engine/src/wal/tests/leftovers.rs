@@ -266,7 +266,7 @@ fn an_open_never_goes_on_from_the_middle_of_a_record() {
     let (log, from) = create(&disk, SyncMethod::Fdatasync);
     let wanted = [vec![1; 10], vec![2; 20], vec![3; 9000], vec![4; 10]];
     commit(&log, 1, wanted[0].clone());
-    log.write(&group(&[record(2, wanted[1].clone()), record(3, wanted[2].clone())], 1)).unwrap();
+    log.write_and_sync(&group(&[record(2, wanted[1].clone()), record(3, wanted[2].clone())], 1)).unwrap();
     log.write_and_sync(&group(&[record(4, wanted[3].clone())], 2)).unwrap();
     let recovered = check_replay(&disk, &from, &wanted);
     assert_eq!(recovered.marked_seq.0, 2);
