@@ -24,7 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
-use crate::alarm::locked;
+use crate::alarm::{invariant, locked};
 use crate::catalog::Root;
 use crate::checkpoint::Store;
 use crate::data_file::PagePointer;
@@ -177,6 +177,8 @@ impl Committer {
         throttle: Throttle,
     ) -> Committer {
         let seq = root.seq;
+        let place = root.position.get().map(|position| position.seq);
+        invariant!(place.is_some_and(|place| place >= seq), "the log holds root {seq}: it ends at {place:?}");
         let recent_bytes = throttle.memory_bytes() / 32;
         let root = Arc::new(root);
         Committer {
@@ -272,6 +274,8 @@ impl Committer {
 
     /// Opening found the log durable up to a commit, which may not be in the trees yet.
     pub(crate) fn found_durable(&self, seq: CommitSeq) {
+        let published = self.published().seq;
+        invariant!(published <= seq, "what opening published is durable: {published}, {seq}");
         self.durable.fetch_max(seq.0, Ordering::SeqCst);
         self.watch.wake();
     }
@@ -387,8 +391,11 @@ impl Committer {
     /// # Errors
     /// `Full` if it was dropped because the log had no room; `InDoubt` or `Poisoned` if the sync fails.
     pub(crate) fn wait_disk(&self, ordered: Ordered) -> Result<()> {
+        let _within = self.store.alarm.enter();
         self.wait_written(ordered)?;
-        self.sync_through(ordered.seq)
+        self.sync_through(ordered.seq)?;
+        invariant!(self.reached_disk(ordered), "commit {} was waited for and is durable", ordered.seq);
+        Ok(())
     }
 
     /// Whether a root is free of dropped commits.
@@ -458,6 +465,7 @@ impl Committer {
     /// As [`Committer::sync_through`].
     pub(crate) fn mark(&self) -> Result<bool> {
         self.not_alone()?;
+        let _within = self.store.alarm.enter();
         let durable = self.durable();
         if CommitSeq(self.marked.load(Ordering::Relaxed)) >= durable {
             return Ok(false);
@@ -471,6 +479,8 @@ impl Committer {
         }
         let marked = catch_unwind(AssertUnwindSafe(|| {
             let _within = self.store.alarm.enter();
+            let (marked, known) = (self.marked.load(Ordering::Relaxed), self.durable());
+            invariant!(marked <= known.0, "what was marked is durable: {marked}, {known}");
             let marked = self.log.write_mark(durable);
             marked.map_err(|error| self.log_failed(&error)).and_then(|_| self.sync_log())
         }));
@@ -501,6 +511,7 @@ impl Committer {
         if order.leading || !order.forming.is_empty() {
             return;
         }
+        self.check_all_published();
         let root = without(&self.latest());
         self.latest.set(Arc::clone(&root));
         self.published.set(root);
@@ -511,9 +522,21 @@ impl Committer {
     pub(crate) fn replayed(&self, root: &Arc<Root>) {
         let _within = self.store.alarm.enter();
         let mut order = self.lock();
+        invariant!(order.forming.is_empty(), "nothing is ordered before the log is in the trees");
+        self.check_all_published();
+        let (seq, before, durable) = (root.seq, self.published().seq, self.durable());
+        invariant!(before < seq, "the log leads from {before} on, to {seq}");
+        invariant!(seq <= durable, "the log was durable through {seq} before it was read, not {durable}");
         order.recent = Recent::new(root.seq, self.throttle.memory_bytes() / 32);
         self.latest.set(Arc::clone(root));
         self.published.set(Arc::clone(root));
+    }
+
+    /// Nothing is ordered and not published. The caller holds the order lock, nobody leads, and no commit has
+    /// joined the forming group.
+    fn check_all_published(&self) {
+        let (latest, published) = (self.latest().seq, self.published().seq);
+        invariant!(latest == published, "the latest root {latest} is the published one, {published}");
     }
 
     fn lock(&self) -> MutexGuard<'_, Order> {

@@ -43,7 +43,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::alarm::locked;
+use crate::alarm::{invariant, locked};
 use crate::catalog::{Root, TreeState};
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
@@ -157,7 +157,10 @@ impl Overlay {
 
     /// Sets the root with all changes in it. It is registered before anything newer can replace it.
     pub(crate) fn drained(&self, held: Registration) {
-        assert!(self.drained.set(held).is_ok(), "an overlay is drained once");
+        // Snapshots that read through the overlay read this root from now on: the same state (I1).
+        let (seq, shown) = (held.root().seq, self.seq);
+        invariant!(seq == shown, "the root {seq} takes the place of an overlay up to {shown}");
+        invariant!(self.drained.set(held).is_ok(), "the overlay up to {shown} is drained once");
         locked(self.forks.lock()).clear();
     }
 

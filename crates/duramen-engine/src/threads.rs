@@ -8,10 +8,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
-use crate::alarm::{Here, locked};
+use crate::alarm::{Here, invariant, locked};
 use crate::error::{Code, Error, Result};
+use crate::limits::MARK_IDLE_MS;
 
 const TICK: Duration = Duration::from_millis(10);
+
+const _: () = assert!(2 * TICK.as_millis() <= MARK_IDLE_MS as u128, "an idle log is marked in time");
 
 /// Background threads. Dropping this stops and joins them.
 #[derive(Debug)]
@@ -165,6 +168,8 @@ impl Worker {
             self.shared.changed.notify_all();
             return true;
         }
+        let (name, thread) = (&self.shared.name, state.thread);
+        invariant!(thread.is_none(), "the worker {name} has no thread while none runs: {thread:?}");
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name(self.shared.name.clone());
         match thread.spawn(move || shared.run()) {
@@ -265,6 +270,8 @@ impl Workplace {
     }
 
     fn ended(&self, mut state: MutexGuard<'_, Working>) {
+        let is_own = state.running && state.thread == Some(std::thread::current().id());
+        invariant!(is_own, "the worker {} ends in its one thread", self.name);
         state.running = false;
         state.thread = None;
         drop(state);

@@ -11,6 +11,7 @@ use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
 
+use crate::alarm::invariant;
 use crate::allocator::Space;
 use crate::catalog::{CATALOG, CatalogRow, TreeState};
 use crate::commit::{Changes, Committer, Ordered, OwnedValue, Reads, Submission, Wait};
@@ -226,7 +227,8 @@ impl Transaction {
         }
         let reducers = &self.committer.store().reducers;
         let id = self.committer.new_tree_id();
-        self.created.insert(id, TreeState::empty(id, reducer.clone(), reducers));
+        let earlier = self.created.insert(id, TreeState::empty(id, reducer.clone(), reducers));
+        invariant!(earlier.is_none(), "the tree id {id} is given once");
         let row = CatalogRow { id, spec: reducer }.encode();
         self.set(CATALOG, name.as_bytes(), Some(OwnedValue { big: false, bytes: row }))?;
         Ok(id)
@@ -434,6 +436,10 @@ impl Transaction {
         if self.changes.is_empty() {
             return Ok(None);
         }
+        // I1: validation compares what was read with the commits after the base.
+        let (base, shown) = (self.view.root().seq, self.view.seq());
+        invariant!(base == shown, "what is written builds on root {base}, and {shown} was read");
+        debug_assert!(self.changes.big_count() == self.values.len(), "each big value has its extents");
         // Release the memory of forks before waiting for memory.
         self.forks.clear();
         self.unforked.clear();
@@ -498,7 +504,9 @@ impl Transaction {
         if value.big {
             let big = BigRef::decode(&value.bytes).expect("this transaction encoded it");
             // Only at the end: a cursor of this transaction may still read it.
-            self.superseded.extend(self.values.remove(&big.location.block).unwrap_or_default());
+            let (block, pages) = (big.location.block, self.values.remove(&big.location.block));
+            invariant!(pages.is_some(), "the extents of the value at block {block} are known");
+            self.superseded.extend(pages.unwrap_or_default());
         }
     }
 
@@ -518,7 +526,10 @@ impl Transaction {
             Ok(location)
         });
         let value = written.inspect_err(|error| self.ask_for_room(error))?;
-        self.values.insert(value.location.block, std::mem::take(&mut unnamed.pages));
+        let (last, named) = (unnamed.pages.last().map(|page| page.block), value.location.block);
+        invariant!(last == Some(named), "a value is named by its last extent: {last:?}, {named}");
+        let earlier = self.values.insert(named, std::mem::take(&mut unnamed.pages));
+        invariant!(earlier.is_none(), "block {named} names one value of a transaction");
         Ok(value)
     }
 
@@ -551,7 +562,11 @@ impl Transaction {
                 let keys = self.unforked.get(&tree).into_iter().flatten();
                 (fork.clone(), keys.map(|key| self.changes.of_key(tree, key)).collect())
             }
-            None => (state.slot, self.changes.of_tree(tree)),
+            None => {
+                let is_new = !self.unforked.contains_key(&tree);
+                invariant!(is_new, "no keys wait for the fork of tree {tree}, which is not there");
+                (state.slot, self.changes.of_tree(tree))
+            }
         };
         if changes.is_empty() {
             return Ok(root);

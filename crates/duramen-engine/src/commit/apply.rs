@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::alarm::invariant;
 use crate::catalog::{CATALOG, CatalogRow, TreeState, TreeTable};
 use crate::checkpoint::Store;
 use crate::error::{Code, Error};
@@ -46,6 +47,8 @@ pub(crate) fn apply_changes(
     seq: CommitSeq,
     applying: Applying,
 ) -> Result<Applied, ApplyError> {
+    // The catalogue is tree 0: a tree is created before anything is put into it.
+    invariant!(changes.is_sorted_by(|a, b| a.0 < b.0), "the trees of commit {seq} are sorted, each once");
     let mut applied = Applied {
         trees: trees.clone(),
         replaced: Vec::new(),
@@ -89,6 +92,12 @@ fn one_tree(
     applied.deferred.append(&mut apply.deferred);
     applied.dropped_values.append(&mut apply.dropped_values);
     let has_big_values = tree.has_big_values || changes.iter().any(|c| c.value.is_some_and(|v| v.big));
+    // What the other list holds would never be freed.
+    let is_one_kind = match applying {
+        Applying::Commit(_) => applied.deferred.is_empty(),
+        Applying::Replay { .. } => applied.replaced.is_empty(),
+    };
+    invariant!(is_one_kind, "commits keep the nodes they replace, and replay only their pages: tree {id}");
     applied.trees.set(id, Some(TreeState { slot, has_big_values, ..(*tree).clone() }));
     Ok(())
 }

@@ -6,12 +6,17 @@
 
 use std::collections::BTreeMap;
 
+use crate::alarm::invariant;
 use crate::catalog::CatalogRow;
 use crate::ids::TreeId;
 use crate::limits::{BIG_VALUE_BYTES, KEY_BYTES_MAX};
 use crate::tree::{Change, StoredValue};
 
 const RECORD_VERSION: u8 = 1;
+/// Bytes of a record before its trees, of a tree before its changes, and of a change before its key.
+const RECORD_HEAD_BYTES: usize = 1 + 4;
+const TREE_HEAD_BYTES: usize = 8 + 1 + 4;
+const CHANGE_HEAD_BYTES: usize = 1 + 2 + 4;
 const DELETE: u8 = 0;
 const PUT: u8 = 1;
 const PUT_BIG: u8 = 2;
@@ -45,6 +50,13 @@ fn as_change<'a>((key, value): (&'a Vec<u8>, &'a Option<OwnedValue>)) -> Change<
 
 /// Approximate memory of a map entry beyond its key and value.
 const ENTRY_BYTES: usize = 80;
+
+const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize, "a record has 16 bits for the length of a key");
+const _: () = assert!(BIG_VALUE_BYTES <= u32::MAX as usize, "a record has 32 bits for the length of a value");
+const _: () = assert!(
+    TREE_HEAD_BYTES + CHANGE_HEAD_BYTES <= ENTRY_BYTES,
+    "a record is no longer than what is counted for its changes"
+);
 
 impl Changes {
     /// Records a write. Returns the write recorded for the key before.
@@ -90,6 +102,7 @@ impl Changes {
             key.len() + ENTRY_BYTES + value.as_ref().map_or(0, |value| value.bytes.len())
         };
         self.bytes = self.bytes.saturating_sub(forgotten.iter().map(bytes).sum());
+        invariant!(!self.trees.is_empty() || self.bytes == 0, "no writes of {} bytes are left", self.bytes);
         forgotten.into_values().flatten().collect()
     }
 
@@ -97,6 +110,11 @@ impl Changes {
     pub(crate) fn into_keys(self) -> WrittenKeys {
         let keys = |changes: BTreeMap<Vec<u8>, _>| changes.into_keys().map(Vec::into_boxed_slice).collect();
         WrittenKeys { trees: self.trees.into_iter().map(|(id, changes)| (id, keys(changes))).collect() }
+    }
+
+    /// The number of big values.
+    pub(crate) fn big_count(&self) -> usize {
+        self.trees.values().flat_map(BTreeMap::values).flatten().filter(|value| value.big).count()
     }
 
     /// Whether no write is recorded.
@@ -138,6 +156,9 @@ impl Changes {
                 out.extend_from_slice(bytes);
             }
         }
+        // D1: a longer record could be acknowledged, and no opening could replay it.
+        let (length, bytes_max) = (out.len(), self.bytes + RECORD_HEAD_BYTES);
+        invariant!(length <= bytes_max, "a record of {length} bytes, at most {bytes_max} were counted");
         out
     }
 }

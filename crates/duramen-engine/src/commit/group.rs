@@ -96,6 +96,9 @@ pub(crate) struct Dropped {
 impl Forming {
     /// Adds a transaction that was ordered and applied.
     pub(super) fn join(&mut self, mut record: Record, effects: CommitEffects) {
+        if let Some(Record { seq: last, .. }) = self.records.last() {
+            invariant!(effects.seq == last.next(), "commit {} follows {last} in its group", effects.seq);
+        }
         record.seq = effects.seq;
         self.records.push(record);
         self.members.push(effects);
@@ -103,7 +106,9 @@ impl Forming {
 
     /// Notes that the call of the newest member returns for good before the group is written.
     pub(super) fn newest_returns(&mut self) {
-        self.members.last_mut().expect("a transaction has just joined").has_returned = true;
+        let newest = self.members.last_mut().expect("a transaction has just joined");
+        invariant!(!newest.has_returned, "the call of commit {} returns once", newest.seq);
+        newest.has_returned = true;
     }
 
     fn returned_count(&self) -> u64 {
@@ -115,6 +120,13 @@ impl Forming {
         self.waiters.is_empty() && !self.is_empty() && !self.wants_sync
     }
 
+    /// Each record has its member, and each waiter is one of these: a group without records has neither.
+    fn check_members(&self) {
+        let (records, members, waiters) = (self.records.len(), self.members.len(), self.waiters.len());
+        invariant!(records == members, "a group of {records} records has as many members, not {members}");
+        invariant!(waiters <= members, "a group of {members} members has {waiters} waiters at most");
+    }
+
     /// Whether no transaction joined.
     pub(super) fn is_empty(&self) -> bool {
         self.records.is_empty()
@@ -124,8 +136,10 @@ impl Forming {
 impl Committer {
     /// Leads once: takes the forming group, writes it, and hands leadership on. The caller has set `leading`.
     pub(super) fn lead(&self) -> Result<()> {
+        let _within = self.store.alarm.enter();
         let (group, root) = {
             let mut order = self.lock();
+            invariant!(order.leading, "a thread that leads has taken leadership");
             (std::mem::take(&mut order.forming), self.latest())
         };
         let (result, panic) = self.write_or_drop(&group, &root);
@@ -157,9 +171,12 @@ impl Committer {
     /// Writes the group, syncs if a member wants it, and publishes.
     fn write_group(&self, group: &Forming, root: &Arc<Root>) -> Result<()> {
         self.not_poisoned()?;
+        group.check_members();
         if group.records.is_empty() {
             return if group.wants_sync { self.sync_log() } else { Ok(()) };
         }
+        let before = self.published();
+        self.check_continues(group, &before, root);
         let written = match self.write_log(group) {
             Err(error) if group.wants_sync && self.poison_cause().is_none() => {
                 // Threads that wait for a sync also wait for commits before this group, which must not depend
@@ -173,6 +190,7 @@ impl Committer {
             return Err(self.in_doubt(cause.clone()));
         }
         self.defer_free(group);
+        check_follows(&before, root, written);
         invariant!(root.position.set(written).is_ok(), "the root of commit {} is written once", root.seq);
         self.groups.fetch_add(1, Ordering::Relaxed);
         self.published.set(Arc::clone(root));
@@ -181,6 +199,16 @@ impl Committer {
             self.note_durable(root.seq);
         }
         Ok(())
+    }
+
+    /// A group leads from the published root to the one that will be published (D2), before it is written.
+    fn check_continues(&self, group: &Forming, before: &Root, root: &Root) {
+        let (count, from, to) = (group.records.len() as u64, before.seq, root.seq);
+        invariant!(from.0.checked_add(count) == Some(to.0), "{count} commits lead from {from} to {to}");
+        let last = group.records.last().map(|record| record.seq);
+        invariant!(last == Some(to), "a group that ends at {last:?} makes root {to}");
+        let durable = self.durable();
+        invariant!(durable <= from, "what is durable is published: {durable}, {from}");
     }
 
     fn write_log(&self, group: &Forming) -> Result<LogPosition> {
@@ -205,7 +233,8 @@ impl Committer {
         // Only the leader writes, so the published root covers all that is written.
         let written = self.published().seq;
         match self.log.sync() {
-            Ok(_) => {
+            Ok(LogPosition { seq: synced, .. }) => {
+                invariant!(synced >= written, "the log is synced through {synced}, {written} is published");
                 self.unsynced_bytes.store(0, Ordering::Relaxed);
                 self.note_durable(written);
                 Ok(())
@@ -243,7 +272,11 @@ impl Committer {
         let mut order = self.lock();
         let built_on_it = std::mem::take(&mut order.forming);
         let published = self.published();
-        if self.latest().seq > published.seq {
+        let (kept, latest) = (published.seq, self.latest().seq);
+        invariant!(latest >= kept, "the latest root {latest} is not before the published one {kept}");
+        if latest > kept {
+            let durable = self.durable();
+            invariant!(durable <= kept, "commits after {kept} are dropped, and {durable} is durable");
             order.rollback_epoch += 1;
             self.store.registry.drop_after(published.seq);
             order.recent.rewind(published.seq);
@@ -257,6 +290,8 @@ impl Committer {
         }
         let is_clean = self.poison_cause().is_none();
         if is_clean {
+            let (dropped, count) = (latest.0 - kept.0, group.records.len() + built_on_it.records.len());
+            invariant!(dropped == count as u64, "{count} commits are dropped, all {dropped} after {kept}");
             // Under the lock: a thread that finds the commits gone also finds them counted.
             self.note_dropped(group.returned_count() + built_on_it.returned_count(), published.seq, error);
         }
@@ -323,6 +358,7 @@ impl Committer {
 
     /// Passes leadership to the first waiter, or clears it.
     fn lay_down(&self, mut order: MutexGuard<'_, Order>) {
+        invariant!(order.leading, "a thread that lays down leadership has it");
         match take_first_waiter(&mut order) {
             Some(next) => {
                 self.call_turn(order);
@@ -358,6 +394,7 @@ impl Committer {
     /// What writing returned; `Poisoned`.
     pub(crate) fn while_nobody_writes<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         self.not_alone()?;
+        let _within = self.store.alarm.enter();
         let mut order = self.lock();
         loop {
             self.not_poisoned()?;
@@ -365,10 +402,12 @@ impl Committer {
                 order = self.wait_turn(order);
                 continue;
             }
-            order.leading = true;
             if order.forming.is_empty() {
+                self.check_all_published();
+                order.leading = true;
                 break;
             }
+            order.leading = true;
             drop(order);
             self.lead()?;
             order = self.lock();
@@ -398,6 +437,16 @@ impl Committer {
             self.store.space.defer_free(extents);
         }
     }
+}
+
+/// A root that is published comes after the one before it, in the order and in the log (D2, I1).
+pub(super) fn check_follows(before: &Root, root: &Root, written: LogPosition) {
+    let (from, to) = (before.seq, root.seq);
+    invariant!(from < to, "root {to} is published after {from}");
+    invariant!(written.seq == to, "root {to} ends where its log does, at {}", written.seq);
+    let place = |position: &LogPosition| (position.epoch, position.offset);
+    let is_behind = before.position.get().is_some_and(|before| place(before) < place(&written));
+    invariant!(is_behind, "the log of root {to} lies behind that of {from}: {:?}", place(&written));
 }
 
 fn take_first_waiter(order: &mut Order) -> Option<Arc<Waiter>> {

@@ -42,6 +42,7 @@ use super::group::CommitEffects;
 use super::recent::Verdict;
 use super::wait::{Waiter, WakeReason};
 use super::{Changes, Committer, Order, Ordered, Reads, Submission, Throttle, Wait};
+use crate::alarm::invariant;
 use crate::catalog::Root;
 use crate::data_file::PagePointer;
 use crate::error::{Code, Error, Result};
@@ -215,6 +216,8 @@ impl Committer {
         // After the closure: its panic is the program's own.
         let _within = self.store.alarm.enter();
         let mut prepared = self.prepare(submission)?;
+        let read = prepared.base.root();
+        invariant!(self.latest.is(read), "commit {} was the latest while a closure ran alone", read.seq);
         if let Err(error) = self.fit_memory(&prepared, &prepared.base) {
             return Err(self.abandon(error, &prepared.values));
         }
@@ -375,6 +378,10 @@ impl Committer {
     ) -> std::result::Result<CommitSeq, EnterError> {
         self.usable()?;
         let latest = self.latest();
+        let (epoch, newest, base) = (order.rollback_epoch, latest.seq, prepared.base.root());
+        invariant!(latest.rollback_epoch == epoch, "the latest root is of the rollback epoch {epoch}");
+        let is_known = (base.rollback_epoch, base.seq) <= (epoch, newest);
+        invariant!(is_known, "a transaction that read {} is ordered after {newest}", base.seq);
         if !prepared.reads.is_empty() {
             let base = prepared.base.root();
             let unchanged = base.rollback_epoch == order.rollback_epoch
@@ -442,7 +449,7 @@ impl Committer {
         if !order.leading {
             order.leading = true;
             drop(order);
-            return self.lead().map(|()| ordered);
+            return self.lead().map(|()| self.acknowledged(ordered, prepared.level));
         }
         if prepared.level == Durability::Memory && !queues_much {
             order.forming.newest_returns();
@@ -452,12 +459,28 @@ impl Committer {
         order.forming.waiters.push(Arc::clone(&waiter));
         drop(order);
         match waiter.wait() {
-            WakeReason::Lead => self.lead().map(|()| ordered),
+            WakeReason::Lead => self.lead().map(|()| self.acknowledged(ordered, prepared.level)),
             WakeReason::Done(outcome, index) => {
                 outcome.pass_on(index);
-                outcome.result.clone().map(|()| ordered)
+                outcome.result.clone().map(|()| self.acknowledged(ordered, prepared.level))
             }
         }
+    }
+
+    /// A commit whose group was written, with the level that it waited for (D1).
+    pub(super) fn acknowledged(&self, ordered: Ordered, level: Durability) -> Ordered {
+        let seq = ordered.seq;
+        match level {
+            Durability::Disk => {
+                let durable = self.durable();
+                invariant!(durable >= seq, "commit {seq} is durable when it is acknowledged, not {durable}");
+            }
+            Durability::Process | Durability::Memory => {
+                let published = self.published().seq;
+                invariant!(published >= seq, "commit {seq} is published when it is acknowledged");
+            }
+        }
+        ordered
     }
 
     /// Loads what the changes touch, without the lock. The first round loads the paths to the keys. Later

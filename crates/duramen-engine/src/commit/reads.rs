@@ -125,7 +125,16 @@ impl TreeReads {
             };
         }
         self.points.retain(|key| !range.contains(key));
+        debug_assert!(self.touches_no_range(&range), "ranges that were read lie apart");
         self.ranges.insert(range.from, range.to);
+    }
+
+    /// Whether no range overlaps or adjoins this one. `covers` looks at one range only.
+    fn touches_no_range(&self, range: &KeyRange) -> bool {
+        let before = self.ranges.range(..=range.from.clone()).next_back();
+        let after = self.ranges.range(range.from.clone()..).next();
+        before.is_none_or(|(_, to)| to.as_ref().is_some_and(|to| *to < range.from))
+            && after.is_none_or(|(from, _)| range.to.as_ref().is_some_and(|to| to < from))
     }
 
     fn escalate(&mut self) {

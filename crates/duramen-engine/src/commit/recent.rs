@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::changes::WrittenKeys;
 use super::reads::Reads;
+use crate::alarm::invariant;
 use crate::ids::CommitSeq;
 
 /// The keys that recent commits wrote, bounded by bytes.
@@ -36,6 +37,8 @@ impl Recent {
 
     /// Adds a commit, and forgets the oldest while there are too many bytes.
     pub(super) fn push(&mut self, seq: CommitSeq, keys: WrittenKeys) {
+        let newest = self.newest();
+        invariant!(seq == newest.next(), "commit {seq} follows {newest} among the recent ones");
         self.bytes += keys.bytes();
         self.commits.push_back((seq, Arc::new(keys)));
         while self.bytes > self.bytes_max {
@@ -43,6 +46,20 @@ impl Recent {
             self.bytes -= keys.bytes();
             self.forgotten = seq;
         }
+        self.check_gaps();
+    }
+
+    /// The newest commit, forgotten or not.
+    fn newest(&self) -> CommitSeq {
+        self.commits.back().map_or(self.forgotten, |(seq, _)| *seq)
+    }
+
+    /// Every commit after the forgotten ones is here: validation would take a missing one for harmless (I1).
+    fn check_gaps(&self) {
+        let (newest, forgotten, count) = (self.newest(), self.forgotten, self.commits.len());
+        let is_whole = forgotten.0.checked_add(count as u64) == Some(newest.0);
+        invariant!(is_whole, "{count} commits are kept after {forgotten}, up to {newest}");
+        invariant!(count > 0 || self.bytes == 0, "no commit is kept, and {} bytes are counted", self.bytes);
     }
 
     /// Removes the commits after `seq`, which were dropped.
@@ -52,6 +69,8 @@ impl Recent {
             self.bytes -= keys.bytes();
         }
         self.forgotten = self.forgotten.min(seq);
+        invariant!(self.newest() == seq, "the newest commit kept is {}, want {seq}", self.newest());
+        self.check_gaps();
     }
 
     /// The commits after `since`, to be compared without the lock. `None` if some are forgotten.

@@ -1,11 +1,21 @@
 //! Records, read sets and the ring of recent commits.
 #![allow(clippy::unwrap_used)]
 
+mod broken;
+
 use super::changes::{WrittenKeys, record_lists};
 use super::recent::Verdict;
 use super::*;
 use crate::catalog::{CATALOG, CatalogRow};
 use crate::tree::{KeyRange, StoredValue};
+
+impl Committer {
+    /// Runs `work` under the order lock.
+    pub(crate) fn while_ordering(&self, work: impl FnOnce()) {
+        let _order = self.lock();
+        work();
+    }
+}
 
 fn changes(keys: &[&str]) -> Changes {
     let mut changes = Changes::default();

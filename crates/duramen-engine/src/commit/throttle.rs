@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use crate::alarm::locked;
+use crate::alarm::{invariant, locked};
 use crate::checkpoint::Store;
 use crate::error::{Code, Error, Result};
 
@@ -126,6 +126,9 @@ impl Throttle {
             return Ok(());
         }
         self.asked.store(true, Ordering::Relaxed);
+        let (begin, from, to) = (bounds.checkpoint_from, bounds.delay_from, bounds.wait_at);
+        invariant!(begin <= from, "checkpoints begin at {begin} bytes, before commits are delayed at {from}");
+        invariant!(from < to, "commits are delayed from {from} bytes and wait from {to}");
         let span = (bounds.wait_at - bounds.delay_from).max(1);
         let over = (bytes - bounds.delay_from).min(span) as u64;
         self.pause((DELAY_US_MAX * over / span as u64).max(50));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::alarm::locked;
+use crate::alarm::{invariant, locked};
 use crate::error::Result;
 use crate::sync::{Condvar, Mutex};
 
@@ -34,8 +34,10 @@ pub(super) struct GroupOutcome {
 impl Waiter {
     /// Wakes the waiter with a reason.
     pub(super) fn wake(&self, reason: WakeReason) {
-        *locked(self.reason.lock()) = Some(reason);
+        let before = locked(self.reason.lock()).replace(reason);
         self.changed.notify_one();
+        // A leadership that was replaced would be lost, and every later commit would wait.
+        invariant!(before.is_none(), "a waiter that was woken with {before:?} is woken once");
     }
 
     /// Waits for a reason to wake.

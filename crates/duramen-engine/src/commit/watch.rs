@@ -37,11 +37,12 @@ impl Watch {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let calls = {
+        let (calls, counted) = {
             let mut calls = locked(self.calls.lock());
-            self.waiting.fetch_sub(calls.len(), Ordering::SeqCst);
-            std::mem::take(&mut *calls)
+            let counted = self.waiting.fetch_sub(calls.len(), Ordering::SeqCst);
+            (std::mem::take(&mut *calls), counted)
         };
+        debug_assert!(counted >= calls.len(), "each callback is counted as a waiting reader");
         self.changed.notify_all();
         for (_, call) in calls {
             // A panic of the program's callback must not end the commit that calls it. The panic hook has

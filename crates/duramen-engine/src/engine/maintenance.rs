@@ -8,7 +8,7 @@ use duramen_disk::Disk;
 
 use super::event::{Event, Events};
 use super::feeding::Feeding;
-use crate::alarm::locked;
+use crate::alarm::{invariant, locked};
 use crate::catalog::Root;
 use crate::checkpoint::{CheckpointAim, CheckpointError, CheckpointReport, Checkpointer, Store};
 use crate::commit::{Committer, Dropped};
@@ -40,6 +40,10 @@ const SWEEP_TO_PERCENT: usize = 80;
 /// Nodes that only snapshots hold are written back while memory stays above this percentage of its bound
 /// after eviction.
 const SPILL_FROM_PERCENT: usize = 90;
+
+const _: () = assert!(SWEEP_TO_PERCENT < SPILL_FROM_PERCENT, "an eviction that succeeds writes nothing back");
+const _: () = assert!(LOG_TICK_NS < MARK_IDLE_MS * 1_000_000, "a segment being made delays no watermark");
+const _: () = assert!(MARK_IDLE_MS < PROCESS_SYNC_MS_MAX, "the limits are looked at often enough");
 
 /// Pages reclaimed by one checkpoint are free once the second checkpoint after it is durable.
 const SETTLING_CHECKPOINTS: u64 = 3;
@@ -333,6 +337,10 @@ impl Maintenance {
         let held = self.committer.hold_published();
         // The superblock may name only commits that are durable in the log.
         self.committer.sync_through(held.root().seq).map_err(Error::of_no_commit)?;
+        let (end, durable) = (held.root().position.get().copied(), self.committer.durable());
+        let named = end.map(|end| end.seq);
+        let is_durable = named.is_some_and(|named| named <= durable);
+        invariant!(is_durable, "a superblock names {named:?}, and {durable} is durable");
         // Before copying for the feed: log written meanwhile counts for the next checkpoint.
         let log_bytes = self.committer.restart_log_bytes();
         let retained = self.retain_for_feed(&held);
@@ -346,7 +354,11 @@ impl Maintenance {
         if let Some(spare_bytes) = twin_spare_bytes.filter(|_| !reaps) {
             // The first checkpoint is durable all the same, and the older superblock keeps its own.
             match self.write_once(&held, named, spare_bytes, &mut || ()) {
-                Ok(second) => report.written_bytes += second.written_bytes,
+                Ok(second) => {
+                    let twin = second.keep_log_from;
+                    invariant!(Some(twin) == end, "both superblocks replay from {end:?}, not {twin:?}");
+                    report.written_bytes += second.written_bytes;
+                }
                 Err(error) if self.committer.poison_cause().is_some() => return Err(error),
                 Err(error) => self.failed(error),
             }
@@ -410,6 +422,8 @@ impl Maintenance {
         };
         let written = self.checkpointer.run(held.root(), aim, &mut evict_too);
         let report = written.map_err(|failure| self.poison_if_a_sync_failed(failure))?;
+        let (keep, seq) = (report.keep_log_from.seq, report.seq);
+        invariant!(keep <= seq, "the log is kept from {keep} on, and the newest checkpoint is {seq}");
         self.committer.log().recycle(&report.keep_log_from);
         let reclaimed = self.checkpointer.reclaimed();
         if !reclaimed.is_empty() {

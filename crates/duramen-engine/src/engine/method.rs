@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use duramen_disk::measure::{Typical, is_proven, preferred};
+use duramen_disk::sync_choice::{Typical, is_proven, preferred};
 use duramen_disk::{Access, Disk, DurableWriteError, File, OpenMode, SyncMethod, write_zeroes};
 
 use super::directory::LOCK;
@@ -28,6 +28,8 @@ const WRITES_MIN: usize = 8;
 
 const RECORD_BYTES: usize = 4096;
 const FILE_RECORDS: u64 = 32;
+
+const _: () = assert!(WRITES_MIN <= WRITES_MAX, "a calibration that ends can be judged");
 
 /// One candidate's file, and the nanoseconds of each write.
 struct Candidate {

@@ -41,6 +41,9 @@ const LOOKS_STILL: u32 = 3;
 /// The same, if the writer has finished checkpoints meanwhile.
 const LOOKS_MOVING: u32 = 20;
 
+const _: () =
+    assert!(0 < LOOKS_STILL && LOOKS_STILL <= LOOKS_MOVING, "looks at what stands still count more");
+
 /// Reads commits of another process, without opening the database.
 pub struct Observer {
     disk: Arc<dyn Disk>,

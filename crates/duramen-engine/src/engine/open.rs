@@ -47,6 +47,8 @@ const CHAIN_SEGMENTS_MAX: usize = 8;
 /// The generation of the second superblock that a creation writes.
 const CREATED_GENERATION: Generation = Generation(2);
 
+const _: () = assert!(CREATED_GENERATION.0 == 2, "a creation writes generations 1 and 2, each to its slot");
+
 pub(super) fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, hooks: Hooks) -> Result<Engine> {
     check_options(&options)?;
     let wal_dir = options.wal_dir.clone().unwrap_or_else(|| path.join(WAL));

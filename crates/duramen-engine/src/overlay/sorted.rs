@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::notes::{Kind, RecordNotes, Spot, head_of, same_bytes};
+use crate::alarm::invariant;
 use crate::ids::TreeId;
 use crate::threads::side_by_side;
 use crate::tree::{Change, KeyRange, StoredValue};
@@ -82,7 +83,10 @@ impl Gathered {
     pub(crate) fn sorted(self, without: &HashSet<TreeId>, threads: usize) -> SortedChanges {
         let Gathered { records, trees, .. } = self;
         let kept = trees.into_iter().filter(|(id, _)| !without.contains(id));
-        let trees = kept.map(|(id, tree)| (id, tree.sorted(&records, threads))).collect();
+        let trees: Vec<_> = kept.map(|(id, tree)| (id, tree.sorted(&records, threads))).collect();
+        let is_sorted = |spots: &[Spot]| spots.is_sorted_by(|a, b| key_of(&records, a) < key_of(&records, b));
+        debug_assert!(trees.iter().all(|(_, spots)| is_sorted(spots)), "keys are sorted, each once");
+        debug_assert!(trees.is_sorted_by(|a, b| a.0 < b.0), "trees are sorted, each once");
         SortedChanges { records, trees }
     }
 }
@@ -105,11 +109,14 @@ impl Gathering {
         let count: usize = self.chunks.iter().map(Vec::len).sum();
         let threads = if count < SHARED_CHANGES_MIN { 1 } else { threads.max(1) };
         let chunks = self.with_heads(records, threads);
+        debug_assert!(chunks.iter().map(Vec::len).sum::<usize>() == count, "every change has got its head");
         let ranges = ranges_of(&chunks, count, threads);
+        check_ranges(&ranges);
         let mut sorted = side_by_side(&ranges, |range| sorted_within(range, &chunks, records)).into_iter();
         let mut all = sorted.next().unwrap_or_default();
         all.reserve_exact(sorted.as_slice().iter().map(Vec::len).sum());
         sorted.for_each(|part| all.extend_from_slice(&part));
+        invariant!(all.len() <= count, "{} sorted changes come from {count}", all.len());
         all
     }
 
@@ -153,6 +160,14 @@ fn ranges_of(chunks: &[Vec<Spot>], count: usize, threads: usize) -> Vec<HeadRang
         }
     }
     ranges
+}
+
+/// Each head lies in exactly one range: no change is lost, and none is applied twice.
+fn check_ranges(ranges: &[HeadRange]) {
+    let ends = ranges.first().map(|range| range.from).zip(ranges.last().map(|range| range.to));
+    let adjoin = ranges.windows(2).all(|pair| pair[0].to.checked_add(1) == Some(pair[1].from));
+    invariant!(ends.is_none_or(|ends| ends == (0, u64::MAX)), "the ranges of heads cover all: {ends:?}");
+    invariant!(adjoin, "the {} ranges of heads adjoin", ranges.len());
 }
 
 /// Assigns heads to buckets that are in the order of the heads. Heads outside the range go to the first or
@@ -214,6 +229,7 @@ fn in_buckets(range: HeadRange, chunks: &[Vec<Spot>]) -> Vec<Spot> {
         run[*end] = *spot;
         *end += 1;
     }
+    invariant!(ends.last() == Some(&count), "the last bucket ends at {:?}, want {count}", ends.last());
     let mut from = 0;
     for to in ends {
         if to - from > 1 {

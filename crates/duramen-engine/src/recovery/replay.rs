@@ -8,6 +8,7 @@ use std::sync::Arc;
 use duramen_disk::Disk;
 
 use super::Loaded;
+use crate::alarm::invariant;
 use crate::catalog::{CATALOG, TreeTable};
 use crate::checkpoint::Store;
 use crate::commit::{Applied, Applying, RecordChange, apply_changes, decode_record, named};
@@ -73,11 +74,14 @@ pub(crate) fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> 
     let superblock = &loaded.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let from = superblock.replay;
-    let mut first = Survey { next_tree: superblock.next_tree, ..Survey::default() };
+    let mut first = Survey { next_tree: superblock.next_tree, last: from.seq, ..Survey::default() };
     let mut visit =
         |record: ReplayedRecord, notes: Notes| first.record(loaded, record, notes, how.batch_bytes);
     let reading = reading(how.threads, how.batch_bytes);
     let log = recover(how.disk, how.wal_dir, identity, &superblock.geometry, &from, &reading, &mut visit)?;
+    let (seen, count) = (first.last, log.record_count);
+    invariant!(seen == log.last_seq, "the log was read up to {}, and seen up to {seen}", log.last_seq);
+    invariant!(seen.0 - from.seq.0 == count, "{count} records lead from {} to {seen}", from.seq);
     if log.last_seq < superblock.marked {
         let message = format!(
             "{}: the log ends at commit {}, the data file knows of {}",
@@ -115,6 +119,8 @@ pub(crate) fn replay(loaded: &Loaded, how: &mut Replay<'_>) -> Result<Replayed> 
         applier.catalogue(&changes)?;
         if let Some(limit) = how.overlay.filter(|_| changes.trees().any(|tree| tree != CATALOG)) {
             let (pages, geometry) = (&loaded.store.pages, loaded.store.geometry);
+            let (after, to) = (from.seq, applier.seq);
+            invariant!(after < to, "changes over the checkpoint {after} lead to a later commit, not {to}");
             let overlay = Arc::new(Overlay::new(applier.seq, changes, bytes, pages, geometry, limit));
             let trees = applier.trees.clone();
             let tail = Some(Tail { overlay, applier });
@@ -187,6 +193,8 @@ fn reading(threads: usize, batch_bytes: usize) -> Reading<'static, Notes> {
 struct Survey {
     gathered: Gathered,
     overflowed: bool,
+    /// The last commit seen.
+    last: CommitSeq,
     next_tree: TreeId,
     /// The last big value of each key that had one in this log, unless a later change replaced it.
     values: HashMap<(TreeId, Vec<u8>), (Vec<u8>, CommitSeq)>,
@@ -206,7 +214,10 @@ impl Survey {
         notes: Notes,
         bytes_max: usize,
     ) -> Result<()> {
-        let seq = record.seq;
+        let (seq, last) = (record.seq, self.last);
+        // The log checks it and reports corruption. Out of order, an older change could win (D2).
+        invariant!(seq == last.next(), "commit {seq} is replayed after {last}");
+        self.last = seq;
         let notes = notes.map_err(|what| bad(seq, what))?;
         if !notes.is_plain() || !self.values.is_empty() {
             self.names_and_values(loaded, &record)?;

@@ -9,6 +9,8 @@ use std::io::Read;
 
 use super::losses::{Losses, Noted};
 use super::{Caller, Keep, Made, RepairProgress, nameless};
+use crate::alarm::invariant;
+use crate::catalog::CATALOG;
 use crate::engine::Engine;
 use crate::error::{Code, Error, Result};
 use crate::ids::TreeId;
@@ -243,6 +245,7 @@ impl<'a> Writing<'a> {
 
     fn push(&mut self, from: TreeId, key: &[u8], value: Option<Vec<u8>>) -> Result<()> {
         let Some(made) = self.made.get(&from) else { return Ok(()) };
+        invariant!(made.id != CATALOG, "entries of {:?} go into a tree of their own", made.name);
         self.batch_bytes += key.len() + value.as_ref().map_or(0, Vec::len);
         self.batch.push(Change { from, tree: made.id, key: key.to_vec(), value });
         if self.batch_bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
@@ -252,6 +255,7 @@ impl<'a> Writing<'a> {
     pub(super) fn flush(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
         if batch.is_empty() {
+            invariant!(self.batch_bytes == 0, "an empty batch has no {} bytes", self.batch_bytes);
             return (self.caller.progress)(&self.done);
         }
         let all = |tx: &mut Transaction| batch.iter().try_for_each(|change| change.apply(tx));
@@ -323,7 +327,10 @@ impl<'a> Writing<'a> {
         self.flush()?;
         for (id, Missed { keys, why }) in std::mem::take(&mut self.missed) {
             keys.iter().for_each(|key| self.lose_entry(id, key, &why));
+            self.missed_bytes -= keys.iter().map(|key| missed_bytes(key)).sum::<usize>();
         }
+        let left = self.missed_bytes;
+        invariant!(left == 0, "every missing key is listed, and {left} bytes of them are left");
         Ok(self.noted.finish())
     }
 }
