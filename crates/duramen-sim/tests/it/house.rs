@@ -32,11 +32,11 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("cannot read {path}: {error}"))
 }
 
-/// Every file below `crates/` with this ending, by its path from the root, sorted.
+/// Every file below `crates/` and `tools/` with this ending, by its path from the root, sorted.
 fn files(ending: &str) -> Vec<(String, String)> {
     let root = root();
     let mut found = Vec::new();
-    let mut folders = vec![root.join("crates")];
+    let mut folders = vec![root.join("crates"), root.join("tools")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder of the repository can be listed") {
             let path = entry.expect("an entry can be read").path();
@@ -65,6 +65,7 @@ fn sources() -> Vec<Source> {
         "crates/duramen-disk/src/lib.rs",
         "crates/duramen-engine/src/lib.rs",
         "crates/duramen-sim/tests/it/house.rs",
+        "tools/duramen-bench/src/main.rs",
     ] {
         assert!(found.iter().any(|source| source.path == known), "the walk did not find {known}");
     }

@@ -19,8 +19,7 @@ const DOORS: &[&str] = &[
     "crates/duramen-lab/src/measure/workers.rs",
     "crates/duramen-cli/",
     "crates/duramen-sim/",
-    "crates/duramen-bench/",
-    "crates/duramen-powercut/",
+    "tools/",
 ];
 
 /// Files and functions that are too long.
