@@ -75,7 +75,7 @@ const _: () = assert!(
 );
 const _: () = assert!(
     EVICT_FROM_PERCENT + 100 / EVICT_STEP_PART <= 100 && IDLE_PERCENT < WAITING_PERCENT_MAX,
-    "eviction begins a step before the bound, and what one eviction frees does not stop the next"
+    "eviction begins a step before the bound, and what one frees does not stop the next"
 );
 
 /// Bytes of nodes in memory, and the bytes that dirty nodes will take on disk.

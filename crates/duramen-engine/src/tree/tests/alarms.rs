@@ -29,7 +29,7 @@ fn a_node_is_written_once() {
     let root = small_root(&pages);
     let place = write_tree(&pages, &root, None, &mut Sequential::new(&pages, 0)).unwrap();
     let node = root.peek().unwrap();
-    raises("not yet written", || drop(node.set_place(place.clone())));
+    raises("not yet written", || assert!(node.set_place(place.clone()).is_none()));
     assert_eq!(node.place(), Some(&place));
 }
 
@@ -41,7 +41,7 @@ fn a_page_of_another_kind_is_not_given_to_a_node() {
     let inner = Page::build(PageKind::Inner, 1, 0, |_| ());
     let place = Place { location: pages.data().locate(&inner, 9), reduction: Reduction::UNKNOWN };
     let node = root.peek().unwrap();
-    raises("the page of a node of height 0 is inner: true", || drop(node.set_place(place)));
+    raises("the page of a node of height 0 is inner: true", || assert!(node.set_place(place).is_none()));
     assert!(node.place().is_none());
 }
 
