@@ -8,12 +8,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::alarm::locked;
+use crate::limits::LEAF_BYTES_MAX;
 
 /// Sizes of buffers are multiples of this.
 const STEP_BYTES: usize = 2048;
 
 /// Longer pages are rare and get buffers from the general allocator.
 const SHELF_COUNT: usize = 20;
+
+const _: () =
+    assert!(SHELF_COUNT * STEP_BYTES >= 2 * LEAF_BYTES_MAX, "every usual node gets a pooled buffer");
 
 /// Unused buffers by size.
 #[derive(Debug)]
@@ -40,7 +44,10 @@ impl Buffers {
         let kept = self.shelf(bytes).and_then(|shelf| locked(shelf.lock()).pop());
         match kept {
             Some(buffer) => {
-                self.idle_bytes.fetch_sub(buffer.capacity(), Ordering::Relaxed);
+                let capacity = buffer.capacity();
+                let idle_bytes = self.idle_bytes.fetch_sub(capacity, Ordering::Relaxed);
+                debug_assert!(capacity >= bytes, "a buffer of {capacity} bytes has room for {bytes}");
+                debug_assert!(idle_bytes >= capacity, "{capacity} idle bytes are among {idle_bytes}");
                 buffer
             }
             None => Vec::with_capacity(bytes.next_multiple_of(STEP_BYTES)),

@@ -5,13 +5,40 @@ use std::sync::Arc;
 
 use super::buffers::Buffers;
 use super::page_pointer::LOCATION_BYTES;
-use crate::limits::BIG_VALUE_EXTENT_BYTES;
+use crate::alarm::invariant;
+use crate::limits::{BIG_VALUE_BYTES, BIG_VALUE_EXTENT_BYTES, KEY_BYTES_MAX};
 
 /// The space map's list of pages gets its blocks before its length is known. It may grow by this much.
 pub const INDEX_SLACK_BYTES: usize = 8 * LOCATION_BYTES;
 
 /// Bytes before the payload of every page.
 pub const PAGE_HEADER_BYTES: usize = 48;
+
+/// Where the fields of the header lie; the magic number comes first.
+const KIND_AT: usize = 4;
+const GENERATION_AT: usize = 8;
+const NONCE_AT: usize = 16;
+const PAYLOAD_BYTES_AT: usize = 32;
+const RESERVED_AT: usize = 40;
+
+const _: () = assert!(KIND_AT == size_of::<u32>(), "the kind follows the magic number");
+const _: () = assert!(GENERATION_AT == KIND_AT + 4, "kind, codec and key id take four bytes");
+const _: () = assert!(NONCE_AT == GENERATION_AT + 8 && PAYLOAD_BYTES_AT == NONCE_AT + 16);
+const _: () = assert!(RESERVED_AT == PAYLOAD_BYTES_AT + 8 && PAGE_HEADER_BYTES == RESERVED_AT + 8);
+const _: () = assert!(INDEX_SLACK_BYTES.is_multiple_of(LOCATION_BYTES), "the list grows by whole pointers");
+const _: () = assert!(
+    PageKind::Leaf.payload_bytes_max() >= BIG_VALUE_BYTES + KEY_BYTES_MAX + 1024,
+    "a leaf with the longest entry can be read"
+);
+const _: () = assert!(PageKind::Leaf.payload_bytes_max() <= 1 << 16, "a leaf's offsets are 16 bits");
+const _: () = assert!(
+    PageKind::ValueExtent.payload_bytes_max() >= BIG_VALUE_EXTENT_BYTES,
+    "the longest piece of a value can be read"
+);
+const _: () = assert!(
+    PageKind::ValueList.payload_bytes_max() <= u32::MAX as usize - PAGE_HEADER_BYTES,
+    "a pointer has 32 bits for the length of a page"
+);
 
 const PAGE_MAGIC: u32 = u32::from_le_bytes(*b"DPAG");
 
@@ -38,7 +65,7 @@ pub enum PageKind {
 impl PageKind {
     /// The most bytes a page of this kind holds. Lists grow with what they list, and earlier releases wrote
     /// inner nodes of hundreds of kilobytes because of long reductions. The file's length bounds these.
-    pub(super) fn payload_bytes_max(self) -> usize {
+    pub(super) const fn payload_bytes_max(self) -> usize {
         match self {
             // The offsets of a leaf's entries have 16 bits.
             PageKind::Leaf | PageKind::SpaceMap => 64 * 1024,
@@ -118,13 +145,15 @@ impl Page {
     /// The generation in the header: for nodes, the commit that made them. 0 if there are too few bytes.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.bytes.get(8..16).map_or(0, |b| u64::from_le_bytes(b.try_into().expect("eight bytes")))
+        self.bytes
+            .get(GENERATION_AT..NONCE_AT)
+            .map_or(0, |b| u64::from_le_bytes(b.try_into().expect("eight bytes")))
     }
 
     /// Whether it is an inner node.
     #[must_use]
     pub fn is_inner(&self) -> bool {
-        self.bytes[4] == PageKind::Inner as u8
+        self.bytes[KIND_AT] == PageKind::Inner as u8
     }
 
     /// Checks the header of bytes that match their checksum. Returns what is wrong with it.
@@ -133,16 +162,17 @@ impl Page {
         if bytes.len() < PAGE_HEADER_BYTES {
             return Err(format!("page of {} bytes, want at least {PAGE_HEADER_BYTES}", bytes.len()));
         }
-        if bytes[0..4] != PAGE_MAGIC.to_le_bytes() {
+        if bytes[..KIND_AT] != PAGE_MAGIC.to_le_bytes() {
             return Err("no page starts here".to_owned());
         }
-        if bytes[4] != want as u8 {
-            return Err(format!("page kind {}, want {}", bytes[4], want as u8));
+        if bytes[KIND_AT] != want as u8 {
+            return Err(format!("page kind {}, want {}", bytes[KIND_AT], want as u8));
         }
-        if bytes[5..8] != [0; 3] {
+        if bytes[KIND_AT + 1..GENERATION_AT] != [0; 3] {
             return Err("page is compressed or encrypted, which this build cannot read".to_owned());
         }
-        let payload = u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"));
+        let payload =
+            u64::from_le_bytes(bytes[PAYLOAD_BYTES_AT..RESERVED_AT].try_into().expect("eight bytes"));
         if payload != (bytes.len() - PAGE_HEADER_BYTES) as u64 {
             return Err(format!("page payload of {payload} bytes, want {}", bytes.len() - PAGE_HEADER_BYTES));
         }
@@ -186,6 +216,7 @@ fn image(
     bytes.extend_from_slice(&[0; 8]);
     debug_assert_eq!(bytes.len(), PAGE_HEADER_BYTES);
     fill(&mut bytes);
-    assert_eq!(bytes.len(), PAGE_HEADER_BYTES + payload_bytes, "a page is exactly as long as announced");
+    let filled = bytes.len() - PAGE_HEADER_BYTES;
+    invariant!(filled == payload_bytes, "a page announced with {payload_bytes} bytes has {filled}");
     bytes
 }

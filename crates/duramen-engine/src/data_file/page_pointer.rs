@@ -3,6 +3,18 @@
 /// Encoded length of a [`PagePointer`].
 pub const LOCATION_BYTES: usize = 36;
 
+const BLOCK_COUNT_AT: usize = 8;
+const RAW_BYTES_AT: usize = 12;
+const FLAGS_AT: usize = 16;
+const TAG_AT: usize = 20;
+
+const _: () = assert!(BLOCK_COUNT_AT == size_of::<u64>(), "the count follows the block");
+const _: () = assert!(
+    RAW_BYTES_AT == BLOCK_COUNT_AT + 4 && FLAGS_AT == RAW_BYTES_AT + 4 && TAG_AT == FLAGS_AT + 4,
+    "the three words follow each other"
+);
+const _: () = assert!(TAG_AT + 16 == LOCATION_BYTES, "the checksum ends a pointer");
+
 /// Set on a pointer to an inner node; clear on one to a leaf.
 pub const INNER_FLAG: u32 = 1;
 
@@ -37,11 +49,11 @@ impl PagePointer {
         let bytes: &[u8; LOCATION_BYTES] = bytes.get(..LOCATION_BYTES)?.try_into().ok()?;
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         Some(PagePointer {
-            block: u64::from_le_bytes(bytes[0..8].try_into().expect("eight bytes")),
-            block_count: word(8),
-            raw_bytes: word(12),
-            flags: word(16),
-            tag: bytes[20..36].try_into().expect("sixteen bytes"),
+            block: u64::from_le_bytes(bytes[..BLOCK_COUNT_AT].try_into().expect("eight bytes")),
+            block_count: word(BLOCK_COUNT_AT),
+            raw_bytes: word(RAW_BYTES_AT),
+            flags: word(FLAGS_AT),
+            tag: bytes[TAG_AT..].try_into().expect("sixteen bytes"),
         })
     }
 

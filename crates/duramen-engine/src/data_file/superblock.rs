@@ -6,7 +6,8 @@
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::page_pointer::{LOCATION_BYTES, PagePointer};
-use super::sync_choice::{self, SyncChoice};
+use super::sync_choice::{self, SYNC_CHOICE_BYTES, SyncChoice};
+use crate::alarm::invariant;
 use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
 use crate::options::Geometry;
 use crate::wal::LogPosition;
@@ -23,6 +24,26 @@ pub const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 16384];
 const SUPERBLOCK_AREA_END: u64 = 32768;
 const MAGIC: [u8; 8] = *b"DURAMEN\x1a";
 const CHECKSUM_AT: usize = SUPERBLOCK_BYTES - 16;
+
+/// Where the fields end: magic number, version, features; identities; numbers; pointers; sizes; the rest.
+const FIELDS_END: usize = (8 + 4 + 3 * 8)
+    + 2 * 16
+    + (8 + LogPosition::ENCODED_BYTES + 8)
+    + 3 * (1 + LOCATION_BYTES)
+    + 2 * 8
+    + (5 * 4 + 2 * 8)
+    + (1 + SYNC_CHOICE_BYTES);
+
+const _: () = assert!(FIELDS_END <= CHECKSUM_AT, "the fields leave room for the checksum");
+const _: () = assert!(SUPERBLOCK_BYTES <= 512, "a power cut tears no sector of a device");
+const _: () = assert!(
+    SUPERBLOCK_OFFSETS[0] + 4096 <= SUPERBLOCK_OFFSETS[1],
+    "no write of one superblock reaches a sector of the other"
+);
+const _: () = assert!(
+    SUPERBLOCK_OFFSETS[1] + SUPERBLOCK_BYTES as u64 <= SUPERBLOCK_AREA_END,
+    "no page lies in a superblock"
+);
 
 /// The first block that pages may use.
 #[must_use]
@@ -153,7 +174,7 @@ impl Superblock {
         w.put(&self.geometry.segment_bytes_max.to_le_bytes());
         w.put(&[u8::from(self.clean)]);
         w.put(&sync_choice::encode(self.sync.as_ref()));
-        assert!(w.at <= CHECKSUM_AT, "the fields leave room for the checksum");
+        invariant!(w.at == FIELDS_END, "the fields end at byte {FIELDS_END}, were written up to {}", w.at);
         let checksum = xxh3_128(&out[..CHECKSUM_AT]);
         out[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
         out
@@ -164,6 +185,12 @@ impl Superblock {
     /// # Errors
     /// [`SuperblockError`]: what is wrong with the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+        let superblock = Superblock::of_bytes(bytes)?;
+        if superblock.is_plausible() { Ok(superblock) } else { Err(SuperblockError::Damaged) }
+    }
+
+    /// Reads the encoded form, whether its numbers are plausible or not.
+    fn of_bytes(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
         if bytes.len() < SUPERBLOCK_BYTES || bytes[..8] != MAGIC {
             return Err(SuperblockError::NotOne);
         }
@@ -206,7 +233,14 @@ impl Superblock {
             clean: r.take::<1>()[0] != 0,
             sync: sync_choice::decode(&r.take()),
         };
-        if superblock.is_plausible() { Ok(superblock) } else { Err(SuperblockError::Damaged) }
+        invariant!(r.at == FIELDS_END, "the fields end at byte {FIELDS_END}, were read up to {}", r.at);
+        Ok(superblock)
+    }
+
+    /// Whether bytes that [`Superblock::encode`] returned hold what they should. Implausible numbers count:
+    /// those of a hostile file may be one below the bound.
+    pub(crate) fn reads_back(&self, bytes: &[u8]) -> bool {
+        Superblock::of_bytes(bytes).as_ref() == Ok(self)
     }
 
     /// Whether its sizes are consistent, and its numbers leave room for later ones.

@@ -7,6 +7,13 @@ use duramen_disk::SyncMethod;
 /// Bytes in a superblock.
 pub(super) const SYNC_CHOICE_BYTES: usize = 13;
 
+/// Where the figures lie, in microseconds, after the method.
+const FIGURES_AT: [usize; 3] = [1, 5, 9];
+
+const _: () = assert!(FIGURES_AT[0] == 1 && FIGURES_AT[1] == FIGURES_AT[0] + 4);
+const _: () = assert!(FIGURES_AT[2] == FIGURES_AT[1] + 4, "the figures follow each other");
+const _: () = assert!(FIGURES_AT[2] + 4 == SYNC_CHOICE_BYTES, "the last figure ends the choice");
+
 /// A method, and the figures behind the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyncChoice {
@@ -59,7 +66,8 @@ pub(super) fn encode(choice: Option<&SyncChoice>) -> [u8; SYNC_CHOICE_BYTES] {
             SyncMethod::Dsync => 2,
             SyncMethod::DirectDsync => 3,
         };
-        for (at, us) in [(1, measured.fdatasync_us), (5, measured.dsync_us), (9, measured.direct_us)] {
+        let figures = [measured.fdatasync_us, measured.dsync_us, measured.direct_us];
+        for (at, us) in FIGURES_AT.into_iter().zip(figures) {
             out[at..at + 4].copy_from_slice(&us.to_le_bytes());
         }
     }
@@ -75,6 +83,7 @@ pub(super) fn decode(bytes: &[u8; SYNC_CHOICE_BYTES]) -> Option<SyncChoice> {
         _ => return None,
     };
     let us = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    let measured = Measured { fdatasync_us: us(1), dsync_us: us(5), direct_us: us(9) };
+    let [fdatasync_us, dsync_us, direct_us] = FIGURES_AT.map(us);
+    let measured = Measured { fdatasync_us, dsync_us, direct_us };
     Some(SyncChoice { method, measured })
 }

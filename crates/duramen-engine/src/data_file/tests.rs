@@ -1,11 +1,13 @@
 //! Pages and superblocks: what was written reads back; anything else is an error that names its place (D4).
 #![allow(clippy::unwrap_used)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use duramen_disk::{Access, Disk, MemDisk, SyncMethod};
 
 use super::*;
+use crate::alarm::Alarm;
 use crate::ids::{CommitSeq, Generation, LogId, TreeId};
 use crate::options::Geometry;
 use crate::wal::LogPosition;
@@ -149,4 +151,28 @@ fn a_pointer_that_no_page_can_have_is_refused_before_a_byte_is_read() {
         assert!(data.read(&list, kind).unwrap_err().is_damage(), "longer than the file");
     }
     assert_eq!(disk.call_counts().of(duramen_disk::memory::CallKind::Read), 0);
+}
+
+/// Its pointer has the announced length: less or more could not be read.
+#[test]
+fn a_page_that_is_not_as_long_as_announced_raises_the_alarm() {
+    for bytes in [0, 699, 701] {
+        let alarm = Alarm::new();
+        let within = alarm.enter();
+        let build = || drop(Page::build(PageKind::Leaf, 3, 700, |out| out.resize(out.len() + bytes, 7)));
+        assert!(catch_unwind(AssertUnwindSafe(build)).is_err(), "{bytes} bytes");
+        drop(within);
+        assert!(alarm.check().is_err());
+        let wanted = format!("announced with 700 bytes has {bytes}");
+        assert!(alarm.cause().unwrap().message().contains(&wanted), "{alarm:?}");
+    }
+}
+
+/// The numbers of a hostile file may be one below the bound; the next ones are written and read back all the
+/// same.
+#[test]
+fn what_is_written_reads_back_whether_plausible_or_not() {
+    let next = Superblock { generation: Generation(1 << 62), ..superblock() };
+    assert!(next.reads_back(&next.encode()) && !next.reads_back(&superblock().encode()));
+    assert!(!next.reads_back(&next.encode()[1..]));
 }
