@@ -1,5 +1,6 @@
 //! The rows of the catalogue and of the tree of roots. Pure codecs.
 
+use crate::alarm::invariant;
 use crate::data_file::{LOCATION_BYTES, PagePointer};
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::{KEY_BYTES_MAX, REDUCTION_BYTES_MAX};
@@ -12,6 +13,15 @@ const HAS_REDUCTION: u8 = 4;
 const HAS_BIG_VALUES: u8 = 8;
 const DROPPED: u8 = 16;
 const ALL_FLAGS: u8 = 31;
+
+const _: () = assert!(
+    HAS_SPEC | HAS_PLACE | HAS_REDUCTION | HAS_BIG_VALUES | DROPPED == ALL_FLAGS,
+    "every flag is known, and no other"
+);
+const _: () = assert!(
+    HAS_SPEC + HAS_PLACE + HAS_REDUCTION + HAS_BIG_VALUES + DROPPED == ALL_FLAGS,
+    "no two flags share a bit"
+);
 
 /// What the catalogue says about a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,13 +76,17 @@ impl RootEntry {
     /// The encoded form.
     #[must_use]
     pub(crate) fn encode(&self) -> Vec<u8> {
+        let (count, has_place) = (self.count, self.place.is_some());
+        invariant!(has_place || count == 0, "a tree with {count} entries has a page");
+        let is_dropped = self.dropped_at.is_some();
+        invariant!(is_dropped || self.reaped_to.is_empty(), "only a dropped tree is reclaimed");
         let reduction = self.place.as_ref().and_then(|place| place.reduction.bytes());
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let flags = flag(self.spec.is_some(), HAS_SPEC)
-            | flag(self.place.is_some(), HAS_PLACE)
+            | flag(has_place, HAS_PLACE)
             | flag(reduction.is_some(), HAS_REDUCTION)
             | flag(self.has_big_values, HAS_BIG_VALUES)
-            | flag(self.dropped_at.is_some(), DROPPED);
+            | flag(is_dropped, DROPPED);
         let mut out = vec![ROW_VERSION, flags];
         out.extend_from_slice(&self.count.to_le_bytes());
         encode_spec(self.spec.as_ref(), &mut out);

@@ -5,10 +5,16 @@
 use std::sync::Arc;
 
 use super::TreeState;
+use crate::alarm::invariant;
 use crate::ids::TreeId;
 
 const FANOUT_BITS: u32 = 4;
 const FANOUT: usize = 1 << FANOUT_BITS;
+
+/// Levels that the largest id needs above the trees' own.
+const HEIGHT_MAX: u32 = u64::BITS / FANOUT_BITS - 1;
+
+const _: () = assert!(u64::BITS.is_multiple_of(FANOUT_BITS), "the levels take an id apart without a rest");
 
 type Slots<T> = [Option<Arc<T>>; FANOUT];
 
@@ -44,6 +50,9 @@ impl TreeTable {
 
     /// Puts a tree in, or takes one out.
     pub(crate) fn set(&mut self, id: TreeId, tree: Option<TreeState>) {
+        let own = tree.as_ref().map_or(id, |tree| tree.id);
+        invariant!(own == id, "tree {own} is found under its id, not {id}");
+        let is_there = tree.is_some();
         while id.0 > last_id(self.height) {
             *self = self.raised();
         }
@@ -51,6 +60,7 @@ impl TreeTable {
             Some(tree) => put(&mut self.top, self.height, id, tree),
             None => take(&mut self.top, self.height, id),
         }
+        debug_assert!(self.get(id).is_some() == is_there, "tree {id} is found as it was put: {is_there}");
     }
 
     /// All trees in order of id.
@@ -72,11 +82,13 @@ impl TreeTable {
         let mut changed = Vec::new();
         compare(mine.top.as_ref(), theirs.top.as_ref(), &mut changed);
         changed.sort_unstable();
+        debug_assert!(changed.windows(2).all(|ids| ids[0] < ids[1]), "each tree once: {changed:?}");
         changed
     }
 
     /// The same trees with room for larger ids.
     fn raised(&self) -> TreeTable {
+        invariant!(self.height < HEIGHT_MAX, "{} levels have room for every id", self.height);
         let top = self.top.as_ref().map(|top| {
             let mut branches = Slots::default();
             branches[0] = Some(Arc::clone(top));

@@ -1,7 +1,10 @@
 //! Rows of the catalogue and the table of trees.
 #![allow(clippy::unwrap_used)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use super::*;
+use crate::alarm::Alarm;
 use crate::data_file::PagePointer;
 use crate::tree::{Place, Reduction};
 
@@ -125,4 +128,31 @@ fn hostile_rows_are_refused() {
     ];
     assert!(RootEntry::decode(&entry.encode()).is_some());
     assert!(hostile.iter().all(|entry| RootEntry::decode(&entry.encode()).is_none()));
+}
+
+#[test]
+fn a_tree_under_a_wrong_id_and_a_row_without_its_page_raise_the_alarm() {
+    let bare = RootEntry {
+        spec: None,
+        place: None,
+        count: 0,
+        has_big_values: false,
+        dropped_at: None,
+        reaped_to: Vec::new(),
+    };
+    let broken: [(&str, &dyn Fn()); 3] = [
+        ("tree 3 is found under its id, not 4", &|| TreeTable::default().set(TreeId(4), tree(3))),
+        ("a tree with 6 entries has a page", &|| drop(RootEntry { count: 6, ..bare.clone() }.encode())),
+        ("only a dropped tree is reclaimed", &|| {
+            drop(RootEntry { reaped_to: b"key".to_vec(), ..bare.clone() }.encode());
+        }),
+    ];
+    for (wanted, work) in broken {
+        let alarm = Alarm::new();
+        let within = alarm.enter();
+        assert!(catch_unwind(AssertUnwindSafe(work)).is_err(), "{wanted}");
+        drop(within);
+        assert!(alarm.check().is_err());
+        assert!(alarm.cause().unwrap().message().contains(wanted), "{alarm:?}");
+    }
 }
