@@ -6,6 +6,8 @@
 //! (D8).
 
 mod newest;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use duramen_disk::Lock;
 
-use crate::alarm::locked;
+use crate::alarm::{invariant, locked};
 use crate::catalog::Root;
 use crate::ids::CommitSeq;
 use crate::page_cache::Pages;
@@ -31,6 +33,8 @@ pub(crate) struct Registry {
     shards: [Shard; SHARD_COUNT],
     /// Snapshots of commits before this one were ended to free their space.
     expired_before: AtomicU64,
+    /// Roots before this commit may use pages that were freed.
+    freed_to: AtomicU64,
     /// Held by every registration: otherwise the next process would reuse the pages.
     locks: OnceLock<Weak<Locks>>,
     /// For each ended rollback epoch, the last commit that was kept.
@@ -82,8 +86,8 @@ impl Registry {
     /// A registry without readers.
     #[must_use]
     pub(crate) fn new(pages: Pages) -> Arc<Registry> {
-        let (shards, expired_before, locks, kept, ended) = Default::default();
-        Arc::new(Registry { pages, shards, expired_before, locks, kept, ended })
+        let (shards, expired_before, freed_to, locks, kept, ended) = Default::default();
+        Arc::new(Registry { pages, shards, expired_before, freed_to, locks, kept, ended })
     }
 
     /// Lets registrations made from now on keep other processes out, too.
@@ -122,7 +126,11 @@ impl Registry {
             return (Registration { hold }, Idle::default());
         }
         let _locks = self.locks.get().and_then(Weak::upgrade);
-        let hold = Arc::new(Hold { registry: Arc::clone(self), shard: index, root: wanted(), _locks });
+        let root = wanted();
+        // Read under the shard's lock, as the root: see `held_before_freeing`.
+        let (seq, freed_to) = (root.seq, self.freed_to.load(Ordering::SeqCst));
+        invariant!(seq.0 >= freed_to, "the root of commit {seq} has the pages that {freed_to} has");
+        let hold = Arc::new(Hold { registry: Arc::clone(self), shard: index, root, _locks });
         let idle = take_idle(&mut entries);
         entries.push(Entry { hold: Arc::clone(&hold), users: 1 });
         (Registration { hold }, idle)
@@ -135,6 +143,16 @@ impl Registry {
         let roots = self.roots();
         let holds = |root: &&Arc<Root>| root.seq.0 >= expired && self.is_kept(root.seq, root.rollback_epoch);
         roots.iter().filter(holds).map(|root| root.seq).collect()
+    }
+
+    /// The same, for a thread that frees what neither these roots nor any from commit `boundary` on use.
+    ///
+    /// D3: no root before `boundary` may be registered from here on. A thread that looked for the newest root
+    /// earlier holds the lock of its shard until it is registered, so its root is in the list.
+    pub(crate) fn held_before_freeing(&self, boundary: CommitSeq) -> Vec<CommitSeq> {
+        let held = self.held();
+        self.freed_to.fetch_max(boundary.0, Ordering::SeqCst);
+        held
     }
 
     /// Drops every commit after this one and begins a new rollback epoch. Readers of the dropped roots fail
@@ -223,7 +241,9 @@ impl Clone for Registration {
     fn clone(&self) -> Registration {
         let mut entries = locked(self.shard().entries.lock());
         let entry = entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.hold, &self.hold));
-        entry.expect("a registered root is in its shard").users += 1;
+        let entry = entry.expect("a registered root is in its shard");
+        invariant!(entry.users > 0, "the root of commit {} has a reader", self.hold.root.seq);
+        entry.users += 1;
         Registration { hold: Arc::clone(&self.hold) }
     }
 }
@@ -235,7 +255,10 @@ impl Drop for Registration {
         let Some(entry) = entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.hold, &self.hold)) else {
             return;
         };
-        entry.users -= 1;
+        // Another panic while one unwinds would end the process.
+        let is_counted = entry.users > 0 || std::thread::panicking();
+        invariant!(is_counted, "the root of commit {} has a reader that leaves", self.hold.root.seq);
+        entry.users = entry.users.saturating_sub(1);
         if entry.users > 0 {
             return;
         }
