@@ -43,6 +43,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use crate::alarm::invariant;
 use crate::data_file::{DataFile, PAGE_HEADER_BYTES, PagePointer, first_free_block};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
@@ -119,6 +120,8 @@ struct State {
     /// Blocks handed out since the last checkpoint.
     taken_blocks: u64,
     waiting: Vec<DeferredExtent>,
+    /// Extents unused since this commit were freed: no root before it may be read, or become durable.
+    released_to: CommitSeq,
     /// Extents of big values that no checkpoint contains yet, with their commit once there is one.
     unrooted: BTreeMap<u64, (u32, Option<CommitSeq>)>,
     persisted: PersistedMap,
@@ -166,6 +169,7 @@ impl Space {
             hole_refused: false,
             taken_blocks: 0,
             waiting: Vec::new(),
+            released_to: CommitSeq(0),
             unrooted: BTreeMap::new(),
             persisted,
             stale: Vec::new(),
@@ -195,6 +199,10 @@ impl Space {
             None if grows => self.grow(state, end).map(|()| free)?,
             None => free,
         };
+        let is_new = block == free;
+        invariant!(!is_new || end <= state.room_blocks, "blocks to {end} have room to {}", state.room_blocks);
+        let last = block + u64::from(block_count) - 1;
+        invariant!(block / PAGE_BLOCKS == last / PAGE_BLOCKS, "{block} and {last} are in a page of the map");
         state.hand_out(block, block_count)?;
         state.taken_blocks += u64::from(block_count);
         Ok(block)
@@ -219,7 +227,8 @@ impl Space {
         // One step under the lock, so that no map is drafted in between: see the module's rule of release.
         let mut state = self.lock();
         let block = self.take(&mut state, block_count)?;
-        state.unrooted.insert(block, (block_count, None));
+        let there = state.unrooted.insert(block, (block_count, None));
+        invariant!(there.is_none(), "no other value lies at block {block}: {there:?}");
         Ok(block)
     }
 
@@ -309,18 +318,28 @@ impl Space {
             held.get(first).is_some_and(|seq| *seq < extent.unused_since)
         };
         let mut state = self.lock();
+        let before = std::mem::replace(&mut state.released_to, boundary);
+        invariant!(before <= boundary, "what {boundary} made unused is freed after that of {before}");
+        let used_blocks = state.used.used();
         let mut waiting = std::mem::take(&mut state.waiting);
-        let mut held_blocks = 0;
+        let (mut held_blocks, mut freed_blocks) = (0, 0);
         waiting.retain(|extent| {
             let is_reached = extent.unused_since > boundary;
             let is_held = !is_reached && needed(extent);
             if is_held {
                 held_blocks += u64::from(extent.block_count);
             } else if !is_reached {
+                let reads = |seq: &CommitSeq| (extent.birth..extent.unused_since).contains(seq);
+                debug_assert!(!held.iter().any(reads), "no snapshot of {held:?} reads {extent:?}");
                 state.free(extent.block, extent.block_count);
+                freed_blocks += u64::from(extent.block_count);
             }
             is_reached || is_held
         });
+        // An extent that could not be freed is reported by `free`.
+        let left_blocks = state.used.used() + freed_blocks;
+        let is_counted = left_blocks == used_blocks || state.contradiction.is_some();
+        invariant!(is_counted, "{freed_blocks} blocks are freed of {used_blocks}, {left_blocks} with them");
         if waiting.capacity() > 4 * waiting.len() {
             waiting.shrink_to(2 * waiting.len());
         }
@@ -369,7 +388,7 @@ impl Space {
     pub(crate) fn stats(&self) -> SpaceStats {
         let state = self.lock();
         SpaceStats {
-            used_blocks: state.used.used() - state.holes.used(),
+            used_blocks: state.in_use_blocks(),
             waiting_blocks: state.waiting.iter().map(|extent| u64::from(extent.block_count)).sum::<u64>()
                 + state.stale.iter().map(|(_, block_count)| u64::from(*block_count)).sum::<u64>(),
             end_block: state.used.end_not_in(&state.holes),
@@ -411,7 +430,10 @@ impl Space {
     fn grow(&self, state: &mut State, wanted_blocks: u64) -> Result<()> {
         let file_blocks = state.file_blocks;
         if state.room_blocks < file_blocks {
-            state.room_blocks = self.reserve_found(state.room_blocks, file_blocks, wanted_blocks);
+            let room_blocks = self.reserve_found(state.room_blocks, file_blocks, wanted_blocks);
+            let is_within = (state.room_blocks..=file_blocks).contains(&room_blocks);
+            invariant!(is_within, "{room_blocks} of {file_blocks} blocks found in the file have room");
+            state.room_blocks = room_blocks;
             if wanted_blocks <= state.room_blocks {
                 return Ok(());
             }
@@ -482,6 +504,26 @@ impl State {
         if self.holes.used() > 0 {
             self.holes.clear(block, block_count);
         }
+    }
+
+    /// Blocks that are neither free nor holes.
+    fn in_use_blocks(&self) -> u64 {
+        let (used, holes) = (self.used.used(), self.holes.used());
+        invariant!(holes <= used, "{holes} blocks of holes are among the {used} not to be handed out");
+        used - holes
+    }
+
+    /// Whether what is kept about the blocks agrees. Reads all of the maps: for assertions.
+    fn is_consistent(&self) -> bool {
+        let superblocks = u32::try_from(self.first_block).expect("the superblock area is small");
+        self.used.adds_up()
+            && self.holes.adds_up()
+            && self.holes.runs_not_in(&self.used).is_empty()
+            && self.used.all_set(0, superblocks)
+            && self.holes.none_set(0, superblocks)
+            && self.holes.runs_from(0).next().is_none_or(|(block, _)| block >= self.first_hole)
+            && self.punching.is_none_or(|(block, block_count)| self.holes.all_set(block, block_count))
+            && self.unrooted.iter().all(|(block, (block_count, _))| self.used.all_set(*block, *block_count))
     }
 
     fn unreached(&self, seq: CommitSeq) -> Vec<(u64, u32)> {

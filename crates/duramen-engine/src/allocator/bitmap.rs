@@ -2,11 +2,15 @@
 
 use std::ops::Range;
 
+use crate::alarm::invariant;
+
 /// Words of one page.
 pub(super) const PAGE_WORDS: usize = 504;
 
 /// Blocks covered by one page.
 pub(super) const PAGE_BLOCKS: u64 = PAGE_WORDS as u64 * 64;
+
+const _: () = assert!(PAGE_BLOCKS >> u32::BITS == 0, "the length of an extent has 32 bits");
 
 /// The bits of one page.
 pub(super) type Bits = Box<[u64; PAGE_WORDS]>;
@@ -85,7 +89,7 @@ impl Bitmap {
     /// Finds the first run of `count` free blocks; extends the map if there is none.
     pub(super) fn find(&mut self, count: u32) -> u64 {
         let count = u64::from(count);
-        assert!(count > 0 && count <= PAGE_BLOCKS, "an extent is between one block and a page of the map");
+        invariant!(count > 0 && count <= PAGE_BLOCKS, "an extent of {count} blocks is in a page of the map");
         for (index, page) in self.pages.iter_mut().enumerate() {
             if page.longest_run_at_most < count {
                 continue;
@@ -109,6 +113,7 @@ impl Bitmap {
         if count > 0 {
             self.end = self.end.max(block + u64::from(count));
         }
+        self.check_counters();
     }
 
     /// Marks blocks as free.
@@ -131,6 +136,20 @@ impl Bitmap {
         if block < self.end && block + u64::from(count) >= self.end {
             self.end = self.end_in(0..page_of(block) + 1, &Bitmap::default());
         }
+        self.check_counters();
+    }
+
+    /// What holds of the counters, as far as they alone tell.
+    fn check_counters(&self) {
+        let Bitmap { used, end, .. } = *self;
+        invariant!(used <= end && (used > 0 || end == 0), "{used} used blocks lie before block {end}");
+    }
+
+    /// Whether the counters are what the bits say. Reads all of the map: for assertions.
+    pub(super) fn adds_up(&self) -> bool {
+        let words = self.pages.iter().flat_map(|page| page.bits.iter());
+        let used: u64 = words.map(|word| u64::from(word.count_ones())).sum();
+        used == self.used && self.end == self.end_not_in(&Bitmap::default())
     }
 
     /// Marks every block from this one on as free.
@@ -141,6 +160,7 @@ impl Bitmap {
             self.clear(at, u32::try_from(count).expect("a page has few blocks"));
             at += count;
         }
+        invariant!(self.end <= block, "no block from {block} on is used, the last is before {}", self.end);
     }
 
     /// Whether every block is used.
@@ -175,6 +195,7 @@ impl Bitmap {
             (ours.longest_run_at_most, ours.first_free_word) = (PAGE_BLOCKS, 0);
         }
         map.end = self.end_not_in(other);
+        debug_assert!(map.adds_up(), "{} used blocks before block {} are counted", map.used, map.end);
         map
     }
 
@@ -211,17 +232,19 @@ impl Bitmap {
             let in_word = (64 - at % 64).min(end - at);
             let mask = if in_word == 64 { u64::MAX } else { ((1 << in_word) - 1) << (at % 64) };
             let change = change(&mut self.pages[page_of(at)].bits[word_of(at)], mask);
-            self.used = self.used.saturating_add_signed(change);
+            let used = self.used.checked_add_signed(change);
+            invariant!(used.is_some(), "{} blocks are used, {change} more from {at} on", self.used);
+            self.used = used.unwrap_or_default();
             at += in_word;
         }
     }
 }
 
-fn page_of(block: u64) -> usize {
+pub(super) fn page_of(block: u64) -> usize {
     usize::try_from(block / PAGE_BLOCKS).expect("64-bit targets only")
 }
 
-fn word_of(block: u64) -> usize {
+pub(super) fn word_of(block: u64) -> usize {
     usize::try_from(block % PAGE_BLOCKS / 64).expect("a page has few words")
 }
 

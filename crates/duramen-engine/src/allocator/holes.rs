@@ -2,6 +2,7 @@
 
 use super::bitmap::Bitmap;
 use super::{Space, State};
+use crate::alarm::invariant;
 use crate::error::{Error, Result};
 use crate::options::GiveBack;
 
@@ -23,6 +24,7 @@ impl Space {
     pub(crate) fn cut_tail(&self, spare_bytes: u64) -> Result<()> {
         let block_bytes = self.data.block_bytes() as u64;
         let mut state = self.lock();
+        let in_use = state.in_use_blocks();
         let end = state.used.end_not_in(&state.holes);
         let mut keep = end + spare_bytes.div_ceil(block_bytes);
         let is_worth_it = |state: &State, keep: u64| state.file_blocks > keep + keep / 8 + 16;
@@ -42,12 +44,16 @@ impl Space {
         if !is_worth_it(&state, keep) {
             return Ok(());
         }
+        invariant!(keep >= end, "a file used up to block {end} is not cut to {keep} blocks");
         let path = self.data.path();
         self.data.file().set_len(keep * block_bytes).map_err(|e| Error::io("shorten", path, &e))?;
         state.file_blocks = keep;
         state.room_blocks = state.room_blocks.min(keep);
         state.holes.clear_from(keep);
         state.used.clear_from(keep);
+        let left = state.in_use_blocks();
+        invariant!(left == in_use, "a file cut to {keep} blocks keeps {in_use} in use, not {left}");
+        debug_assert!(state.is_consistent(), "the maps agree after the file was cut to {keep} blocks");
         Ok(())
     }
 
@@ -97,7 +103,17 @@ impl Space {
             }
             let bytes = u64::from(block_count) * block_bytes;
             let punched = self.data.file().punch(self.data.offset(block), bytes);
-            self.lock().punching = None;
+            let mut state = self.lock();
+            let was = state.punching.take();
+            invariant!(
+                was == Some((block, block_count)),
+                "{block_count} blocks from {block} on are the hole"
+            );
+            debug_assert!(
+                state.holes.all_set(block, block_count),
+                "no block in {block}+{block_count} was taken"
+            );
+            drop(state);
             punched.map_err(|e| Error::io("punch a hole in", self.data.path(), &e))?;
         }
         Ok(())
@@ -109,7 +125,8 @@ impl Space {
         state.hole_refused = false;
         let taken = std::mem::take(&mut state.taken_blocks);
         let free = state.free_between_blocks();
-        let in_use = state.used.used() - state.holes.used();
+        let in_use = state.in_use_blocks();
+        debug_assert!(state.is_consistent(), "the maps agree before {free} free blocks are chosen from");
         if free < free_blocks_min || free * FREE_PART < in_use {
             return Vec::new();
         }
@@ -124,6 +141,8 @@ impl Space {
             chosen.push((block + u64::from(block_count - count), count));
             left -= u64::from(count);
         }
+        let within = |(block, count): &(u64, u32)| state.used.none_set(*block, *count);
+        debug_assert!(chosen.iter().all(within), "only free blocks are punched: {chosen:?}");
         chosen
     }
 
@@ -141,6 +160,8 @@ impl Space {
         };
         let to = |count: u32| block + u64::from(count);
         let mut sizes = [count.min(piece.max(block_count)), block_count].map(or_all).into_iter();
+        let is_hole = state.holes.all_set(block, 1) && state.holes.all_set(to(count) - 1, 1);
+        invariant!(is_hole, "{count} blocks from {block} on are a hole");
         let reserved = sizes.find(|size| self.reserve(block, to(*size)).is_ok());
         state.hole_refused = reserved.is_none();
         state.fill(block, to(reserved?));
@@ -171,9 +192,13 @@ impl State {
     }
 
     /// Turns holes in a range, and free blocks, into free blocks.
-    fn fill(&mut self, from: u64, to: u64) {
+    pub(super) fn fill(&mut self, from: u64, to: u64) {
         let count = u32::try_from(to - from).expect("a hole, or the room of a checkpoint");
+        let (used, holes) = (self.used.used(), self.holes.used());
         self.holes.clear(from, count);
         self.used.clear(from, count);
+        // D3: otherwise blocks of a page would be handed out.
+        let (freed, filled) = (used - self.used.used(), holes - self.holes.used());
+        invariant!(freed == filled, "the {freed} blocks freed from {from} to {to} are {filled} of holes");
     }
 }

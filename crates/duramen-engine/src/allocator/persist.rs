@@ -5,15 +5,19 @@
 
 use std::collections::BTreeMap;
 
-use super::bitmap::{Bitmap, Bits, PAGE_WORDS};
+use super::bitmap::{Bitmap, Bits, PAGE_BLOCKS, PAGE_WORDS, page_of, word_of};
 use super::{DeferredExtent, Space, State};
+use crate::alarm::invariant;
 use crate::data_file::{
     DataFile, INDEX_SLACK_BYTES, LOCATION_BYTES, PAGE_HEADER_BYTES, Page, PageKind, PagePointer,
     first_free_block,
 };
 use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, Generation};
+use crate::limits::BLOCK_BYTES;
 use crate::options::GiveBack;
+
+const _: () = assert!(PAGE_HEADER_BYTES + PAGE_WORDS * 8 <= BLOCK_BYTES, "a page of the map takes one block");
 
 /// Extents as (first block, blocks).
 type Extents = Vec<(u64, u32)>;
@@ -45,7 +49,36 @@ pub(crate) struct MapDraft {
     pub end_block: u64,
 }
 
+impl MapDraft {
+    /// Whether the map calls every block of an extent used.
+    fn has(&self, extent: (u64, u32)) -> bool {
+        let (block, block_count) = extent;
+        (block..block.saturating_add(u64::from(block_count))).all(|block| {
+            let page = self.map.pages.get(page_of(block));
+            page.is_some_and(|(bits, _)| bits[word_of(block)] >> (block % 64) & 1 == 1)
+        })
+    }
+}
+
 impl Space {
+    /// Checks that a map to be written calls used what the superblock will lead to first: the superblocks'
+    /// own blocks, this map's new pages, and the tree of roots. If it did not, they would be overwritten
+    /// after the next opening.
+    ///
+    /// # Errors
+    /// `Corrupt`, and a contradiction: a page that is in use was freed, or a file names one block twice.
+    pub(crate) fn check_covers(&self, draft: &MapDraft, roots: Option<(u64, u32)>) -> Result<()> {
+        let mut state = self.lock();
+        let superblocks = (0, u32::try_from(state.first_block).expect("the superblock area is small"));
+        let named = [superblocks].into_iter().chain(draft.fresh.iter().copied()).chain(roots);
+        for (block, block_count) in named {
+            if !draft.has((block, block_count)) {
+                return Err(state.not_covered(block, block_count));
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the map that a superblock names.
     ///
     /// # Errors
@@ -76,6 +109,11 @@ impl Space {
             state.own(block, block_count);
             state.waiting.push(DeferredExtent { block, block_count, birth: seq, unused_since: seq });
         }
+        debug_assert!(state.is_consistent(), "the maps agree with the older one held");
+        debug_assert!(
+            older.runs_not_in(&state.used.without(&state.holes)).is_empty(),
+            "nothing that the older map uses is handed out"
+        );
         Ok(())
     }
 
@@ -124,6 +162,8 @@ impl Space {
         }
         let (map, stale, end_block) = planned?;
         let index = map.index.expect("a plan has an index");
+        let covered = map.pages.len() as u64 * PAGE_BLOCKS;
+        invariant!(covered >= end_block, "a map of {covered} blocks covers those up to {end_block}");
         Ok(MapDraft { map, fresh, stale, boundary, index, end_block })
     }
 
@@ -135,6 +175,8 @@ impl Space {
         fresh: &mut Vec<(u64, u32)>,
     ) -> Result<(PersistedMap, Extents, u64)> {
         let mut state = self.lock();
+        let freed = state.released_to;
+        invariant!(boundary >= freed, "the checkpoint of commit {boundary} needs nothing that {freed} freed");
         let page_blocks = self.data.blocks_of(PAGE_HEADER_BYTES + PAGE_WORDS * 8);
         let mut target = reachable(&state, boundary);
         stale.extend(state.persisted.index.map(|index| index.extent()));
@@ -153,12 +195,15 @@ impl Space {
             let place = self.take_page(&mut state, &mut target, page_blocks, fresh)?;
             places.insert(page, place);
         }
-        let page_of = |page: usize| {
+        let page_at = |page: usize| {
             let place = places.get(&page).copied();
             let kept = || state.persisted.pages[page].1;
             (target.bits(page).clone(), place.unwrap_or_else(kept))
         };
-        let pages = (0..target.page_count()).map(page_of).collect();
+        let pages: Vec<_> = (0..target.page_count()).map(page_at).collect();
+        let (named, in_use) = (target.used(), state.in_use_blocks());
+        invariant!(named <= in_use, "the {named} blocks of the map are among the {in_use} in use");
+        debug_assert!(state.is_consistent() && target.adds_up(), "the maps agree when one is written");
         Ok((PersistedMap { pages, index: Some(index) }, stale, target.end()))
     }
 
@@ -198,6 +243,10 @@ impl Space {
         let list = Page::build(PageKind::SpaceIndex, generation.0, bytes, |out| {
             draft.map.pages.iter().for_each(|(_, location)| location.encode(out));
         });
+        let (needed, there) = (self.data.blocks_of(list.bytes().len()), draft.index.block_count);
+        if needed > there {
+            return Err(self.lock().too_short(draft.index.block, there));
+        }
         // The index keeps all its blocks, even if its list does not fill them.
         let location = PagePointer { block_count: draft.index.block_count, ..put(&list, draft.index.block)? };
         draft.index = location;

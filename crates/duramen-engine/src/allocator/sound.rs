@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{MutexGuard, OnceLock};
 
 use super::{DeferredExtent, Space, State};
-use crate::alarm::locked;
+use crate::alarm::{invariant, locked};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 
@@ -171,7 +171,10 @@ impl State {
             return false;
         }
         self.own(block, block_count);
-        self.unrooted.insert(block, (block_count, Some(seq)));
+        let there = self.unrooted.insert(block, (block_count, Some(seq)));
+        invariant!(there.is_none(), "no other value of the log lies at block {block}: {there:?}");
+        let is_apart = |e: &DeferredExtent| e.block >= end || e.block + u64::from(e.block_count) <= block;
+        debug_assert!(self.waiting.iter().all(is_apart), "no block of the value at {block} is freed later");
         true
     }
 
@@ -180,6 +183,16 @@ impl State {
         let end = block.saturating_add(u64::from(block_count));
         let before_end = self.unrooted.range(..end).next_back();
         before_end.is_some_and(|(value, (count, _))| value + u64::from(*count) > block)
+    }
+
+    /// Reports blocks for a list that does not fit into them. It would overwrite those behind them.
+    pub(super) fn too_short(&mut self, block: u64, block_count: u32) -> Error {
+        self.contradict("taken for the list of the map's pages, which is longer", block, block_count)
+    }
+
+    /// Reports blocks that must be used and are not.
+    pub(super) fn not_covered(&mut self, block: u64, block_count: u32) -> Error {
+        self.contradict("about to be named by a superblock whose map calls them free", block, block_count)
     }
 
     fn contradict(&mut self, what: &str, block: u64, block_count: u32) -> Error {
