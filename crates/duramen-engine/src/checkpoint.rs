@@ -6,12 +6,14 @@
 mod output;
 mod reclaim;
 mod store;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::alarm::locked;
+use crate::alarm::{invariant, locked};
 use crate::allocator::MapDraft;
 use crate::catalog::{CATALOG, Root, RootEntry, TreeState, TreeTable};
 use crate::data_file::{Page, SUPERBLOCK_OFFSETS, Superblock};
@@ -178,17 +180,22 @@ impl Checkpointer {
         let mut reaping = self.turn();
         self.begun.fetch_add(1, Ordering::SeqCst);
         let newest = self.newest().clone();
-        if root.seq > newest.superblock.replay.seq {
+        let position = *root.position.get().expect("a published root knows its place in the log");
+        // Replay begins there: what the trees lack of the log before it would be lost (D1).
+        invariant!(position.seq == root.seq, "commit {} is the last of root {}", position.seq, root.seq);
+        let replay = newest.superblock.replay;
+        invariant!(root.seq >= replay.seq, "root {} is not before checkpoint {}", root.seq, replay.seq);
+        if root.seq > replay.seq {
             self.store.retire_unread(root.seq);
         }
-        let position = *root.position.get().expect("a published root knows its place in the log");
-        assert!(position.seq >= root.seq, "the log holds the root's last commit");
         let generation = newest.superblock.generation.next();
         let mut output = Output::new(&self.store, between);
         let (new_roots, draft) = self.write_all(&newest, &mut reaping, root, generation, &mut output)?;
         let written_bytes = output.written_bytes();
         drop(output);
         let NewRoots { slot: roots, place: roots_place, .. } = new_roots;
+        let (is_tree, is_placed) = (roots.is_some(), roots_place.is_some());
+        invariant!(is_tree == is_placed, "the tree of roots has a page if it is not empty: {is_tree}");
         self.sync()?;
         let superblock = Superblock {
             generation,
@@ -205,22 +212,28 @@ impl Checkpointer {
         // What was written while an invariant broke must not become the newest.
         self.store.space.is_sound().map_err(CheckpointError::Poison)?;
         self.store.alarm.check()?;
+        check_succession(&newest.superblock, &superblock);
         self.write_superblock(&superblock)?;
         self.store.space.adopt(draft);
-        let older = newest.superblock.replay;
-        *self.newest() = Newest { superblock, older, roots, trees: root.trees.clone() };
+        let next = Newest { superblock, older: replay, roots, trees: root.trees.clone() };
+        let before = std::mem::replace(&mut *self.newest(), next);
+        let (was, is) = (before.superblock.generation, newest.superblock.generation);
+        invariant!(was == is, "checkpoint {was} was the newest since {is} was found");
         drop(reaping);
-        let registry = &self.store.registry;
-        self.store.space.release(older.seq, || registry.held());
-        Ok(CheckpointReport { seq: root.seq, keep_log_from: older, written_bytes })
+        self.release_through(replay.seq);
+        Ok(CheckpointReport { seq: root.seq, keep_log_from: replay, written_bytes })
     }
 
     /// Frees extents that snapshots no longer hold. Returns the number of blocks that only snapshots still
     /// hold.
     pub(crate) fn release(&self) -> u64 {
         let older = self.newest().older;
+        self.release_through(older.seq)
+    }
+
+    fn release_through(&self, boundary: CommitSeq) -> u64 {
         let registry = &self.store.registry;
-        self.store.space.release(older.seq, || registry.held())
+        self.store.space.release(boundary, || registry.held_before_freeing(boundary))
     }
 
     /// Writes back every node of a root, so that it can leave memory. Durable only with the next checkpoint.
@@ -253,7 +266,9 @@ impl Checkpointer {
             new_roots.replaced.iter().filter_map(|node| node.place()).map(|place| place.location.extent());
         let put = &mut |page: &Page, block| output.put_at(page, block);
         let draft = self.store.space.draft(root.seq, generation, gone.collect(), put)?;
-        if let Err(error) = output.finish() {
+        let roots = new_roots.place.as_ref().map(|place| place.location.extent());
+        let covers = self.store.space.check_covers(&draft, roots);
+        if let Err(error) = covers.and_then(|()| output.finish()) {
             self.store.space.discard(&draft);
             return Err(error);
         }
@@ -284,6 +299,7 @@ impl Checkpointer {
                 .flatten();
             rows.push((id.0.to_be_bytes().to_vec(), entry.map(|entry| entry.encode())));
         }
+        debug_assert!(rows.is_sorted_by(|a, b| a.0 < b.0), "the rows of the roots are in order, each once");
         let changes: Vec<Change<'_>> = rows
             .iter()
             .map(|(key, entry)| Change {
@@ -384,7 +400,8 @@ impl Checkpointer {
     pub(crate) fn forgotten(&self, ids: &[TreeId]) {
         let mut reaping = self.turn();
         for id in ids {
-            reaping.remove(id);
+            let left = reaping.remove(id).flatten();
+            invariant!(left.is_none(), "tree {id} is reclaimed before it is forgotten, up to {left:?}");
         }
     }
 
@@ -396,11 +413,11 @@ impl Checkpointer {
     fn write_superblock(&self, superblock: &Superblock) -> std::result::Result<(), CheckpointError> {
         let data = self.store.pages.data();
         let slot = usize::from(superblock.generation.0 % 2 == 1);
+        let bytes = superblock.encode();
+        invariant!(superblock.reads_back(&bytes), "superblock {} reads back", superblock.generation);
         let failed =
             |e: std::io::Error| CheckpointError::Poison(Error::io("write a superblock of", data.path(), &e));
-        data.file()
-            .write_at(&superblock.encode(), SUPERBLOCK_OFFSETS[slot])
-            .map_err(|error| failed(error.into()))?;
+        data.file().write_at(&bytes, SUPERBLOCK_OFFSETS[slot]).map_err(|error| failed(error.into()))?;
         self.sync()
     }
 
@@ -410,5 +427,24 @@ impl Checkpointer {
 
     fn turn(&self) -> MutexGuard<'_, Reaping> {
         locked(self.turn.lock())
+    }
+}
+
+/// What holds of a superblock that follows another (D2, D3): nothing goes back, and it covers what it names.
+fn check_succession(before: &Superblock, next: &Superblock) {
+    let (old, new) = (before.generation, next.generation);
+    invariant!(new.0 == old.0 + 1, "checkpoint {new} follows {old}");
+    let (old, new) = (before.replay.seq, next.replay.seq);
+    invariant!(new >= old, "replay begins at commit {new}, not before {old}");
+    let place = |superblock: &Superblock| (superblock.replay.epoch.0, superblock.replay.offset);
+    let (old, new) = (place(before), place(next));
+    invariant!(new >= old, "replay begins at epoch and offset {new:?}, not before {old:?}");
+    let (old, new) = (before.next_tree, next.next_tree);
+    invariant!(new >= old, "the next tree is {new}, and {old} may have been given");
+    let end_block = next.end_block;
+    for page in [next.roots, next.space].iter().flatten() {
+        let (block, block_count) = page.extent();
+        let is_before = block.saturating_add(u64::from(block_count)) <= end_block;
+        invariant!(is_before, "the page at block {block} lies before the end, {end_block}");
     }
 }

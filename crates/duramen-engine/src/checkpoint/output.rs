@@ -4,8 +4,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::alarm::invariant;
 use crate::allocator::DeferredExtent;
-use crate::data_file::{Page, PagePointer};
+use crate::data_file::{Page, PagePointer, first_free_block};
 use crate::error::{Error, Result};
 use crate::tree::{DeferredPage, Node, NodeSink, Place, Reduction, inner_page_bytes_max};
 
@@ -63,8 +64,10 @@ impl<'a> Output<'a> {
     /// Later nodes belong to the tree of roots. No root leads to them before the checkpoint is written, so
     /// the output owns their extents until [`Output::finish`].
     pub(super) fn begin_roots(&mut self) {
-        assert!(self.pending.is_empty(), "nodes of other trees are written, and own their extents");
-        self.roots = Some(Vec::new());
+        let left = self.pending.len();
+        invariant!(left == 0, "nodes of other trees are written, and own their extents, but for {left}");
+        let before = self.roots.replace(Vec::new());
+        invariant!(before.is_none(), "one tree of roots is written: {before:?}");
     }
 
     /// Everything is written; the tree of roots now owns its extents.
@@ -97,6 +100,8 @@ impl<'a> Output<'a> {
         if self.slice.is_empty() {
             self.start_block = block;
         }
+        let next = self.start_block + (self.slice.len() / block_bytes) as u64;
+        invariant!(next == block, "the page for block {block} goes there, not to {next}");
         self.slice.extend_from_slice(page.bytes());
         let padded = self.slice.len().next_multiple_of(block_bytes);
         self.slice.resize(padded, 0);
@@ -109,9 +114,13 @@ impl<'a> Output<'a> {
     /// `Full` or `Io`.
     pub(super) fn flush(&mut self) -> Result<()> {
         if self.slice.is_empty() {
+            let left = self.pending.len();
+            invariant!(left == 0, "the pages of {left} nodes are in the slice, and it is empty");
             return Ok(());
         }
         let data = self.store.pages.data();
+        let (start, first) = (self.start_block, first_free_block(data.block_bytes()));
+        invariant!(start >= first, "a page at block {start} is behind the superblocks, from {first} on");
         let offset = data.offset(self.start_block);
         data.file()
             .write_at(&self.slice, offset)
@@ -142,7 +151,8 @@ impl NodeSink for Output<'_> {
     fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Reduction) -> Result<Place> {
         if node.level() > 0 {
             let bytes_max = inner_page_bytes_max(self.inner_bytes_max());
-            assert!(page.bytes().len() <= bytes_max, "inner nodes are cut, or written without reductions");
+            let bytes = page.bytes().len();
+            invariant!(bytes <= bytes_max, "an inner node of {bytes} bytes was cut at {bytes_max}");
         }
         let block_count = self.store.pages.data().blocks_of(page.bytes().len());
         let block = self.store.space.allocate(block_count)?;
