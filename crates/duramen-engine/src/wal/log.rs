@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use duramen_disk::{Disk, SyncMethod};
@@ -20,7 +20,7 @@ use super::state::{Head, State, spare_order};
 use super::survey;
 use super::writing::{Outcome, Writing, check_group, draw, failure_of};
 use super::{Group, LogIdentity, LogPosition, LogStats, LogWriteError, SegmentSlot, SyncFailure, Written};
-use crate::alarm::invariant;
+use crate::alarm::{invariant, locked};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{CommitSeq, Epoch};
 use crate::options::Geometry;
@@ -132,7 +132,7 @@ impl Log {
     pub fn write_and_sync(&self, group: &Group<'_>) -> std::result::Result<Written, LogWriteError> {
         let now = self.disk.wall_ns();
         if self.sync != SyncMethod::Fdatasync {
-            let turn = lock(&self.syncing);
+            let turn = locked(self.syncing.lock());
             if self.state().unsynced.is_empty() {
                 let (written, durable) = self.write_at_time(group, now, true)?;
                 drop(turn);
@@ -178,7 +178,7 @@ impl Log {
     /// # Errors
     /// [`SyncFailure`] at the first failure, and at every call after it (D6).
     pub fn sync(&self) -> std::result::Result<LogPosition, SyncFailure> {
-        let _turn = lock(&self.syncing);
+        let _turn = locked(self.syncing.lock());
         let (unsynced, covered, write_number) = {
             let state = self.state();
             state.check().map_err(SyncFailure)?;
@@ -221,7 +221,7 @@ impl Log {
 
     /// Makes one slice of a segment and returns how long it took; `None` without another slice to make.
     fn prepare_slice(&self) -> Result<Option<u64>> {
-        let mut making = lock(&self.preparing);
+        let mut making = locked(self.preparing.lock());
         let ends = self.ending.load(Ordering::Relaxed);
         // The next opening goes on in a ready segment, which a full disk could not provide then (D7).
         let is_enough =
@@ -236,14 +236,14 @@ impl Log {
 
     /// Waits for this long. Returns `false` if [`Log::hurry`] ended the wait early.
     pub fn rest(&self, ns: u64) -> bool {
-        let hurried = lock(&self.hurried);
+        let hurried = locked(self.hurried.lock());
         let wait = self.hurry.wait_timeout_while(hurried, Duration::from_nanos(ns), |hurried| !*hurried);
-        !*wait.unwrap_or_else(PoisonError::into_inner).0
+        !*locked(wait).0
     }
 
     /// Ends rests from now on, because a thread waits for the background to end.
     pub fn hurry(&self) {
-        *lock(&self.hurried) = true;
+        *locked(self.hurried.lock()) = true;
         self.hurry.notify_all();
     }
 
@@ -271,7 +271,7 @@ impl Log {
     /// # Errors
     /// [`SyncFailure`], as for [`Log::sync`].
     pub fn trim(&self) -> std::result::Result<(), SyncFailure> {
-        let mut making = lock(&self.preparing);
+        let mut making = locked(self.preparing.lock());
         if let Some(unfinished) = making.take() {
             self.factory().give_up(&unfinished);
         }
@@ -360,9 +360,9 @@ impl Log {
             write_count: 0,
             head: Head { commit_time_ns: head.commit_time_ns.max(now_ns), ..head },
         };
-        let mut buffer = std::mem::take(&mut *lock(&self.buffer));
+        let mut buffer = std::mem::take(&mut *locked(self.buffer.lock()));
         let outcome = writing.run(&places, &rooms, &mut buffer);
-        *lock(&self.buffer) = buffer;
+        *locked(self.buffer.lock()) = buffer;
         let mut state = self.state();
         state.stats.write_count += writing.write_count;
         match outcome {
@@ -407,7 +407,7 @@ impl Log {
             if let Some(places) = self.places(head, group, &rooms) {
                 return Ok((places, rooms));
             }
-            let mut making = lock(&self.preparing);
+            let mut making = locked(self.preparing.lock());
             if self.state().usable(group.use_reserve).len() > rooms.len() {
                 continue;
             }
@@ -467,11 +467,6 @@ impl Log {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        locked(self.state.lock())
     }
-}
-
-/// Takes a lock even if its holder panicked: the state is consistent between statements.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

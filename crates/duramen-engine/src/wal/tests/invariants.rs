@@ -14,10 +14,10 @@ use crate::wal::state::{Head, UsedSegment};
 fn broken(work: impl FnOnce()) -> String {
     let alarm = Alarm::new();
     let within = alarm.enter();
-    assert!(catch_unwind(AssertUnwindSafe(work)).is_err(), "no invariant is broken");
+    let panic = catch_unwind(AssertUnwindSafe(work)).expect_err("no invariant is broken");
     drop(within);
     assert!(alarm.check().is_err());
-    alarm.cause().unwrap().message().to_owned()
+    *panic.downcast::<String>().unwrap()
 }
 
 /// A log with this many commits, one frame each, over several segments.
