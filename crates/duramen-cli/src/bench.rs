@@ -16,9 +16,9 @@ mod watch;
 use std::io;
 use std::time::Duration;
 
-use duramen_lab::measure::Strategy;
 use duramen::probe::{Host, probe};
 use duramen::{Disk, Document, OsDisk};
+use duramen_lab::measure::Strategy;
 
 use self::html_file::HtmlFile;
 use crate::args::BenchSyncArgs;

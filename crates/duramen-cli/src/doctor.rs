@@ -13,12 +13,12 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use duramen_lab::measure::{Plan, Series, Strategy, Summary, run};
 use duramen::probe::{
     COMMITS_DEFAULT, DirectAlign, Fact, Host, Meter, Reading, Report, Trust, Verdict, WeaknessKind, Witness,
     judge, probe, witness,
 };
 use duramen::{Disk, OsDisk, PathKind};
+use duramen_lab::measure::{Plan, Series, Strategy, Summary, run};
 
 use crate::args::DoctorArgs;
 use crate::bench::strategies::{Row, preferred_of};

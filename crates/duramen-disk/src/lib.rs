@@ -30,11 +30,11 @@
 //! # }
 //! ```
 
-pub mod sync_choice;
 mod disk;
 pub mod memory;
 mod os;
 pub mod probe;
+pub mod sync_choice;
 
 pub use disk::{
     Access, Disk, DurableWriteError, File, FileSystem, Lock, LockError, OpenMode, PathKind, SyncMethod,

@@ -11,8 +11,8 @@
 //!
 //! 1. Raise. From here on no other thread acknowledges a commit.
 //! 2. Panic. The locks that this thread holds are released while it unwinds, and may guard half a change.
-//! 3. Another thread takes such a lock ([`locked`]) although it is marked. It does not panic as well. It finds
-//!    the alarm raised, and returns `Poisoned`.
+//! 3. Another thread takes such a lock ([`locked`]) although it is marked. It does not panic as well. It
+//!    finds the alarm raised, and returns `Poisoned`.
 //!
 //! Any other panic raises the alarm twice: when another thread takes a lock that was held during it, and when
 //! it leaves the entry point. The first comes in time for what the lock guards.
@@ -42,7 +42,16 @@ thread_local! {
     static WITHIN: Cell<u64> = const { Cell::new(NONE) };
 }
 
-type Wake = Box<dyn Fn() + Send + Sync>;
+type Wake = Box<dyn Fn(Wakes) + Send + Sync>;
+
+/// Whom an alarm wakes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wakes {
+    /// Threads that wait inside of the engine. The thread that wakes them may hold any lock.
+    Threads,
+    /// These, and the callbacks of the program. The thread holds no lock.
+    All,
+}
 
 /// Why a database acknowledges nothing any more, if it does not.
 pub(crate) struct Alarm {
@@ -69,17 +78,32 @@ impl Alarm {
         alarm
     }
 
-    /// Sets what wakes the threads that wait for an acknowledgement. It runs in a thread that may hold locks:
-    /// it takes only those under which no invariant is checked.
-    pub(crate) fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
+    /// Sets what wakes the threads that wait for an acknowledgement.
+    pub(crate) fn wake_by(&self, wake: impl Fn(Wakes) + Send + Sync + 'static) {
         drop(self.wake.set(Box::new(wake)));
     }
 
     /// Raises the alarm. Only the first cause counts.
     pub(crate) fn raise(&self, cause: Error) {
         drop(self.cause.set(cause));
+        self.wake(Wakes::Threads);
+    }
+
+    /// Raises the alarm after a panic of this thread that was caught.
+    pub(crate) fn raise_after_panic(&self) {
+        self.raise(fault("a thread panicked"));
+    }
+
+    /// Checks an invariant where a panic would leave threads waiting for ever: raises the alarm, and returns.
+    pub(crate) fn require(&self, holds: bool, what: fmt::Arguments<'_>) {
+        if !holds {
+            self.raise(fault(&format!("an invariant is broken: {what}")));
+        }
+    }
+
+    fn wake(&self, wakes: Wakes) {
         if let Some(wake) = self.wake.get() {
-            wake();
+            wake(wakes);
         }
     }
 
@@ -121,8 +145,15 @@ impl Within {
 
 impl Drop for Within {
     fn drop(&mut self) {
-        if !self.was_panicking && std::thread::panicking() {
-            raise_here("a thread panicked");
+        if !self.was_panicking
+            && std::thread::panicking()
+            && let Some(alarm) = alarm_here()
+        {
+            alarm.raise_after_panic();
+            // The locks that the thread took since it entered are released.
+            if self.before == NONE {
+                alarm.wake(Wakes::All);
+            }
         }
         WITHIN.set(self.before);
     }
@@ -170,15 +201,22 @@ pub(crate) fn broken(what: fmt::Arguments<'_>) -> ! {
 }
 
 fn raise_here(what: &str) {
+    if let Some(alarm) = alarm_here() {
+        alarm.raise(fault(what));
+    }
+}
+
+fn alarm_here() -> Option<Arc<Alarm>> {
     let number = WITHIN.get();
     if number == NONE {
-        return;
+        return None;
     }
-    let found = locked_alarms().iter().filter_map(Weak::upgrade).find(|alarm| alarm.number == number);
-    if let Some(alarm) = found {
-        let error = Error::new(Code::System, format!("{what}: this is a fault of the engine"));
-        alarm.raise(error.with_hint("report it, and open the database again"));
-    }
+    locked_alarms().iter().filter_map(Weak::upgrade).find(|alarm| alarm.number == number)
+}
+
+fn fault(what: &str) -> Error {
+    let error = Error::new(Code::System, format!("{what}: this is a fault of the engine"));
+    error.with_hint("report it, and open the database again")
 }
 
 /// Not by [`locked`], which comes here.

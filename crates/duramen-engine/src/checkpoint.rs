@@ -224,6 +224,11 @@ impl Checkpointer {
         Ok(CheckpointReport { seq: root.seq, keep_log_from: replay, written_bytes })
     }
 
+    /// The commit of the older superblock: what only roots before it use is free.
+    pub(crate) fn freed_to(&self) -> CommitSeq {
+        self.newest().older.seq
+    }
+
     /// Frees extents that snapshots no longer hold. Returns the number of blocks that only snapshots still
     /// hold.
     pub(crate) fn release(&self) -> u64 {

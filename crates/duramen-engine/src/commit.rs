@@ -24,7 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
-use crate::alarm::{invariant, locked};
+use crate::alarm::{Wakes, invariant, locked};
 use crate::catalog::Root;
 use crate::checkpoint::Store;
 use crate::data_file::PagePointer;
@@ -37,7 +37,7 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wal::Log;
 
 pub(crate) use apply::{Applied, Applying, apply_changes, named};
-pub(crate) use changes::{Changes, OwnedValue, RecordChange, decode_record};
+pub(crate) use changes::{Changes, ENTRY_BYTES, OwnedValue, RecordChange, decode_record};
 pub(crate) use group::Dropped;
 pub(crate) use reads::Reads;
 pub(crate) use throttle::Throttle;
@@ -362,14 +362,17 @@ impl Committer {
     /// Poisons the engine after a failed sync: nothing is acknowledged from now on (D6).
     pub(crate) fn poison(&self, cause: Error) {
         self.store.alarm.raise(cause);
-        self.wake_all();
+        self.wake(Wakes::All);
     }
 
-    /// Wakes all threads that wait, to check again whether they may go on.
-    pub(crate) fn wake_all(&self) {
+    /// Wakes those that wait, to check again whether they may go on.
+    pub(crate) fn wake(&self, wakes: Wakes) {
         self.throttle.wake();
         self.turn.notify_all();
-        self.watch.wake();
+        match wakes {
+            Wakes::Threads => self.watch.wake_threads(),
+            Wakes::All => self.watch.wake(),
+        }
     }
 
     /// Refuses all further commits.
@@ -484,6 +487,9 @@ impl Committer {
             let marked = self.log.write_mark(durable);
             marked.map_err(|error| self.log_failed(&error)).and_then(|_| self.sync_log())
         }));
+        if marked.is_err() {
+            self.store.alarm.raise_after_panic();
+        }
         let result = marked.as_ref().map_or_else(|_| self.not_poisoned(), Clone::clone);
         if result.is_ok() {
             self.marked.store(durable.0, Ordering::Relaxed);

@@ -194,7 +194,9 @@ impl Registry {
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         for shard in &self.shards {
-            let idle = take_idle(&mut *locked(shard.entries.lock()));
+            let mut entries = locked(shard.entries.lock());
+            let idle = take_idle(&mut entries);
+            drop(entries);
             drop(idle);
         }
         self.pages.meter().free_evicted();

@@ -247,8 +247,8 @@
 //!
 //! # Hourly backups
 //!
-//! A backup is one state of the database, taken while others write. It can be opened like any database. Give each
-//! a new name. An interrupted backup cannot be opened.
+//! A backup is one state of the database, taken while others write. It can be opened like any database. Give
+//! each a new name. An interrupted backup cannot be opened.
 //!
 //! ```
 //! use duramen::prelude::*;

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use duramen_lab::measure::{Lane, Strategy, Summary};
 use duramen_disk::{Access, Disk, DurableWriteError, File, OpenMode, OsDisk, SyncMethod, write_zeroes};
+use duramen_lab::measure::{Lane, Strategy, Summary};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::data::Rows;

@@ -106,8 +106,8 @@ pub fn seed_of_drive(seed: u64, drive_index: usize) -> u64 {
 
 /// The content of a drive after a cut now.
 ///
-/// `variant` selects one of the possible contents after the same cut. `whole_blocks` are the offsets of blocks of [`PAGE_BYTES`] in
-/// which no write is torn.
+/// `variant` selects one of the possible contents after the same cut. `whole_blocks` are the offsets of
+/// blocks of [`PAGE_BYTES`] in which no write is torn.
 #[must_use]
 pub fn survivors(drive: &Drive, seed: u64, variant: u64, whole_blocks: &[u64]) -> Survivors {
     let unflushed_count = drive.pending_count() + drive.in_flight_count();

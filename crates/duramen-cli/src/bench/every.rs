@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use duramen_lab::measure::{Interval, Summary, intervals};
 use duramen::{Disk, Document, OsDisk, Value, doc};
+use duramen_lab::measure::{Interval, Summary, intervals};
 
 use crate::args::BenchSyncArgs;
 use crate::failure::Result;

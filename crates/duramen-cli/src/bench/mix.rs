@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use duramen_lab::measure::{Job, Mix, Outcome, Pattern, SPARE_BYTES, Summary, Tally, room_or_refuse};
 use duramen::{Document, Value, doc};
+use duramen_lab::measure::{Job, Mix, Outcome, Pattern, SPARE_BYTES, Summary, Tally, room_or_refuse};
 
 use super::strategies::summary_into;
 use super::table::ns;
@@ -50,7 +50,9 @@ fn job_of(args: &BenchSyncArgs) -> Result<Job> {
     let threads = match args.threads.as_slice() {
         [] => 1,
         [one] => *one,
-        _ => return Err(Failure::usage("a job has one number of threads", "give one number after --threads")),
+        _ => {
+            return Err(Failure::usage("a job has one number of threads", "give one number after --threads"));
+        }
     };
     let block = args.job.block as u64;
     let job = Job {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use duramen_lab::measure::{Crowd, GAIN_MIN, ParallelPlan, Rates, Sharing, Summary, parallel, stops_paying};
 use duramen::{Document, Value, doc};
+use duramen_lab::measure::{Crowd, GAIN_MIN, ParallelPlan, Rates, Sharing, Summary, parallel, stops_paying};
 
 use super::failed;
 use super::strategies::{summary_into, turn};

@@ -5,12 +5,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use duramen::sync_choice::{Typical, is_proven, preferred};
-use duramen_lab::measure::{
-    LANE_BYTES_MAX, Plan, SPARE_BYTES, Series, Strategy, Summary, run,
-};
 use duramen::probe::{Counted, Fact, Host, Meter, Reading, Report};
+use duramen::sync_choice::{Typical, is_proven, preferred};
 use duramen::{Document, Value, doc};
+use duramen_lab::measure::{LANE_BYTES_MAX, Plan, SPARE_BYTES, Series, Strategy, Summary, run};
 
 use super::{failed, table};
 use crate::args::BenchSyncArgs;

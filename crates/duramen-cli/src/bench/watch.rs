@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use duramen::{Disk, Document, OsDisk, Value, doc};
 use duramen_lab::measure::{
     Baseline, COUNT_MIN, Course, Job, LAST_COUNT, Mix, Outcome, Summary, baseline, course,
 };
-use duramen::{Disk, Document, OsDisk, Value, doc};
 
 use super::failed;
 use super::mix::{figures_into, job_as_json, kinds, rates, whole};

@@ -1,7 +1,7 @@
 //! The findings as text, layer by layer: what was found, what it means, what to do.
 
-use duramen_lab::measure::Strategy;
 use duramen::probe::{Device, Fact, Layer, Mounted, Part, Trust};
+use duramen_lab::measure::Strategy;
 
 use super::facts::{cache_name, kind_name, medium_name, trust_name};
 use super::{Examined, Findings, advice, build};

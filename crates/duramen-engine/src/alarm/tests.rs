@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
+use crate::threads::side_by_side;
 
 fn panics(work: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(work)).is_err()
@@ -21,14 +22,14 @@ fn a_broken_invariant_raises_the_alarm_of_the_innermost_database_and_panics() {
     let within_outer = outer.enter();
     let within_inner = inner.enter();
     assert_eq!(number(4), 4);
-    assert!(panics(|| drop(number(5))));
+    assert!(panics(|| _ = number(5)));
     assert!(inner.cause().unwrap().message().contains("5 is below five"));
     assert!(inner.check().is_err() && outer.check().is_ok());
     drop(within_inner);
-    assert!(panics(|| drop(number(6))));
+    assert!(panics(|| _ = number(6)));
     assert!(outer.cause().unwrap().message().contains("6 is below five"));
     drop(within_outer);
-    assert!(panics(|| drop(number(7))), "outside of any database");
+    assert!(panics(|| _ = number(7)), "outside of any database");
 }
 
 // The lock is released by the unwinding thread, when the alarm must have been raised already.
@@ -37,7 +38,7 @@ fn a_thread_that_takes_the_lock_afterwards_finds_the_alarm_raised() {
     let alarm = Alarm::new();
     let wakes = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&wakes);
-    alarm.wake_by(move || drop(counted.fetch_add(1, Ordering::Relaxed)));
+    alarm.wake_by(move |_| _ = counted.fetch_add(1, Ordering::Relaxed));
     let state = Mutex::new(1);
     /// Looks at the alarm when it is dropped, before the lock that was taken earlier is released.
     struct Look<'a>(&'a Alarm);
@@ -57,7 +58,8 @@ fn a_thread_that_takes_the_lock_afterwards_finds_the_alarm_raised() {
     assert!(wakes.load(Ordering::Relaxed) > 0);
 }
 
-// A panic that is no invariant: the next thread that takes the lock raises the alarm, or the scope's end does.
+// A panic that is no invariant: the next thread that takes the lock raises the alarm, or the scope's end
+// does.
 #[test]
 fn any_panic_raises_the_alarm() {
     let (first, second) = (Alarm::new(), Alarm::new());
@@ -81,15 +83,8 @@ fn any_panic_raises_the_alarm() {
 fn a_thread_that_shares_the_work_raises_the_same_alarm() {
     let alarm = Alarm::new();
     let within = alarm.enter();
-    let here = Here::note();
-    let joined = std::thread::scope(|scope| {
-        let shared = scope.spawn(move || {
-            let _within = here.enter();
-            number(8);
-        });
-        shared.join()
-    });
-    assert!(joined.is_err());
+    // The first runs in this thread, the second in one that is started for it.
+    assert!(panics(|| drop(side_by_side(&[1, 8], number))));
     assert!(alarm.cause().unwrap().message().contains("8 is below five"));
     drop(within);
 }

@@ -129,9 +129,11 @@ impl Bitmap {
             *word &= !mask;
             -i64::from((*word ^ before).count_ones())
         });
-        if let Some(page) = self.pages.get_mut(page_of(block)) {
+        let (first, last) = (page_of(block), page_of(end - 1));
+        for (index, page) in self.pages.iter_mut().enumerate().take(last + 1).skip(first) {
             page.longest_run_at_most = PAGE_BLOCKS;
-            page.first_free_word = page.first_free_word.min(word_of(block));
+            let word = if index == first { word_of(block) } else { 0 };
+            page.first_free_word = page.first_free_word.min(word);
         }
         if block < self.end && block + u64::from(count) >= self.end {
             self.end = self.end_in(0..page_of(block) + 1, &Bitmap::default());

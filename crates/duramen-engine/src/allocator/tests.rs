@@ -29,6 +29,19 @@ impl Random {
     }
 }
 
+// D7: blocks freed in one call over the end of a page of the map are found on its second page, too.
+#[test]
+fn blocks_freed_across_pages_of_the_map_are_found() {
+    let pages = u32::try_from(PAGE_BLOCKS).unwrap();
+    let mut map = Bitmap::default();
+    map.set(0, pages);
+    map.set(PAGE_BLOCKS, pages);
+    assert_eq!(map.find(1), 2 * PAGE_BLOCKS, "both pages are full, and known to be");
+    map.clear(PAGE_BLOCKS - 3, 40);
+    assert_eq!(map.find(37), PAGE_BLOCKS, "the longer part lies on the second page");
+    assert_eq!(map.find(3), PAGE_BLOCKS - 3);
+}
+
 #[test]
 fn a_bitmap_equals_a_set_and_finds_the_first_run() {
     for seed in 1..=4 {

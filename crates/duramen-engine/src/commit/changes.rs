@@ -49,7 +49,7 @@ fn as_change<'a>((key, value): (&'a Vec<u8>, &'a Option<OwnedValue>)) -> Change<
 }
 
 /// Approximate memory of a map entry beyond its key and value.
-const ENTRY_BYTES: usize = 80;
+pub(crate) const ENTRY_BYTES: usize = 80;
 
 const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize, "a record has 16 bits for the length of a key");
 const _: () = assert!(BIG_VALUE_BYTES <= u32::MAX as usize, "a record has 32 bits for the length of a value");

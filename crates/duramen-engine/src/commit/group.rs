@@ -32,6 +32,7 @@
 //! sync. Without that wake-up it could wait for ever. The scheduler tests in `tests/it/interleavings.rs`
 //! report that as a deadlock.
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -160,7 +161,10 @@ impl Committer {
         }));
         let (result, panic) = match written {
             Ok(result) => (result, None),
-            Err(panic) => (self.not_poisoned(), Some(panic)),
+            Err(panic) => {
+                self.store.alarm.raise_after_panic();
+                (self.not_poisoned(), Some(panic))
+            }
         };
         if let Err(error) = &result {
             self.drop_group(group, error);
@@ -273,10 +277,18 @@ impl Committer {
         let built_on_it = std::mem::take(&mut order.forming);
         let published = self.published();
         let (kept, latest) = (published.seq, self.latest().seq);
-        invariant!(latest >= kept, "the latest root {latest} is not before the published one {kept}");
+        // No panic in here: it would leave the members of both groups waiting for ever.
+        let require = |holds, what: fmt::Arguments<'_>| self.store.alarm.require(holds, what);
+        require(
+            latest >= kept,
+            format_args!("the latest root {latest} is not before the published one {kept}"),
+        );
         if latest > kept {
             let durable = self.durable();
-            invariant!(durable <= kept, "commits after {kept} are dropped, and {durable} is durable");
+            require(
+                durable <= kept,
+                format_args!("commits after {kept} are dropped, and {durable} is durable"),
+            );
             order.rollback_epoch += 1;
             self.store.registry.drop_after(published.seq);
             order.recent.rewind(published.seq);
@@ -291,7 +303,10 @@ impl Committer {
         let is_clean = self.poison_cause().is_none();
         if is_clean {
             let (dropped, count) = (latest.0 - kept.0, group.records.len() + built_on_it.records.len());
-            invariant!(dropped == count as u64, "{count} commits are dropped, all {dropped} after {kept}");
+            require(
+                dropped == count as u64,
+                format_args!("{count} commits are dropped, all {dropped} after {kept}"),
+            );
             // Under the lock: a thread that finds the commits gone also finds them counted.
             self.note_dropped(group.returned_count() + built_on_it.returned_count(), published.seq, error);
         }
@@ -358,7 +373,8 @@ impl Committer {
 
     /// Passes leadership to the first waiter, or clears it.
     fn lay_down(&self, mut order: MutexGuard<'_, Order>) {
-        invariant!(order.leading, "a thread that lays down leadership has it");
+        let what = format_args!("a thread that lays down leadership has it");
+        self.store.alarm.require(order.leading, what);
         match take_first_waiter(&mut order) {
             Some(next) => {
                 self.call_turn(order);

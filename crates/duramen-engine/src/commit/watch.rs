@@ -51,6 +51,11 @@ impl Watch {
         }
     }
 
+    /// Wakes threads that wait, and no callback: the caller may hold locks.
+    pub(crate) fn wake_threads(&self) {
+        self.changed.notify_all();
+    }
+
     /// Waits until `is_done`, or for a time limit by a clock in nanoseconds. Returns whether it is done.
     pub(crate) fn wait(
         &self,
@@ -125,7 +130,9 @@ impl Watch {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let forgotten = self.take(&mut *locked(self.calls.lock()), reader);
+        let mut calls = locked(self.calls.lock());
+        let forgotten = self.take(&mut calls, reader);
+        drop(calls);
         drop(forgotten);
     }
 

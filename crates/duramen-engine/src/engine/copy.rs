@@ -12,6 +12,7 @@ use duramen_disk::{Access, Disk};
 
 use super::directory::{UNFINISHED, kind};
 use super::{Engine, Hooks, open};
+use crate::commit::ENTRY_BYTES;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::MEMORY_BYTES_MIN;
@@ -166,7 +167,7 @@ fn batch(rows: &mut Rows) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         && let Some(row) = rows.next()?
     {
         let (key, value) = (row.key().to_vec(), row.value()?.into_owned());
-        bytes += (key.len() + value.len()) as u64;
+        bytes += (key.len() + value.len() + ENTRY_BYTES) as u64;
         batch.push((key, value));
     }
     Ok(batch)

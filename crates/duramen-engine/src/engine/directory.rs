@@ -6,8 +6,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use duramen_disk::sync_choice::MEASURE_PREFIX;
 use duramen_disk::probe::WITNESS_PREFIX;
+use duramen_disk::sync_choice::MEASURE_PREFIX;
 use duramen_disk::{Access, Disk, Lock, LockError, PathKind};
 
 use super::method::is_calibration;

@@ -195,6 +195,7 @@ impl Maintenance {
     /// # Errors
     /// Any error of the log. A failed sync has poisoned the engine.
     pub(super) fn log_step(&self) -> Result<()> {
+        let _within = self.store.alarm.enter();
         self.do_what_is_due()?;
         let log = self.committer.log();
         if !log.needs_spare() {
@@ -469,7 +470,7 @@ impl Maintenance {
         let held_blocks = self.checkpointer.release();
         let held_bytes = held_blocks * self.store.geometry.block_bytes as u64;
         if self.snapshot_space_bytes_max.is_some_and(|max| held_bytes > max)
-            && let Some(oldest) = self.store.registry.held().iter().min()
+            && let Some(oldest) = oldest_before(&self.store.registry.held(), self.checkpointer.freed_to())
         {
             self.store.registry.expire_before(oldest.next());
             self.checkpointer.release();
@@ -610,4 +611,10 @@ impl Maintenance {
         }
         true
     }
+}
+
+/// The oldest of the held roots that holds space which is otherwise free: one before the checkpoint of the
+/// older superblock. Later roots hold nothing, and new snapshots share the newest of them.
+pub(super) fn oldest_before(held: &[CommitSeq], freed_to: CommitSeq) -> Option<CommitSeq> {
+    held.iter().copied().filter(|held| *held < freed_to).min()
 }

@@ -247,9 +247,9 @@ fn writer(
         }
     })?;
     let waiting = Arc::downgrade(&committer);
-    committer.store().alarm.wake_by(move || {
+    committer.store().alarm.wake_by(move |wakes| {
         if let Some(committer) = waiting.upgrade() {
-            committer.wake_all();
+            committer.wake(wakes);
         }
     });
     let served = Served::Committer(Arc::clone(&committer));

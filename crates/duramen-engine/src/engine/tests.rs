@@ -195,3 +195,15 @@ fn an_invariant_that_breaks_under_the_order_lock_ends_commits_and_no_other_threa
     assert_eq!(engine.get(tree, b"k").unwrap(), None);
     assert_eq!(engine.close().unwrap_err().code(), Code::EnginePoisoned);
 }
+
+/// A snapshot that held too much space ends before the roots are looked at: no other one is expired.
+#[test]
+fn only_a_root_that_holds_space_is_expired() {
+    let of = |held: &[u64]| {
+        let held: Vec<CommitSeq> = held.iter().copied().map(CommitSeq).collect();
+        super::maintenance::oldest_before(&held, CommitSeq(5)).map(|seq| seq.0)
+    };
+    assert_eq!(of(&[7, 3, 9, 4]), Some(3));
+    assert_eq!(of(&[7, 5, 9]), None, "the checkpoint's own root, and new snapshots");
+    assert_eq!(of(&[]), None);
+}

@@ -44,6 +44,10 @@ fn collect_warm(slot: &Slot, left: &mut usize, keys: &mut Vec<Vec<u8>>) {
     match node.body() {
         Body::Inner(inner) => inner.slots().for_each(|slot| collect_warm(slot, left, keys)),
         Body::Leaf(leaf) => {
+            // A leaf that only a hostile page can leave behind.
+            if leaf.len() == 0 {
+                return;
+            }
             let key = leaf.entry(0).key();
             if key.len() + 16 <= *left && node.is_touched() {
                 *left -= key.len() + 16;

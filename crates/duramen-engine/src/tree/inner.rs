@@ -27,6 +27,12 @@ const CHILD_FIXED_BYTES: usize = 2 + LOCATION_BYTES + 8 + 2;
 /// Estimated bytes of a reduction while none is known: those of a sum.
 const USUAL_REDUCTION_BYTES: usize = 16;
 
+/// No tree is higher: a node that is not the root has at least two children.
+const LEVEL_MAX: u8 = 64;
+
+/// More entries than any tree has. Sums of counts up to it do not overflow.
+const COUNT_MAX: u64 = 1 << 62;
+
 /// Slots of a chunk: at least this many (the last chunk may have fewer), at most twice as many.
 ///
 /// Copying a node for one changed child copies one chunk and the pointers to the others.
@@ -315,6 +321,9 @@ impl Inner {
         if count == 0 || level == 0 {
             return Err("inner node without children");
         }
+        if level > LEVEL_MAX || prefix_bytes > KEY_BYTES_MAX {
+            return Err("inner node that is higher, or has a longer prefix, than any");
+        }
         let mut separators = Vec::new();
         let mut ends = Vec::new();
         let mut slots: Vec<Slot> = Vec::with_capacity(count.min(4096));
@@ -330,7 +339,8 @@ impl Inner {
             }
             slots.push(read_child(meter, &mut rest, level)?);
         }
-        if slots.iter().try_fold(0u64, |sum, slot| sum.checked_add(slot.count)).is_none() {
+        let count = slots.iter().try_fold(0u64, |sum, slot| sum.checked_add(slot.count));
+        if count.is_none_or(|count| count > COUNT_MAX) {
             return Err("inner node with more entries below it than can be counted");
         }
         let reduction_bytes = slots.iter().filter_map(Slot::reduction_bytes).max().unwrap_or_default();

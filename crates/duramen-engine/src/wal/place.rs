@@ -7,7 +7,7 @@ use super::layout::{BLOCK_BYTES_MIN, to_usize};
 const PIECE_BYTES_MIN: u64 = 64;
 
 const _: () = assert!(
-    FRAME_HEADER_BYTES + PART_ENTRY_BYTES + PIECE_BYTES_MIN as usize <= BLOCK_BYTES_MIN,
+    (FRAME_HEADER_BYTES + PART_ENTRY_BYTES) as u64 + PIECE_BYTES_MIN <= BLOCK_BYTES_MIN as u64,
     "every fresh segment takes a piece, so that enough of them take a group"
 );
 

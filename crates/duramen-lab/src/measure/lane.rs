@@ -10,8 +10,8 @@ use super::Strategy;
 use super::fresh::freshen;
 use duramen_disk::sync_choice::MEASURE_PREFIX;
 use duramen_disk::{
-    open_dsync, open_for_sync_range, sync_range,
-    Access, DIRECT_ALIGN_BYTES, Disk, DurableWriteError, File, OpenMode, OsDisk, SyncMethod, write_zeroes,
+    Access, DIRECT_ALIGN_BYTES, Disk, DurableWriteError, File, OpenMode, OsDisk, SyncMethod, open_dsync,
+    open_for_sync_range, sync_range, write_zeroes,
 };
 
 /// Bytes of a prepared file at most: about one log segment.

@@ -13,8 +13,8 @@ use super::fresh::freshen;
 use super::room::{FILL_BYTES, SPARE_BYTES, room_or_refuse};
 use super::scratch::Scratch;
 use super::tally::Tally;
-use duramen_disk::memory::Random;
 use super::workers::together;
+use duramen_disk::memory::Random;
 use duramen_disk::{Disk, DurableWriteError, File, OsDisk, SyncMethod};
 
 /// The choice of the next block.

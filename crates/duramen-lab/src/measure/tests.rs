@@ -227,7 +227,11 @@ fn filling_is_ended_when_it_is_told() {
     let largest = || {
         let names = OsDisk::new().list(directory.path()).unwrap();
         let len = |name: &std::path::PathBuf| {
-            OsDisk::new().open(&directory.path().join(name), duramen_disk::Access::READ).unwrap().len().unwrap()
+            OsDisk::new()
+                .open(&directory.path().join(name), duramen_disk::Access::READ)
+                .unwrap()
+                .len()
+                .unwrap()
         };
         names.iter().map(len).max().unwrap_or(0)
     };

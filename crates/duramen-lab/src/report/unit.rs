@@ -19,7 +19,7 @@ impl Unit {
     /// The number in readable form, with at least three digits if it has them.
     ///
     /// ```
-    /// use duramen_report::Unit;
+    /// use duramen_lab::report::Unit;
     /// assert_eq!(Unit::Nanoseconds.text(470_000.0), "470 µs");
     /// assert_eq!(Unit::Bytes.text(65536.0), "64 KiB");
     /// assert_eq!(Unit::PerSecond.text(2125.4), "2,125/s");

@@ -92,8 +92,8 @@ impl Image {
         }
     }
 
-    /// Replaces the records of the newest frame that has any by this one record. `false` if its segment has no
-    /// room for it.
+    /// Replaces the records of the newest frame that has any by this one record. `false` if its segment has
+    /// no room for it.
     pub(super) fn replace_last_record(&mut self, record: &[u8]) -> bool {
         let seq_of = |unit: &Unit| u64_at(self.unit(unit), 64);
         let groups =

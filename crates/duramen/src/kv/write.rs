@@ -73,7 +73,8 @@ impl KvOf<'_, Transaction<'_>> {
         self.put_if(key, value, ttl, false)
     }
 
-    /// Stores a value with a lifetime, but only if the key already has a value. Returns whether it was stored.
+    /// Stores a value with a lifetime, but only if the key already has a value. Returns whether it was
+    /// stored.
     ///
     /// # Errors
     /// As [`KvOf::put`].

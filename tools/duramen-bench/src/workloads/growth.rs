@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use duramen_lab::measure::Summary;
 use duramen_disk::memory::Random;
+use duramen_lab::measure::Summary;
 
 use super::load::{BATCH_ROWS, VALUE_BYTES, put_batch};
 use crate::data::Rows;

@@ -6,9 +6,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use duramen_lab::measure::{Lane, Strategy, Summary};
 use duramen_disk::{Access, Disk, File, OsDisk};
 use duramen_engine::Options;
+use duramen_lab::measure::{Lane, Strategy, Summary};
 
 use super::commits::VALUE_BYTES;
 use crate::bound;

@@ -67,7 +67,7 @@ fn physical_disks_are_believed_what_they_counted() {
     check_named("btrfs-two-disks", HONEST, Trust::Verified, "32 flushes");
     check_named("crypt-lvm-nvme", UNCOUNTED, Trust::Unknown, "not counted");
     check_named("crypt-lvm-nvme", NO_FLUSH, Trust::Unknown, "FUA");
-    check_named("md-raid1-sata", NO_FLUSH, Trust::Unsafe, "swallows the sync");
+    check_named("md-raid1-sata", NO_FLUSH, Trust::Unsafe, "dropped on its way");
     check_named("btrfs-two-disks", few, Trust::Unsafe, "31 flushes for 32 syncs");
     check_named("btrfs-two-disks", Seen { writes: Some(15), ..HONEST }, Trust::Unsafe, "saw 30 writes");
     check_named("nvme-no-vwc", NO_FLUSH, Trust::Plausible, "no volatile cache");
@@ -88,7 +88,7 @@ fn flushes_of_others_verify_nothing() {
     );
     check_named("crypt-lvm-nvme", Seen { flushes: Some(48), ..HONEST }, Trust::Verified, "48 flushes");
     check(&Recording::load("virtio"), "/work/main", busy, Trust::Plausible, "host's cache cannot be seen");
-    check_named("md-raid1-sata", NO_FLUSH, Trust::Unsafe, "swallows the sync");
+    check_named("md-raid1-sata", NO_FLUSH, Trust::Unsafe, "dropped on its way");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn virtual_disks_are_at_best_plausible() {
     let mut recording = Recording::load("virtio");
     recording.set("sys/fs/ext4/vda/journal_task", "77");
     check(&recording, "/work/main", HONEST, Trust::Plausible, "host's cache cannot be seen");
-    check(&recording, "/work/main", NO_FLUSH, Trust::Unsafe, "swallows the sync");
+    check(&recording, "/work/main", NO_FLUSH, Trust::Unsafe, "dropped on its way");
     let path = recording.path_of("queue/write_cache");
     recording.set(&path, "write through");
     check(&recording, "/work/main", NO_FLUSH, Trust::Plausible, "host's cache cannot be seen");

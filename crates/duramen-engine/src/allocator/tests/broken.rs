@@ -18,7 +18,8 @@ fn fires(work: impl FnOnce()) -> String {
 /// D3: frees and checkpoints go forward. What an older root reaches may have another owner.
 #[test]
 fn neither_a_release_nor_a_checkpoint_goes_back_behind_what_was_freed() {
-    let work: [(&str, &dyn Fn(&Space)); 2] = [
+    type Work<'a> = &'a dyn Fn(&Space);
+    let work: [(&str, Work<'_>); 2] = [
         ("checkpoint of commit 4 needs nothing that 5 freed", &|space| {
             checkpoint(space, 4);
         }),

@@ -11,6 +11,7 @@ use super::losses::{Losses, Noted};
 use super::{Caller, Keep, Made, RepairProgress, nameless};
 use crate::alarm::invariant;
 use crate::catalog::CATALOG;
+use crate::commit::ENTRY_BYTES;
 use crate::engine::Engine;
 use crate::error::{Code, Error, Result};
 use crate::ids::TreeId;
@@ -248,7 +249,8 @@ impl<'a> Writing<'a> {
         invariant!(made.id != CATALOG, "entries of {:?} go into a tree of their own", made.name);
         self.batch_bytes += key.len() + value.as_ref().map_or(0, Vec::len);
         self.batch.push(Change { from, tree: made.id, key: key.to_vec(), value });
-        if self.batch_bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
+        let memory_bytes = self.batch_bytes + self.batch.len() * ENTRY_BYTES;
+        if memory_bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 
     /// Commits the pending changes.

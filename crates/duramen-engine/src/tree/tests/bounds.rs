@@ -144,3 +144,17 @@ fn exchanged_leaves_make_no_change_panic() {
     }
     assert!(refused_count > 100, "{refused_count}");
 }
+
+/// A root that splits gets a root one higher: no height may be the last one that its byte can hold.
+#[test]
+fn a_node_higher_than_any_tree_is_refused() {
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let child = above(&pages, 1, &[], &[leaf_of(&pages, &[b"a"])]);
+    let place = child.place().unwrap();
+    for (level, is_read) in [(2, true), (64, true), (65, false), (255, false)] {
+        let inner = Inner::build(level, Separators::pack(&[]), vec![child.clone()], 0);
+        let page = inner.to_page(1, std::slice::from_ref(&place));
+        assert_eq!(Inner::from_page(pages.meter(), &page).is_ok(), is_read, "height {level}");
+    }
+}
