@@ -207,3 +207,27 @@ fn only_a_root_that_holds_space_is_expired() {
     assert_eq!(of(&[7, 5, 9]), None, "the checkpoint's own root, and new snapshots");
     assert_eq!(of(&[]), None);
 }
+
+/// D6: an invariant breaks in one thread while another writes the pages of a checkpoint. No superblock names
+/// them.
+#[test]
+fn a_checkpoint_during_which_an_invariant_breaks_does_not_become_the_newest() {
+    let disk = MemDisk::new(6);
+    let options = Options { background: Background::Stepped, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, Hooks::default()).unwrap();
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap().0;
+    for n in 0..200u8 {
+        engine.transact(Durability::Memory, |tx| tx.put(tree, &[n], &[n; 20_000])).unwrap();
+    }
+    let (committer, maintenance) = engine.parts().unwrap();
+    let superblocks = || disk.read_file("/db/data").unwrap()[..2 * 4096].to_vec();
+    let before = superblocks();
+    let mut calls = 0;
+    let error = maintenance.checkpoint(&mut || {
+        calls += 1;
+        committer.store().alarm.require(false, format_args!("one is two"));
+    });
+    assert!(calls > 0, "pages were written");
+    assert_eq!(error.unwrap_err().code(), Code::EnginePoisoned);
+    assert!(superblocks() == before, "neither superblock was written");
+}
