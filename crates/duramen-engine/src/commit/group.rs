@@ -155,10 +155,7 @@ impl Committer {
     /// Writes a group, or drops it. A panic is returned, with the alarm raised: the leader first hands on, or
     /// its followers would wait for ever.
     fn write_or_drop(&self, group: &Forming, root: &Arc<Root>) -> (Result<()>, Option<Panic>) {
-        let written = catch_unwind(AssertUnwindSafe(|| {
-            let _within = self.store.alarm.enter();
-            self.write_group(group, root)
-        }));
+        let written = catch_unwind(AssertUnwindSafe(|| self.write_group(group, root)));
         let (result, panic) = match written {
             Ok(result) => (result, None),
             Err(panic) => {
