@@ -25,7 +25,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LockResult, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, LockResult, Mutex, OnceLock, PoisonError, TryLockError, TryLockResult, Weak};
 
 use crate::error::{Code, Error, Result};
 
@@ -123,7 +123,7 @@ impl Alarm {
     /// Notes that this thread is in the code of this alarm's database, until the result is dropped.
     #[must_use]
     pub(crate) fn enter(&self) -> Within {
-        Within::of(self.number)
+        Within::of(self.number, false)
     }
 }
 
@@ -131,15 +131,17 @@ impl Alarm {
 #[derive(Debug)]
 pub(crate) struct Within {
     before: u64,
+    /// It belongs to a thread that shares the work of another one, which may hold locks.
+    is_shared: bool,
     was_panicking: bool,
     /// It belongs to its thread.
     here: PhantomData<*const ()>,
 }
 
 impl Within {
-    fn of(number: u64) -> Within {
+    fn of(number: u64, is_shared: bool) -> Within {
         let before = WITHIN.replace(number);
-        Within { before, was_panicking: std::thread::panicking(), here: PhantomData }
+        Within { before, is_shared, was_panicking: std::thread::panicking(), here: PhantomData }
     }
 }
 
@@ -151,7 +153,7 @@ impl Drop for Within {
         {
             alarm.raise_after_panic();
             // The locks that the thread took since it entered are released.
-            if self.before == NONE {
+            if self.before == NONE && !self.is_shared {
                 alarm.wake(Wakes::All);
             }
         }
@@ -172,7 +174,7 @@ impl Here {
     /// Notes it in the thread that shares the work.
     #[must_use]
     pub(crate) fn enter(self) -> Within {
-        Within::of(self.0)
+        Within::of(self.0, true)
     }
 }
 
@@ -182,22 +184,32 @@ pub(crate) fn locked<G>(result: LockResult<G>) -> G {
     result.unwrap_or_else(after_panic)
 }
 
+/// The same for a lock that is not waited for: `None` if another thread holds it.
+pub(crate) fn locked_if_free<G>(result: TryLockResult<G>) -> Option<G> {
+    match result {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(after_panic(poisoned)),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
 #[cold]
 fn after_panic<G>(poisoned: PoisonError<G>) -> G {
     raise_here("a thread panicked while it held a lock");
     poisoned.into_inner()
 }
 
-/// Raises the alarm of this thread's database, and panics.
+/// Raises the alarm of this thread's database, and panics. If the thread unwinds already, a second panic
+/// would end the process: it only raises the alarm.
 ///
 /// # Panics
-/// Always.
+/// Unless the thread is panicking.
 #[cold]
 #[inline(never)]
-pub(crate) fn broken(what: fmt::Arguments<'_>) -> ! {
+pub(crate) fn broken(what: fmt::Arguments<'_>) {
     let message = format!("an invariant is broken: {what}");
     raise_here(&message);
-    panic!("{message}")
+    assert!(std::thread::panicking(), "{message}");
 }
 
 fn raise_here(what: &str) {

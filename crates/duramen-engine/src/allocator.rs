@@ -92,7 +92,18 @@ impl TreeBlocks {
     /// The blocks in none of these extents: nothing leads to them.
     #[must_use]
     pub(crate) fn not_in(&self, reached: &[(u64, u32)]) -> Vec<(u64, u32)> {
-        self.0.runs_not_in(&Bitmap::of_extents(reached))
+        self.0.runs_not_in(&self.map_of(reached))
+    }
+
+    /// The extents as a map no longer than this one: a hostile page may name any block.
+    fn map_of(&self, reached: &[(u64, u32)]) -> Bitmap {
+        let end = self.0.end();
+        let mut map = Bitmap::default();
+        for (block, count) in reached.iter().filter(|(block, _)| *block < end) {
+            let left = u32::try_from(end - block).unwrap_or(u32::MAX);
+            map.set(*block, left.min(*count));
+        }
+        map
     }
 }
 

@@ -157,7 +157,7 @@ impl<'a> Check<'a> {
         held_against.sort_unstable();
         for pair in held_against.windows(2) {
             let [(a, a_count), (b, _)] = pair else { continue };
-            if a + u64::from(*a_count) > *b {
+            if a.saturating_add(u64::from(*a_count)) > *b {
                 walk.report.problem(format!("block {b} belongs to two pages"));
             }
         }

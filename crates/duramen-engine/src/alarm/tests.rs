@@ -88,3 +88,44 @@ fn a_thread_that_shares_the_work_raises_the_same_alarm() {
     assert!(alarm.cause().unwrap().message().contains("8 is below five"));
     drop(within);
 }
+
+// A second panic while the thread unwinds would end the process.
+#[test]
+fn an_invariant_that_breaks_while_the_thread_unwinds_only_raises_the_alarm() {
+    struct Broken;
+    impl Drop for Broken {
+        fn drop(&mut self) {
+            assert_eq!(number(9), 9, "it goes on");
+        }
+    }
+    let alarm = Alarm::new();
+    assert!(panics(|| {
+        let _within = alarm.enter();
+        let _broken = Broken;
+        number(5);
+    }));
+    assert!(alarm.cause().unwrap().message().contains("5 is below five"), "the first counts");
+}
+
+// A thread that shares the work of another one: that one may hold locks, which a callback of the program
+// could want.
+#[test]
+fn only_the_thread_that_entered_wakes_callbacks() {
+    let alarm = Alarm::new();
+    let woken = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&woken);
+    alarm.wake_by(move |wakes| locked(seen.lock()).push(wakes));
+    let shared = alarm.enter();
+    let here = Here::note();
+    drop(shared);
+    assert!(panics(|| {
+        let _within = here.enter();
+        number(5);
+    }));
+    assert!(locked(woken.lock()).iter().all(|wakes| *wakes == Wakes::Threads));
+    assert!(panics(|| {
+        let _within = alarm.enter();
+        number(6);
+    }));
+    assert_eq!(locked(woken.lock()).last(), Some(&Wakes::All));
+}

@@ -167,7 +167,8 @@ impl Bitmap {
 
     /// Whether every block is used.
     pub(super) fn all_set(&self, block: u64, count: u32) -> bool {
-        (block..block.saturating_add(u64::from(count))).all(|block| self.is_set(block))
+        let end = block.checked_add(u64::from(count));
+        end.is_some_and(|end| (block..end).all(|block| self.is_set(block)))
     }
 
     /// Whether every block is free.

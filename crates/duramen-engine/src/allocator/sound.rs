@@ -2,8 +2,7 @@
 //!
 //! D3 rests here. A block that is freed twice may belong to another page by the second time. The map refuses
 //! such a change and stays as it is. The cause is a bug in the engine, or a file whose pages name one block
-//! twice; both end all acknowledgement. Nothing panics here: callers hold other locks, and a panic would
-//! leave a leader's followers waiting for ever.
+//! twice; both end all acknowledgement. A contradiction is no panic: hostile bytes can cause it.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

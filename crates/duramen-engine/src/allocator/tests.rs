@@ -29,6 +29,17 @@ impl Random {
     }
 }
 
+// A check of a hostile database: the memory for what its pages name is bounded by the space map.
+#[test]
+fn blocks_beyond_the_map_take_no_memory() {
+    let mut used = Bitmap::default();
+    used.set(0, 10);
+    let blocks = TreeBlocks(used);
+    let reached = [(1 << 60, 4), (u64::MAX, 1), (8, u32::MAX), (2, 3)];
+    assert_eq!(blocks.map_of(&reached).end(), 10);
+    assert_eq!(blocks.not_in(&reached), [(0, 2), (5, 3)]);
+}
+
 // D7: blocks freed in one call over the end of a page of the map are found on its second page, too.
 #[test]
 fn blocks_freed_across_pages_of_the_map_are_found() {

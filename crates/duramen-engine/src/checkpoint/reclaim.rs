@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Store;
 use crate::allocator::DeferredExtent;
-use crate::data_file::PagePointer;
+use crate::data_file::{PageKind, PagePointer};
 use crate::error::Result;
 use crate::ids::CommitSeq;
 use crate::tree::{BigRef, Body, Node, Slot};
@@ -36,7 +36,7 @@ impl Reclaimer<'_> {
         if place.location.is_inner() {
             let Some(node) = self.load(slot)? else {
                 // Corrupt: the space below it is lost, but no data, and the checkpoint completes.
-                self.page(&place.location);
+                self.node(&place.location);
                 return Ok(None);
             };
             let Body::Inner(inner) = node.body() else {
@@ -55,7 +55,7 @@ impl Reclaimer<'_> {
         } else if self.has_big_values {
             self.values(slot)?;
         }
-        self.page(&place.location);
+        self.node(&place.location);
         Ok(None)
     }
 
@@ -80,6 +80,15 @@ impl Reclaimer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The page of a node that may not have been read: a hostile pointer may name any blocks. These are not
+    /// freed.
+    fn node(&mut self, location: &PagePointer) {
+        let kind = if location.is_inner() { PageKind::Inner } else { PageKind::Leaf };
+        if self.store.pages.data().check(location, kind).is_ok() {
+            self.page(location);
+        }
     }
 
     fn page(&mut self, location: &PagePointer) {

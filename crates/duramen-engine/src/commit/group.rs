@@ -157,16 +157,22 @@ impl Committer {
     fn write_or_drop(&self, group: &Forming, root: &Arc<Root>) -> (Result<()>, Option<Panic>) {
         let written = catch_unwind(AssertUnwindSafe(|| self.write_group(group, root)));
         let (result, panic) = match written {
+            // An alarm that was raised since the group was written: it is durable, and nothing is acknowledged.
+            Ok(Ok(())) => (self.in_doubt_if_poisoned(), None),
             Ok(result) => (result, None),
             Err(panic) => {
                 self.store.alarm.raise_after_panic();
-                (self.not_poisoned(), Some(panic))
+                (self.in_doubt_if_poisoned(), Some(panic))
             }
         };
         if let Err(error) = &result {
             self.drop_group(group, error);
         }
         (result, panic)
+    }
+
+    fn in_doubt_if_poisoned(&self) -> Result<()> {
+        self.poison_cause().map_or(Ok(()), |cause| Err(Error::in_doubt(cause)))
     }
 
     /// Writes the group, syncs if a member wants it, and publishes.
@@ -427,6 +433,10 @@ impl Committer {
         }
         drop(order);
         let done = catch_unwind(AssertUnwindSafe(work));
+        if done.is_err() {
+            // Before the next thread leads.
+            self.store.alarm.raise_after_panic();
+        }
         self.lay_down(self.lock());
         done.map_or_else(|panic| resume_unwind(panic), Ok)
     }

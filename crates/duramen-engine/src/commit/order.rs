@@ -200,7 +200,7 @@ impl Committer {
     ) -> Result<(T, Option<Ordered>)> {
         self.not_alone()?;
         self.throttle.wait(&self.store, &|| self.usable())?;
-        let mut order = self.lock();
+        let order = self.lock();
         let alone = Alone::enter();
         let built = catch_unwind(AssertUnwindSafe(|| build(self.latest())));
         drop(alone);
@@ -213,8 +213,9 @@ impl Committer {
         };
         let (out, submission) = built?;
         let Some(submission) = submission else { return Ok((out, None)) };
-        // After the closure: its panic is the program's own.
+        // After the closure: its panic is the program's own. The lock is released before the note.
         let _within = self.store.alarm.enter();
+        let mut order = order;
         let mut prepared = self.prepare(submission)?;
         let read = prepared.base.root();
         invariant!(self.latest.is(read), "commit {} was the latest while a closure ran alone", read.seq);

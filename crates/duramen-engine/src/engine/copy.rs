@@ -70,7 +70,8 @@ impl Engine {
         let state = self.snapshot()?;
         let trees: Vec<_> = state.trees()?.into_iter().filter(|(name, _)| is_wanted(name)).collect();
         let copy = self.empty_beside(path)?;
-        let of = trees.iter().map(|(_, id)| state.count(*id, &KeyRange::all())).sum::<Result<u64>>()?;
+        let count = |(_, id): &(String, TreeId)| state.count(*id, &KeyRange::all());
+        let of = trees.iter().try_fold(0u64, |sum, tree| Ok::<_, Error>(sum.saturating_add(count(tree)?)))?;
         let mut done = CopyProgress { seq: state.seq(), entries: 0, of, bytes: 0 };
         for (name, id) in trees {
             copy_tree(&state, &name, id, &copy, &mut done, progress)?;

@@ -8,7 +8,7 @@ use duramen_disk::Disk;
 
 use super::event::{Event, Events};
 use super::feeding::Feeding;
-use crate::alarm::{invariant, locked};
+use crate::alarm::{Wakes, invariant, locked, locked_if_free};
 use crate::catalog::Root;
 use crate::checkpoint::{CheckpointAim, CheckpointError, CheckpointReport, Checkpointer, Store};
 use crate::commit::{Committer, Dropped};
@@ -394,7 +394,7 @@ impl Maintenance {
         }
         // A running checkpoint reviews the feed itself.
         let _within = self.store.alarm.enter();
-        let Ok(_alone) = self.one_at_a_time.try_lock() else { return Ok(()) };
+        let Some(_alone) = locked_if_free(self.one_at_a_time.try_lock()) else { return Ok(()) };
         self.feeding.review(&self.committer).map_err(|failure| self.poison_if_a_sync_failed(failure))
     }
 
@@ -500,7 +500,7 @@ impl Maintenance {
         let _within = self.store.alarm.enter();
         let root = self.published_root();
         // A thread that finds an eviction running goes on without one.
-        let Ok(mut hand) = self.eviction.try_lock() else { return };
+        let Some(mut hand) = locked_if_free(self.eviction.try_lock()) else { return };
         self.store.registry.let_go_before(root.seq);
         if self.store.registry.roots().iter().all(|held| held.seq >= root.seq) {
             self.checkpointer.let_go_of_replaced(&root);
@@ -548,7 +548,7 @@ impl Maintenance {
         let _within = self.store.alarm.enter();
         // Not while a checkpoint has taken its root and not written it. Pages of a newer root would be in its
         // space map, and leak after a power cut.
-        let Ok(_alone) = self.one_at_a_time.try_lock() else { return Ok(()) };
+        let Some(_alone) = locked_if_free(self.one_at_a_time.try_lock()) else { return Ok(()) };
         let newest = self.committer.published().seq;
         for root in self.store.registry.roots().iter().filter(|root| root.seq < newest) {
             // Pages written for dropped commits would never be freed.
@@ -607,6 +607,8 @@ impl Maintenance {
     pub(super) fn is_poisoned(&self) -> bool {
         let Some(cause) = self.committer.poison_cause() else { return false };
         if !self.told_poisoned.swap(true, Ordering::Relaxed) {
+            // A thread that raised the alarm under a lock has woken no callback.
+            self.committer.wake(Wakes::All);
             self.tell(&Event::Poisoned(cause.clone()));
         }
         true

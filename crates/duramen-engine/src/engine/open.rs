@@ -240,12 +240,8 @@ fn writer(
     let hot = superblock.hot.filter(|_| superblock.clean);
     let checkpointer = Checkpointer::new(store, superblock, older, roots, trees);
     let committer = Arc::new(committer);
-    let poisoned = Arc::downgrade(&committer);
-    committer.store().space.on_contradiction(move |error| {
-        if let Some(committer) = poisoned.upgrade() {
-            committer.poison(error);
-        }
-    })?;
+    let alarm = Arc::clone(&committer.store().alarm);
+    committer.store().space.on_contradiction(move |error| alarm.raise(error))?;
     let waiting = Arc::downgrade(&committer);
     committer.store().alarm.wake_by(move |wakes| {
         if let Some(committer) = waiting.upgrade() {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::alarm::{invariant, locked};
+use crate::alarm::{invariant, locked, locked_if_free};
 
 const SHARD_COUNT: usize = 32;
 /// An evicted object that readers may still use.
@@ -90,7 +90,7 @@ impl Epochs {
             return;
         }
         // A thread that finds another one freeing goes on without waiting.
-        let Ok(mut evicted) = self.evicted.try_lock() else { return };
+        let Some(mut evicted) = locked_if_free(self.evicted.try_lock()) else { return };
         let Some(newest) = evicted.back().map(|(epoch, _)| *epoch) else { return };
         let mut epoch = self.epoch.load(Ordering::SeqCst);
         invariant!(newest <= epoch, "an object evicted in epoch {newest} is there in epoch {epoch}");

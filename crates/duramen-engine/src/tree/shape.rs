@@ -53,7 +53,7 @@ impl Sizes {
     fn add(&mut self, bytes: u64) {
         self.min = if self.count == 0 { bytes } else { self.min.min(bytes) };
         self.max = self.max.max(bytes);
-        self.sum += bytes;
+        self.sum = self.sum.saturating_add(bytes);
         self.count += 1;
         let class = bytes.checked_ilog2().unwrap_or(0) as usize;
         self.classes[class.min(SIZE_CLASSES - 1)] += 1;
@@ -131,7 +131,8 @@ fn look(
                     if value.big { BigRef::decode(value.bytes)?.len } else { value.bytes.len() as u64 };
                 found.values.add(bytes);
                 found.big_values += u64::from(value.big);
-                found.big_bytes += if value.big { bytes } else { 0 };
+                let big_bytes = if value.big { bytes } else { 0 };
+                found.big_bytes = found.big_bytes.saturating_add(big_bytes);
             }
             told(found)
         }

@@ -362,7 +362,8 @@ impl Meets for OfTree<'_, '_> {
     }
 
     fn lost(&mut self, range: LostRange) -> Result<()> {
-        self.writing.done.entries += range.entries.unwrap_or(0);
+        let entries = &mut self.writing.done.entries;
+        *entries = entries.saturating_add(range.entries.unwrap_or(0));
         let tree = self.writing.made.get(&self.id).map_or_else(String::new, |made| made.name.clone());
         self.writing.lose(LostRange { tree, ..range });
         Ok(())
