@@ -157,7 +157,8 @@ impl Committer {
     fn write_or_drop(&self, group: &Forming, root: &Arc<Root>) -> (Result<()>, Option<Panic>) {
         let written = catch_unwind(AssertUnwindSafe(|| self.write_group(group, root)));
         let (result, panic) = match written {
-            // An alarm that was raised since the group was written: it is durable, and nothing is acknowledged.
+            // An alarm that was raised since the group was written: it is durable, and nothing is
+            // acknowledged.
             Ok(Ok(())) => (self.in_doubt_if_poisoned(), None),
             Ok(result) => (result, None),
             Err(panic) => {
