@@ -248,5 +248,18 @@ macro_rules! invariant {
 }
 pub(crate) use invariant;
 
+/// Expects that `work` breaks an invariant, with the alarm raised. Returns which.
+#[cfg(test)]
+pub(crate) fn cause_of(work: impl FnOnce()) -> String {
+    let alarm = Alarm::new();
+    let within = alarm.enter();
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    drop(within);
+    let panic = caught.expect_err("an invariant is broken");
+    assert!(alarm.cause().is_some(), "the alarm is raised");
+    // Not the alarm's own cause: a lock that an earlier panic marked may have raised it first.
+    *panic.downcast::<String>().expect("the message of an invariant")
+}
+
 #[cfg(test)]
 mod tests;

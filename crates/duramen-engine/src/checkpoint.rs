@@ -194,8 +194,6 @@ impl Checkpointer {
         let written_bytes = output.written_bytes();
         drop(output);
         let NewRoots { slot: roots, place: roots_place, .. } = new_roots;
-        let (is_tree, is_placed) = (roots.is_some(), roots_place.is_some());
-        invariant!(is_tree == is_placed, "the tree of roots has a page if it is not empty: {is_tree}");
         self.sync()?;
         let superblock = Superblock {
             generation,
@@ -217,9 +215,8 @@ impl Checkpointer {
         self.store.space.adopt(draft);
         let next = Newest { superblock, older: replay, roots, trees: root.trees.clone() };
         let before = std::mem::replace(&mut *self.newest(), next);
-        let (was, is) = (before.superblock.generation, newest.superblock.generation);
-        invariant!(was == is, "checkpoint {was} was the newest since {is} was found");
         drop(reaping);
+        drop(before);
         self.release_through(replay.seq);
         Ok(CheckpointReport { seq: root.seq, keep_log_from: replay, written_bytes })
     }

@@ -481,7 +481,6 @@ impl Committer {
             order.leading = true;
         }
         let marked = catch_unwind(AssertUnwindSafe(|| {
-            let _within = self.store.alarm.enter();
             let (marked, known) = (self.marked.load(Ordering::Relaxed), self.durable());
             invariant!(marked <= known.0, "what was marked is durable: {marked}, {known}");
             let marked = self.log.write_mark(durable);
@@ -538,8 +537,8 @@ impl Committer {
         self.published.set(Arc::clone(root));
     }
 
-    /// Nothing is ordered and not published. The caller holds the order lock, nobody leads, and no commit has
-    /// joined the forming group.
+    /// Nothing is ordered and not published. The caller holds the order lock, no thread leads, and no commit
+    /// has joined the forming group.
     fn check_all_published(&self) {
         let (latest, published) = (self.latest().seq, self.published().seq);
         invariant!(latest == published, "the latest root {latest} is the published one, {published}");

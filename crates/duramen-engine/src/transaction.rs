@@ -227,8 +227,7 @@ impl Transaction {
         }
         let reducers = &self.committer.store().reducers;
         let id = self.committer.new_tree_id();
-        let earlier = self.created.insert(id, TreeState::empty(id, reducer.clone(), reducers));
-        invariant!(earlier.is_none(), "the tree id {id} is given once");
+        self.created.insert(id, TreeState::empty(id, reducer.clone(), reducers));
         let row = CatalogRow { id, spec: reducer }.encode();
         self.set(CATALOG, name.as_bytes(), Some(OwnedValue { big: false, bytes: row }))?;
         Ok(id)

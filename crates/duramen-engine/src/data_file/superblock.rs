@@ -7,7 +7,6 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::page_pointer::{LOCATION_BYTES, PagePointer};
 use super::sync_choice::{self, SYNC_CHOICE_BYTES, SyncChoice};
-use crate::alarm::invariant;
 use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
 use crate::options::Geometry;
 use crate::wal::LogPosition;
@@ -174,7 +173,7 @@ impl Superblock {
         w.put(&self.geometry.segment_bytes_max.to_le_bytes());
         w.put(&[u8::from(self.clean)]);
         w.put(&sync_choice::encode(self.sync.as_ref()));
-        invariant!(w.at == FIELDS_END, "the fields end at byte {FIELDS_END}, were written up to {}", w.at);
+        debug_assert_eq!(w.at, FIELDS_END);
         let checksum = xxh3_128(&out[..CHECKSUM_AT]);
         out[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
         out
@@ -233,7 +232,7 @@ impl Superblock {
             clean: r.take::<1>()[0] != 0,
             sync: sync_choice::decode(&r.take()),
         };
-        invariant!(r.at == FIELDS_END, "the fields end at byte {FIELDS_END}, were read up to {}", r.at);
+        debug_assert_eq!(r.at, FIELDS_END);
         Ok(superblock)
     }
 

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::alarm::{invariant, locked};
+use crate::alarm::locked;
 use crate::catalog::{Root, TreeTable};
 use crate::checkpoint::Store;
 use crate::commit::Committer;
@@ -174,24 +174,20 @@ impl DeferredRedo {
     fn finish(&self, store: &Arc<Store>, served: &Served, trees: TreeTable) {
         let overlay = self.overlay().expect("it is there until it is drained");
         let root = |position| Arc::new(Root { seq: self.seq, rollback_epoch: 0, trees, position });
-        let newest = match served {
+        match served {
             Served::Committer(committer) => {
                 let root = root(committer.published().position.clone());
                 let held = store.registry.register_root(&root).0;
                 committer.replayed(&root);
                 // From here on a transaction that began over the overlay can commit.
                 overlay.drained(held);
-                committer.published().seq.min(committer.latest().seq)
             }
             Served::Readers(newest) => {
                 let root = root(OnceLock::new());
                 overlay.drained(store.registry.register_root(&root).0);
                 newest.set(root);
-                newest.get().seq
             }
-        };
-        let seq = self.seq;
-        invariant!(newest >= seq, "without the overlay up to {seq}, readers find it in root {newest}");
+        }
         locked(self.overlay.lock()).take();
         self.is_done.store(true, Ordering::Release);
     }

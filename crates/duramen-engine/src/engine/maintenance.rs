@@ -423,8 +423,6 @@ impl Maintenance {
         };
         let written = self.checkpointer.run(held.root(), aim, &mut evict_too);
         let report = written.map_err(|failure| self.poison_if_a_sync_failed(failure))?;
-        let (keep, seq) = (report.keep_log_from.seq, report.seq);
-        invariant!(keep <= seq, "the log is kept from {keep} on, and the newest checkpoint is {seq}");
         self.committer.log().recycle(&report.keep_log_from);
         let reclaimed = self.checkpointer.reclaimed();
         if !reclaimed.is_empty() {

@@ -1,7 +1,6 @@
 //! The bytes of retained files: a file of this release must be read by every later one.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use duramen_disk::MemDisk;
@@ -11,7 +10,7 @@ use super::file::{FileReader, FileWriter};
 use super::frame::{FileHeader, FrameHeader, FramePlace, file_path, number_of};
 use super::items;
 use super::retained::{RetainedPart, State};
-use crate::alarm::Alarm;
+use crate::alarm::cause_of;
 use crate::ids::{CommitSeq, DatabaseId, LogId, TreeId};
 use crate::wal::LogIdentity;
 
@@ -134,16 +133,6 @@ fn a_name_is_that_of_a_file_only_if_others_can_follow_it() {
     assert_eq!(number_of(Path::new("/db/feed/0000000000001.feed")), None, "another name of the same file");
 }
 
-/// Which invariant the work breaks. The alarm of its database is raised.
-fn broken(work: impl FnOnce()) -> String {
-    let alarm = Alarm::new();
-    let within = alarm.enter();
-    let panic = catch_unwind(AssertUnwindSafe(work)).expect_err("no invariant is broken");
-    drop(within);
-    assert!(alarm.check().is_err());
-    *panic.downcast::<String>().unwrap()
-}
-
 fn part(number: u64, after: u64, through: u64) -> RetainedPart {
     RetainedPart {
         number,
@@ -171,7 +160,7 @@ fn a_file_begins_where_the_last_one_ended() {
         (part(4, 24, 40), "goes on to commit 40"),
         (RetainedPart { end_offset: 512, ..part(4, 25, 40) }, "grows from"),
     ] {
-        let message = broken(|| state.add(wrong));
+        let message = cause_of(|| state.add(wrong));
         assert!(message.contains(what), "{message}");
     }
     assert!(state.relies_on(&file_path(Path::new("/db/feed"), 4)));
@@ -184,10 +173,10 @@ fn bytes_outside_of_a_frame_are_never_taken_for_durable() {
     let header = FileHeader { identity: IDENTITY, number: 1, block_bytes: 512, after: CommitSeq(0) };
     let mut writer = FileWriter::create(&disk, Path::new("/"), header).unwrap();
     writer.push(&[1]).unwrap();
-    assert!(broken(|| drop(writer.sync())).contains("all bytes of file 1 are in frames"));
+    assert!(cause_of(|| drop(writer.sync())).contains("all bytes of file 1 are in frames"));
     writer.end_with(CommitSeq(1)).unwrap();
     writer.sync().unwrap();
     let frame = FrameHeader { payload_bytes: 2, whole: true, through: CommitSeq(1), time_ns: 0, previous: 0 };
     let place = FramePlace { identity: IDENTITY, number: 1, offset: 512 };
-    assert!(broken(|| drop(frame.encode(&[1], &place))).contains("announced"));
+    assert!(cause_of(|| drop(frame.encode(&[1], &place))).contains("announced"));
 }

@@ -1,13 +1,12 @@
 //! Registered roots and what was freed: a broken order raises the alarm (D3, I1).
 #![allow(clippy::unwrap_used)]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use duramen_disk::{Access, Disk, MemDisk};
 
 use super::*;
-use crate::alarm::Alarm;
+use crate::alarm::cause_of;
 use crate::catalog::TreeTable;
 use crate::data_file::DataFile;
 use crate::ids::DatabaseId;
@@ -22,16 +21,6 @@ fn root(seq: u64, rollback_epoch: u64) -> Arc<Root> {
     Arc::new(Root { seq: CommitSeq(seq), rollback_epoch, trees, position })
 }
 
-/// Expects that `work` raises the alarm, and returns the cause.
-fn fires(work: impl FnOnce()) -> String {
-    let alarm = Alarm::new();
-    let within = alarm.enter();
-    assert!(catch_unwind(AssertUnwindSafe(work)).is_err(), "the invariant is checked");
-    drop(within);
-    assert!(alarm.check().is_err());
-    alarm.cause().unwrap().message().to_owned()
-}
-
 /// D3: pages that only roots before a commit have were freed. None of those roots is registered afterwards.
 #[test]
 fn no_root_from_before_what_was_freed_is_registered() {
@@ -44,7 +33,7 @@ fn no_root_from_before_what_was_freed_is_registered() {
     );
     let copy = early.clone();
     drop(registry.register(&Newest::new(root(5, 0))));
-    let why = fires(|| drop(registry.register(&Newest::new(root(4, 0)))));
+    let why = cause_of(|| drop(registry.register(&Newest::new(root(4, 0)))));
     assert!(why.contains("the root of commit 4 has the pages that 5 has"), "{why}");
     drop((early, copy));
     assert!(registry.held().is_empty());
@@ -56,7 +45,7 @@ fn the_newest_root_gives_way_to_a_newer_one_only() {
         let newest = Newest::new(root(4, 0));
         // Without forgotten trees, then after dropped commits.
         [(4, 0), (5, 0), (4, 1)].into_iter().for_each(|(seq, epoch)| newest.set(root(seq, epoch)));
-        let why = fires(|| newest.set(root(seq, epoch)));
+        let why = cause_of(|| newest.set(root(seq, epoch)));
         assert!(why.contains(&format!("({epoch}, {seq}) follows (1, 4)")), "{why}");
         assert_eq!(newest.get().seq, CommitSeq(4), "the newer one stays");
     }
@@ -70,10 +59,10 @@ fn set_users(registration: &Registration, users: usize) {
 fn a_registration_is_counted_until_it_ends() {
     let registration = registry().register(&Newest::new(root(4, 0)));
     set_users(&registration, 0);
-    assert!(fires(|| drop(registration.clone())).contains("the root of commit 4 has a reader"));
+    assert!(cause_of(|| drop(registration.clone())).contains("the root of commit 4 has a reader"));
     set_users(&registration, 1);
     drop(registration);
     let registration = registry().register(&Newest::new(root(4, 0)));
     set_users(&registration, 0);
-    assert!(fires(|| drop(registration)).contains("has a reader that leaves"));
+    assert!(cause_of(|| drop(registration)).contains("has a reader that leaves"));
 }

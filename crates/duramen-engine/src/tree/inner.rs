@@ -27,7 +27,7 @@ const CHILD_FIXED_BYTES: usize = 2 + LOCATION_BYTES + 8 + 2;
 /// Estimated bytes of a reduction while none is known: those of a sum.
 const USUAL_REDUCTION_BYTES: usize = 16;
 
-/// No tree is higher: a node that is not the root has at least two children.
+/// Higher than any tree: a level of a tree has several times the nodes of the one above.
 const LEVEL_MAX: u8 = 64;
 
 /// More entries than any tree has. Sums of counts up to it do not overflow.
@@ -166,8 +166,6 @@ impl Inner {
         invariant!(rest.is_empty(), "each of {} replaced children is one of {child_count}", changed.len());
         let wanted = self.child_count + more;
         invariant!(child_count == wanted, "{child_count} children of a changed node are {wanted}");
-        let between = separators.len();
-        invariant!(between + 1 == child_count, "{between} separators are between {child_count} children");
         let inner = Inner {
             level: self.level,
             separators,

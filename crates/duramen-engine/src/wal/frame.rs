@@ -8,7 +8,6 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
 use super::LogIdentity;
 use super::layout::{BLOCK_BYTES_MIN, Flaw, expect_zero, put, to_usize, u16_at, u32_at, u64_at, u128_at};
-use crate::alarm::invariant;
 use crate::ids::{CommitSeq, Epoch};
 
 /// Bytes of a frame before its table of parts.
@@ -109,20 +108,6 @@ pub(super) fn has_magic(block: &[u8]) -> bool {
 
 /// Header and table as bytes, and their checksum. The parts follow them on disk.
 pub(super) fn encode(header: &FrameHeader, parts: &[Part], identity: &LogIdentity) -> (Vec<u8>, u128) {
-    // `decode_header` and `verify` refuse a frame that contradicts itself.
-    invariant!(
-        header.part_count as usize == parts.len() && (header.kind == FrameKind::Mark) == parts.is_empty(),
-        "a {:?} frame of {} parts has a table of {}",
-        header.kind,
-        header.part_count,
-        parts.len()
-    );
-    invariant!(
-        header.durable_seq <= header.last_seq,
-        "a frame that ends with commit {} calls no later one durable, not {}",
-        header.last_seq,
-        header.durable_seq
-    );
     debug_assert!(
         parts.iter().map(|part| part.bytes).sum::<u64>() == header.payload_bytes,
         "the parts add up to the payload"

@@ -1,19 +1,7 @@
 //! A broken state of the map raises the alarm before anything is written or handed out (D3).
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use super::*;
-use crate::alarm::Alarm;
-
-/// Expects that `work` raises the alarm, and returns the cause.
-fn fires(work: impl FnOnce()) -> String {
-    let alarm = Alarm::new();
-    let within = alarm.enter();
-    assert!(catch_unwind(AssertUnwindSafe(work)).is_err(), "the invariant is checked");
-    drop(within);
-    assert!(alarm.check().is_err());
-    alarm.cause().unwrap().message().to_owned()
-}
+use crate::alarm::cause_of;
 
 /// D3: frees and checkpoints go forward. What an older root reaches may have another owner.
 #[test]
@@ -32,7 +20,7 @@ fn neither_a_release_nor_a_checkpoint_goes_back_behind_what_was_freed() {
         checkpoint(&space, 5);
         space.release(CommitSeq(5), Vec::new);
         checkpoint(&space, 5);
-        let why = fires(|| work(&space));
+        let why = cause_of(|| work(&space));
         assert!(why.contains(wanted), "{why}");
     }
 }
@@ -41,7 +29,7 @@ fn neither_a_release_nor_a_checkpoint_goes_back_behind_what_was_freed() {
 fn blocks_of_a_page_are_never_taken_for_a_hole() {
     let Holed { space, first, middle, .. } = with_hole();
     space.lock().fill(middle, middle + 1);
-    let why = fires(|| space.lock().fill(first, first + 2));
+    let why = cause_of(|| space.lock().fill(first, first + 2));
     assert!(why.contains("the 2 blocks freed"), "{why}");
 }
 
@@ -49,7 +37,7 @@ fn blocks_of_a_page_are_never_taken_for_a_hole() {
 fn more_holes_than_blocks_that_are_not_free_are_refused() {
     let Holed { space, last, .. } = with_hole();
     space.lock().holes.set(last + 2 * u64::from(LONG), 4 * LONG);
-    let why = fires(|| assert_eq!(space.stats().waiting_blocks, 0));
+    let why = cause_of(|| assert_eq!(space.stats().waiting_blocks, 0));
     assert!(why.contains("blocks of holes are among"), "{why}");
 }
 
@@ -59,7 +47,7 @@ fn two_values_never_lie_at_one_block() {
     let block = space.allocate(2).unwrap();
     space.give_back(block, 2);
     space.lock().unrooted.insert(block, (2, Some(CommitSeq(7))));
-    let why = fires(|| drop(space.allocate_value(2)));
+    let why = cause_of(|| drop(space.allocate_value(2)));
     assert!(why.contains(&format!("no other value lies at block {block}")), "{why}");
 }
 
