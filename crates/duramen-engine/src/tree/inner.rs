@@ -209,6 +209,7 @@ impl Inner {
     /// The children of the chunk that begins at child `index`, and the cell for their reduction.
     ///
     /// `None` if no chunk begins there, or if the chunk does not end before child `end`.
+    #[inline]
     pub(crate) fn chunk_from(&self, index: usize, end: usize) -> Option<(&[Slot], &OnceLock<Reduction>)> {
         let number = self.chunk_of(index);
         let chunk = Some(&self.chunks[number]).filter(|chunk| chunk.first == index && chunk.end() <= end)?;

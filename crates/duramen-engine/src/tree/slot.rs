@@ -235,6 +235,7 @@ impl Slot {
     }
 
     /// Hands the child's reduction to `use_it`, if it is known without reading the child.
+    #[inline]
     pub(crate) fn with_reduction<T>(&self, use_it: impl FnOnce(&[u8]) -> T) -> Option<T> {
         if let Some(known) = self.hold.place.get().and_then(|place| place.reduction.bytes()) {
             return Some(use_it(known));
