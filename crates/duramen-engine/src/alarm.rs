@@ -89,6 +89,12 @@ impl Alarm {
         self.wake(Wakes::Threads);
     }
 
+    /// Raises the alarm in a thread that holds no lock: the callbacks of the program are called, too.
+    pub(crate) fn raise_without_locks(&self, cause: Error) {
+        drop(self.cause.set(cause));
+        self.wake(Wakes::All);
+    }
+
     /// Raises the alarm after a panic of this thread that was caught.
     pub(crate) fn raise_after_panic(&self) {
         self.raise(fault("a thread panicked"));

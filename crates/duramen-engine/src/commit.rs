@@ -1,17 +1,25 @@
 //! Commits: many writers, one order, one log, and one sync for all commits that arrived during the last sync.
 //!
-//! Stage one runs under the order lock, in the committing thread, without the disk. It validates, takes a
-//! sequence, applies the changes to the latest root (`latest`), and joins the forming group. Stage two runs
-//! in one leader at a time, with no lock held. It writes the group, syncs if a member wants it, publishes,
-//! hands leadership on, and wakes the members.
+//! Stage one (`order`) runs under the order lock, in the committing thread, without the disk. It validates,
+//! takes a sequence, applies the changes to the latest root (`latest`), and joins the forming group. Stage two
+//! runs in one leader at a time, with no lock held (`lead`). It writes the group, syncs if a member wants it
+//! and publishes (`pipeline`), hands leadership on, and wakes the members. What is durable stands in
+//! `watermarks`; `levels` waits for it.
 //!
 //! These promises rest here: D1 (a commit is acknowledged only after its sync), D2 and I1 (one order), D6 (a
 //! failed sync poisons the engine), and D7 (a group that does not fit is dropped whole).
 
+mod admission;
+mod alone;
 mod apply;
 mod changes;
+mod drops;
 mod group;
+mod lead;
+mod levels;
 mod order;
+mod order_lock;
+mod pipeline;
 mod reads;
 mod recent;
 #[cfg(test)]
@@ -19,69 +27,58 @@ mod tests;
 mod throttle;
 mod wait;
 mod watch;
+mod watermarks;
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::alarm::{Wakes, invariant, locked};
+use crate::alarm::{Wakes, invariant};
 use crate::catalog::Root;
 use crate::checkpoint::Store;
 use crate::data_file::PagePointer;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::options::Durability;
 use crate::page_cache::Buffered;
 use crate::snapshot::{Idle, Newest, Registration};
-use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::wal::Log;
 
 pub(crate) use apply::{Applied, Applying, apply_changes, named};
 pub(crate) use changes::{Changes, ENTRY_BYTES, OwnedValue, RecordChange, decode_record};
-pub(crate) use group::Dropped;
+pub(crate) use drops::Dropped;
 pub(crate) use reads::Reads;
 pub(crate) use throttle::Throttle;
 pub(crate) use watch::Watch;
 pub use watch::Woken;
 
-use group::Forming;
-use order::conflict;
+use admission::Admission;
+use drops::Drops;
+use order_lock::OrderLock;
+use pipeline::Pipeline;
 use recent::Recent;
 
-/// The commit pipeline of an open database.
+/// The commits of an open database.
 #[derive(Debug)]
 pub(crate) struct Committer {
     store: Arc<Store>,
-    log: Log,
-    /// The published root: what new snapshots read.
-    published: Newest,
-    /// The latest root: every ordered commit, published or not. New transactions start from it.
-    latest: Newest,
-    order: Mutex<Order>,
-    /// The leadership condition: signalled when leadership changes or something becomes durable.
-    turn: Condvar,
-    durable: AtomicU64,
-    /// Wakes readers of the change feed that wait for `durable`.
-    pub watch: Watch,
-    /// Why writers are refused: the change feed has no room for what it must keep.
-    feed_refusal: RwLock<Option<Error>>,
-    refuses: AtomicBool,
-    marked: AtomicU64,
-    unsynced_bytes: AtomicU64,
-    log_bytes: AtomicU64,
-    process: u32,
-    closed: AtomicBool,
-    next_tree: AtomicU64,
+    admission: Admission,
     /// Delays commits while memory fills.
     pub throttle: Throttle,
+    order: OrderLock,
+    /// The latest root: every ordered commit, published or not. New transactions start from it.
+    latest: Newest,
+    pipeline: Pipeline,
+    drops: Drops,
+    counters: Counters,
+    next_tree: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
     commits: AtomicU64,
     conflicts: AtomicU64,
     compared: AtomicU64,
     empty: AtomicU64,
-    groups: AtomicU64,
-    dropped: AtomicU64,
-    /// Dropped commits that have not been reported yet.
-    unreported: Mutex<Option<Dropped>>,
 }
 
 /// A position in the commit order. Sequences of a group dropped for want of room are reused; the rollback
@@ -91,16 +88,6 @@ pub(crate) struct Ordered {
     /// The sequence.
     pub seq: CommitSeq,
     rollback_epoch: u64,
-}
-
-#[derive(Debug)]
-struct Order {
-    forming: Forming,
-    recent: Recent,
-    leading: bool,
-    rollback_epoch: u64,
-    /// Threads that wait on [`Committer::turn`]. At zero, no thread is notified.
-    turn_waiters: usize,
 }
 
 /// A transaction ready to commit.
@@ -179,39 +166,17 @@ impl Committer {
         let seq = root.seq;
         let place = root.position.get().map(|position| position.seq);
         invariant!(place.is_some_and(|place| place >= seq), "the log holds root {seq}: it ends at {place:?}");
-        let recent_bytes = throttle.memory_bytes() / 32;
         let root = Arc::new(root);
         Committer {
-            store,
-            log,
-            published: Newest::new(Arc::clone(&root)),
-            latest: Newest::new(root),
-            order: Mutex::new(Order {
-                forming: Forming::default(),
-                recent: Recent::new(seq, recent_bytes),
-                leading: false,
-                rollback_epoch: 0,
-                turn_waiters: 0,
-            }),
-            turn: Condvar::new(),
-            durable: AtomicU64::new(seq.0),
-            watch: Watch::default(),
-            feed_refusal: RwLock::new(None),
-            refuses: AtomicBool::new(false),
-            marked: AtomicU64::new(0),
-            unsynced_bytes: AtomicU64::new(0),
-            log_bytes: AtomicU64::new(0),
-            process: duramen_disk::process_id(),
-            closed: AtomicBool::new(false),
+            admission: Admission::new(Arc::clone(&store.alarm)),
+            order: OrderLock::new(seq, recent_bytes_max(&throttle)),
+            latest: Newest::new(Arc::clone(&root)),
+            pipeline: Pipeline::new(Arc::clone(&store), log, root),
+            drops: Drops::default(),
+            counters: Counters::default(),
             next_tree: AtomicU64::new(next_tree.0),
+            store,
             throttle,
-            commits: AtomicU64::new(0),
-            conflicts: AtomicU64::new(0),
-            compared: AtomicU64::new(0),
-            empty: AtomicU64::new(0),
-            groups: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            unreported: Mutex::new(None),
         }
     }
 
@@ -222,12 +187,12 @@ impl Committer {
 
     /// The published root, which new snapshots read.
     pub(crate) fn published(&self) -> Arc<Root> {
-        self.published.get()
+        self.pipeline.published.get()
     }
 
     /// Registers the published root.
     pub(crate) fn hold_published(&self) -> Registration {
-        self.store.registry.register(&self.published)
+        self.store.registry.register(&self.pipeline.published)
     }
 
     /// The latest root, on which a new transaction builds.
@@ -248,58 +213,41 @@ impl Committer {
 
     /// The log.
     pub(crate) fn log(&self) -> &Log {
-        &self.log
+        &self.pipeline.log
     }
 
     /// Newest commit that survives a power cut.
     pub(crate) fn durable(&self) -> CommitSeq {
-        CommitSeq(self.durable.load(Ordering::SeqCst))
+        self.pipeline.watermarks.durable()
     }
 
     /// Bytes written to the log since the last checkpoint began.
     pub(crate) fn log_bytes(&self) -> u64 {
-        self.log_bytes.load(Ordering::Relaxed)
+        self.pipeline.watermarks.log_bytes()
     }
 
     /// Starts counting for the next checkpoint. Returns what was counted for the one that begins now.
     pub(crate) fn restart_log_bytes(&self) -> u64 {
-        self.log_bytes.swap(0, Ordering::Relaxed)
+        self.pipeline.watermarks.restart_log_bytes()
     }
 
     /// Adds log bytes behind the newest checkpoint: those of a checkpoint that failed, or those found at
     /// open.
     pub(crate) fn add_log_bytes(&self, bytes: u64) {
-        self.log_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.pipeline.watermarks.add_log_bytes(bytes);
     }
 
     /// Opening found the log durable up to a commit, which may not be in the trees yet.
     pub(crate) fn found_durable(&self, seq: CommitSeq) {
         let published = self.published().seq;
         invariant!(published <= seq, "what opening published is durable: {published}, {seq}");
-        self.durable.fetch_max(seq.0, Ordering::SeqCst);
-        self.watch.wake();
+        self.pipeline.note_durable(seq);
     }
 
     /// Refuses writers, or accepts them again. Writers are refused while the change feed must keep more than
     /// its bound.
     pub(crate) fn refuse_writers(&self, why: Option<Error>) {
-        self.refuses.store(why.is_some(), Ordering::Release);
-        *locked(self.feed_refusal.write()) = why;
-    }
-
-    /// Fails for a transaction that puts something while writers are refused, unless it advances a consumer
-    /// of the feed.
-    fn not_refused(&self, submission: &Submission) -> Result<()> {
-        if !self.refuses.load(Ordering::Acquire)
-            || submission.serves_feed
-            || submission.changes.only_deletes()
-        {
-            return Ok(());
-        }
-        match &*locked(self.feed_refusal.read()) {
-            Some(why) => Err(why.clone()),
-            None => Ok(()),
-        }
+        self.admission.refuse_writers(why);
     }
 
     /// A new tree id. An id is never used twice.
@@ -315,15 +263,30 @@ impl Committer {
     /// The counters.
     pub(crate) fn stats(&self) -> CommitStats {
         CommitStats {
-            commits: self.commits.load(Ordering::Relaxed),
-            conflicts: self.conflicts.load(Ordering::Relaxed),
-            compared: self.compared.load(Ordering::Relaxed),
-            empty: self.empty.load(Ordering::Relaxed),
-            groups: self.groups.load(Ordering::Relaxed),
-            dropped: self.dropped.load(Ordering::Relaxed),
+            commits: self.counters.commits.load(Ordering::Relaxed),
+            conflicts: self.counters.conflicts.load(Ordering::Relaxed),
+            compared: self.counters.compared.load(Ordering::Relaxed),
+            empty: self.counters.empty.load(Ordering::Relaxed),
+            groups: self.pipeline.group_count(),
+            dropped: self.drops.count(),
             durable: self.durable(),
             published: self.published().seq,
         }
+    }
+
+    /// Bytes of the log that were written and not synced.
+    pub(crate) fn unsynced_bytes(&self) -> u64 {
+        self.pipeline.watermarks.unsynced_bytes()
+    }
+
+    /// Wakes readers of the change feed that wait for a durable commit.
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.pipeline.watch
+    }
+
+    /// Takes the count of commits dropped after their calls had returned, since the last call.
+    pub(crate) fn take_dropped(&self) -> Option<Dropped> {
+        self.drops.take()
     }
 
     /// Fails in a process that was forked from the one that opened the database. Otherwise both would write.
@@ -331,7 +294,7 @@ impl Committer {
     /// # Errors
     /// `Invalid`.
     pub(crate) fn same_process(&self) -> Result<()> {
-        if self.process == duramen_disk::process_id() { Ok(()) } else { Err(Error::forked()) }
+        self.admission.same_process()
     }
 
     /// Whether commits are accepted.
@@ -339,11 +302,7 @@ impl Committer {
     /// # Errors
     /// `Poisoned` after a failed sync; `Invalid` after a close.
     pub(crate) fn usable(&self) -> Result<()> {
-        self.not_poisoned()?;
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::new(Code::Closed, "the database is closed").with_hint("open it again"));
-        }
-        Ok(())
+        self.admission.usable()
     }
 
     /// Whether the engine is free of failures after which nothing may be acknowledged.
@@ -361,44 +320,24 @@ impl Committer {
 
     /// Poisons the engine after a failed sync: nothing is acknowledged from now on (D6).
     pub(crate) fn poison(&self, cause: Error) {
-        self.store.alarm.raise(cause);
-        self.wake(Wakes::All);
+        self.store.alarm.raise_without_locks(cause);
     }
 
     /// Wakes those that wait, to check again whether they may go on.
     pub(crate) fn wake(&self, wakes: Wakes) {
         self.throttle.wake();
-        self.turn.notify_all();
+        self.order.wake();
         match wakes {
-            Wakes::Threads => self.watch.wake_threads(),
-            Wakes::All => self.watch.wake(),
+            Wakes::Threads => self.pipeline.watch.wake_threads(),
+            Wakes::All => self.pipeline.watch.wake(),
         }
     }
 
     /// Refuses all further commits.
     pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
+        self.admission.close();
         self.throttle.wake();
-        self.watch.wake();
-    }
-
-    /// Whether a commit survives a power cut.
-    pub(crate) fn reached_disk(&self, ordered: Ordered) -> bool {
-        // `durable` must be read first. A commit that reuses a dropped sequence becomes durable only after
-        // the drop.
-        self.durable() >= ordered.seq && self.still_there(ordered).is_ok()
-    }
-
-    /// Waits until a commit survives a power cut.
-    ///
-    /// # Errors
-    /// `Full` if it was dropped because the log had no room; `InDoubt` or `Poisoned` if the sync fails.
-    pub(crate) fn wait_disk(&self, ordered: Ordered) -> Result<()> {
-        let _within = self.store.alarm.enter();
-        self.wait_written(ordered)?;
-        self.sync_through(ordered.seq)?;
-        invariant!(self.reached_disk(ordered), "commit {} was waited for and is durable", ordered.seq);
-        Ok(())
+        self.pipeline.watch.wake();
     }
 
     /// Whether a root is free of dropped commits.
@@ -406,107 +345,11 @@ impl Committer {
         self.store.registry.is_kept(root.seq, root.rollback_epoch)
     }
 
-    fn still_there(&self, ordered: Ordered) -> Result<()> {
-        if self.store.registry.is_kept(ordered.seq, ordered.rollback_epoch) {
-            return Ok(());
-        }
-        Err(Error::new(
-            Code::DiskFull,
-            format!("the log had no room for commit {}: it never happened", ordered.seq),
-        ))
-    }
-
-    /// Ends a transaction that wrote nothing. Waits until what it read is published, and durable at level
-    /// `Disk`.
-    ///
-    /// # Errors
-    /// As [`Committer::wait_disk`].
-    pub(crate) fn finish_read(&self, root: &Root, level: Durability) -> Result<Ordered> {
-        let read = Ordered::of(root);
-        self.wait_written(read)
-            .map_err(|error| if error.code() == Code::DiskFull { conflict() } else { error })?;
-        if level == Durability::Disk {
-            self.sync_through(read.seq)?;
-        }
-        Ok(read)
-    }
-
-    /// Waits until everything published up to a commit survives a power cut.
-    ///
-    /// # Errors
-    /// `InDoubt` or `Poisoned` if the sync fails.
-    pub(crate) fn sync_through(&self, seq: CommitSeq) -> Result<()> {
-        self.same_process()?;
-        self.not_alone()?;
-        let _within = self.store.alarm.enter();
-        loop {
-            let mut order = self.lock();
-            if self.durable() >= seq {
-                return Ok(());
-            }
-            self.not_poisoned()?;
-            order.forming.wants_sync = true;
-            if order.leading {
-                drop(self.wait_turn(order));
-                continue;
-            }
-            order.leading = true;
-            drop(order);
-            match self.lead() {
-                // A group without room does not matter here: the commit waited for may have been written long
-                // ago. With that group dropped, the next round syncs it.
-                Err(error) if self.poison_cause().is_some() => return Err(error),
-                _ => {}
-            }
-        }
-    }
-
-    /// Writes and syncs a durable watermark, unless the last one covers every durable commit or commits are
-    /// on their way. Returns whether it did.
-    ///
-    /// # Errors
-    /// As [`Committer::sync_through`].
-    pub(crate) fn mark(&self) -> Result<bool> {
-        self.not_alone()?;
-        let _within = self.store.alarm.enter();
-        let durable = self.durable();
-        if CommitSeq(self.marked.load(Ordering::Relaxed)) >= durable {
-            return Ok(false);
-        }
-        {
-            let mut order = self.lock();
-            if order.leading || !order.forming.is_empty() || self.poison_cause().is_some() {
-                return Ok(false);
-            }
-            order.leading = true;
-        }
-        let marked = catch_unwind(AssertUnwindSafe(|| {
-            let (marked, known) = (self.marked.load(Ordering::Relaxed), self.durable());
-            invariant!(marked <= known.0, "what was marked is durable: {marked}, {known}");
-            let marked = self.log.write_mark(durable);
-            marked.map_err(|error| self.log_failed(&error)).and_then(|_| self.sync_log())
-        }));
-        if marked.is_err() {
-            self.store.alarm.raise_after_panic();
-        }
-        let result = marked.as_ref().map_or_else(|_| self.not_poisoned(), Clone::clone);
-        if result.is_ok() {
-            self.marked.store(durable.0, Ordering::Relaxed);
-        }
-        if self.hand_on() {
-            self.write_unwaited();
-        }
-        if let Err(panic) = marked {
-            resume_unwind(panic);
-        }
-        result.map(|()| true)
-    }
-
     /// Removes fully reclaimed dropped trees from the roots. This is no commit: no reader can see the
     /// difference.
     pub(crate) fn forget_trees(&self, ids: &[TreeId]) {
         let _within = self.store.alarm.enter();
-        let order = self.lock();
+        let order = self.order.lock();
         let without = |root: &Root| {
             let mut trees = root.trees.clone();
             ids.iter().for_each(|id| trees.set(*id, None));
@@ -519,22 +362,22 @@ impl Committer {
         self.check_all_published();
         let root = without(&self.latest());
         self.latest.set(Arc::clone(&root));
-        self.published.set(root);
+        self.pipeline.published.set(root);
     }
 
     /// Installs the root of the deferred redo, with the log's tail in its trees. Nothing was ordered before
     /// it.
     pub(crate) fn replayed(&self, root: &Arc<Root>) {
         let _within = self.store.alarm.enter();
-        let mut order = self.lock();
+        let mut order = self.order.lock();
         invariant!(order.forming.is_empty(), "nothing is ordered before the log is in the trees");
         self.check_all_published();
         let (seq, before, durable) = (root.seq, self.published().seq, self.durable());
         invariant!(before < seq, "the log leads from {before} on, to {seq}");
         invariant!(seq <= durable, "the log was durable through {seq} before it was read, not {durable}");
-        order.recent = Recent::new(root.seq, self.throttle.memory_bytes() / 32);
+        order.recent = Recent::new(root.seq, recent_bytes_max(&self.throttle));
         self.latest.set(Arc::clone(root));
-        self.published.set(Arc::clone(root));
+        self.pipeline.published.set(Arc::clone(root));
     }
 
     /// Nothing is ordered and not published. The caller holds the order lock, no thread leads, and no commit
@@ -543,53 +386,9 @@ impl Committer {
         let (latest, published) = (self.latest().seq, self.published().seq);
         invariant!(latest == published, "the latest root {latest} is the published one, {published}");
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Order> {
-        locked(self.order.lock())
-    }
-
-    /// Waits until a commit is published. It is in the log then.
-    ///
-    /// # Errors
-    /// `Full` if it was dropped because the log had no room; `Poisoned`.
-    pub(crate) fn wait_written(&self, ordered: Ordered) -> Result<()> {
-        self.same_process()?;
-        self.not_alone()?;
-        let _within = self.store.alarm.enter();
-        let mut order = self.lock();
-        loop {
-            let still_there = self.still_there(ordered);
-            if still_there.is_ok() && self.published().seq >= ordered.seq {
-                return Ok(());
-            }
-            // Checked before the commit is reported as dropped: what a failed sync has dropped may be on the
-            // disk.
-            self.not_poisoned()?;
-            still_there?;
-            if order.leading {
-                order = self.wait_turn(order);
-                continue;
-            }
-            order.leading = true;
-            drop(order);
-            self.lead()?;
-            order = self.lock();
-        }
-    }
-
-    fn wait_turn<'a>(&'a self, mut order: MutexGuard<'a, Order>) -> MutexGuard<'a, Order> {
-        order.turn_waiters += 1;
-        let mut order = locked(self.turn.wait(order));
-        order.turn_waiters -= 1;
-        order
-    }
-
-    /// Wakes the threads that wait for a change of leadership or for durability.
-    fn call_turn(&self, order: MutexGuard<'_, Order>) {
-        let waiters = order.turn_waiters;
-        drop(order);
-        if waiters > 0 {
-            self.turn.notify_all();
-        }
-    }
+/// Bytes of keys of recent commits that are kept for validation.
+fn recent_bytes_max(throttle: &Throttle) -> usize {
+    throttle.memory_bytes() / 32
 }

@@ -19,29 +19,18 @@
 //! commits up to it, and makes it the base. `enter` compares only the commits after that. If a group was
 //! dropped in between, the rollback epochs differ, and that is a conflict.
 //!
-//! **The outer loop, `Engine::run`**, runs the closure again after a conflict. After `CONFLICTS_MAX` of them
-//! it calls `submit_alone`, which holds the order lock while the closure runs. No other commit is ordered
-//! then, so validation succeeds. Without it a long transaction beside short ones could starve. It runs alone
-//! again, `CONFLICTS_MAX` times at most, if commits that it read were dropped. On a full disk `run` writes
-//! two checkpoints, once, and tries again. The steps of `submit_alone`:
-//!
-//! 1. Wait for memory before taking the lock: the checkpoint that frees memory needs the lock, too.
-//! 2. Mark the thread. A commit inside the closure then fails with `Invalid`, and does not wait for itself.
-//! 3. Run the closure and catch a panic. Release the lock before resuming it, or the lock is poisoned.
-//! 4. Use the transaction's own registration. A new one would free, under the lock, what an older root held.
-//! 5. Enter with loading allowed, and make room as often as needed: no other commit can take it.
+//! **The outer loop** runs a transaction again after a conflict: see `alone.rs`.
 
-use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::apply::{Applying, apply_changes};
 use super::changes::{WrittenKeys, record_lists};
 use super::group::CommitEffects;
+use super::order_lock::Order;
 use super::recent::Verdict;
 use super::wait::{Waiter, WakeReason};
-use super::{Changes, Committer, Order, Ordered, Reads, Submission, Throttle, Wait};
+use super::{Changes, Committer, Ordered, Reads, Submission, Throttle, Wait};
 use crate::alarm::invariant;
 use crate::catalog::Root;
 use crate::data_file::PagePointer;
@@ -64,7 +53,7 @@ const ROOM_ROUNDS_MAX: u32 = 16;
 const FEW_LEAVES_PART: usize = 8;
 
 /// Why a transaction did not enter the order.
-enum EnterError {
+pub(super) enum EnterError {
     /// A node is not in memory, or the recent commits do not reach back to the base.
     Missing,
     /// This many bytes must be free for the next checkpoint.
@@ -85,44 +74,6 @@ impl From<ApplyError> for EnterError {
 impl From<Error> for EnterError {
     fn from(error: Error) -> EnterError {
         EnterError::Failed(error)
-    }
-}
-
-thread_local! {
-    static ALONE: Cell<bool> = const { Cell::new(false) };
-    /// The databases in whose event hooks this thread is, innermost last.
-    static TELLING: RefCell<Vec<*const Committer>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Exists while this thread runs an event hook.
-struct Telling;
-
-impl Telling {
-    fn enter(of: &Committer) -> Telling {
-        TELLING.with_borrow_mut(|telling| telling.push(of));
-        Telling
-    }
-}
-
-impl Drop for Telling {
-    fn drop(&mut self) {
-        TELLING.with_borrow_mut(Vec::pop);
-    }
-}
-
-/// Exists while this thread runs a closure that holds the order lock.
-struct Alone;
-
-impl Alone {
-    fn enter() -> Alone {
-        ALONE.set(true);
-        Alone
-    }
-}
-
-impl Drop for Alone {
-    fn drop(&mut self) {
-        ALONE.set(false);
     }
 }
 
@@ -147,7 +98,7 @@ impl Committer {
             }
             let may_load = warm_rounds >= WARM_ROUNDS_MAX;
             let loading = if may_load { Loading::Allowed } else { Loading::ResidentOnly };
-            let mut order = self.lock();
+            let mut order = self.order.lock();
             let halt = match self.enter(&mut order, &mut prepared, loading) {
                 Ok(seq) => return self.see_through(order, seq, &prepared),
                 Err(halt) => halt,
@@ -186,81 +137,8 @@ impl Committer {
             serves_feed: false,
             wait: Wait::Here,
         })?;
-        self.empty.fetch_add(1, Ordering::Relaxed);
+        self.counters.empty.fetch_add(1, Ordering::Relaxed);
         Ok(submitted)
-    }
-
-    /// Runs `build` and commits what it returns while no other thread can order a commit.
-    ///
-    /// # Errors
-    /// As [`Committer::submit`], without `Conflict`; and any error from `build`.
-    pub(crate) fn submit_alone<T>(
-        &self,
-        build: impl FnOnce(Arc<Root>) -> Result<(T, Option<Submission>)>,
-    ) -> Result<(T, Option<Ordered>)> {
-        self.not_alone()?;
-        self.throttle.wait(&self.store, &|| self.usable())?;
-        let order = self.lock();
-        let alone = Alone::enter();
-        let built = catch_unwind(AssertUnwindSafe(|| build(self.latest())));
-        drop(alone);
-        let built = match built {
-            Ok(built) => built,
-            Err(panic) => {
-                drop(order);
-                resume_unwind(panic);
-            }
-        };
-        let (out, submission) = built?;
-        let Some(submission) = submission else { return Ok((out, None)) };
-        // After the closure: its panic is the program's own. The lock is released before the note.
-        let _within = self.store.alarm.enter();
-        let mut order = order;
-        let mut prepared = self.prepare(submission)?;
-        let read = prepared.base.root();
-        invariant!(self.latest.is(read), "commit {} was the latest while a closure ran alone", read.seq);
-        if let Err(error) = self.fit_memory(&prepared, &prepared.base) {
-            return Err(self.abandon(error, &prepared.values));
-        }
-        loop {
-            let halt = match self.enter(&mut order, &mut prepared, Loading::Allowed) {
-                Ok(seq) => {
-                    return self.see_through(order, seq, &prepared).map(|ordered| (out, Some(ordered)));
-                }
-                Err(halt) => halt,
-            };
-            let again = match halt {
-                EnterError::Failed(error) => Err(error),
-                EnterError::Missing => unreachable!("loading is allowed"),
-                EnterError::NoRoom(bytes) => self.throttle.ensure_room(&self.store, bytes),
-            };
-            if let Err(error) = again {
-                return Err(self.abandon(error, &prepared.values));
-            }
-        }
-    }
-
-    /// Runs an event hook of the program. The calling thread may be one that commits wait for.
-    pub(crate) fn while_telling(&self, hook: impl FnOnce()) {
-        let _telling = Telling::enter(self);
-        hook();
-    }
-
-    /// Fails where a commit would wait for its own thread: in a closure that runs alone, and in an event
-    /// hook. The hook may run in the thread that makes room for commits.
-    ///
-    /// # Errors
-    /// `Invalid`.
-    pub(crate) fn not_alone(&self) -> Result<()> {
-        if TELLING.with_borrow(|telling| telling.contains(&std::ptr::from_ref(self))) {
-            let what = "commits, waits, checkpoints and close are not allowed inside an event hook";
-            return Err(Error::invalid(what).with_hint("send the event to another thread and write there"));
-        }
-        if ALONE.get() {
-            return Err(Error::invalid("a commit inside the closure of another transaction that runs alone")
-                .with_hint("use the transaction that the closure was given"));
-        }
-        Ok(())
     }
 
     fn slow_down(&self, submission: &Submission) -> Result<()> {
@@ -273,8 +151,8 @@ impl Committer {
         }
     }
 
-    fn prepare(&self, submission: Submission) -> Result<Prepared> {
-        if let Err(error) = self.usable().and_then(|()| self.not_refused(&submission)) {
+    pub(super) fn prepare(&self, submission: Submission) -> Result<Prepared> {
+        if let Err(error) = self.usable().and_then(|()| self.admission.not_refused(&submission)) {
             return Err(self.abandon(error, &submission.values));
         }
         let Submission { base, reads, changes, mut buffered, values, level, serves_feed: _, wait } =
@@ -300,7 +178,7 @@ impl Committer {
 
     /// The bytes of leaves that a transaction loads and keeps in memory, based on the latest root. 0 if it
     /// changes few.
-    fn fit_memory(&self, prepared: &Prepared, held: &Registration) -> Result<usize> {
+    pub(super) fn fit_memory(&self, prepared: &Prepared, held: &Registration) -> Result<usize> {
         let bytes_max = self.store.pages.meter().nodes_bytes_max();
         let change_count = prepared.keys.count();
         if change_count.saturating_mul(self.store.geometry.leaf_bytes_max) <= bytes_max / FEW_LEAVES_PART {
@@ -326,10 +204,10 @@ impl Committer {
         Ok(bytes)
     }
 
-    fn abandon(&self, error: Error, values: &[PagePointer]) -> Error {
+    pub(super) fn abandon(&self, error: Error, values: &[PagePointer]) -> Error {
         self.store.space.value_aborted(values);
         if error.is_retryable() {
-            self.conflicts.fetch_add(1, Ordering::Relaxed);
+            self.counters.conflicts.fetch_add(1, Ordering::Relaxed);
         }
         error
     }
@@ -342,7 +220,7 @@ impl Committer {
         }
         let base = prepared.base.root();
         let (recent, (held, idle), rollback_epoch) = {
-            let order = self.lock();
+            let order = self.order.lock();
             (order.recent.after(base.seq), self.hold_latest_and_leave(), order.rollback_epoch)
         };
         drop(idle);
@@ -364,14 +242,14 @@ impl Committer {
     /// have been reused, and the result is a conflict.
     fn differ(&self, prepared: &Prepared, new: &Root) -> Result<bool> {
         let base = &prepared.base;
-        self.compared.fetch_add(1, Ordering::Relaxed);
+        self.counters.compared.fetch_add(1, Ordering::Relaxed);
         let differs = prepared.reads.differ(&self.store.pages, base.root(), new);
         let is_there = |root: &Root| self.store.registry.is_kept(root.seq, root.rollback_epoch);
         if base.is_expired() || !is_there(base.root()) || !is_there(new) { Err(conflict()) } else { differs }
     }
 
     /// Stage one: validates, gives a sequence, applies, joins the forming group.
-    fn enter(
+    pub(super) fn enter(
         &self,
         order: &mut Order,
         prepared: &mut Prepared,
@@ -430,13 +308,13 @@ impl Committer {
     }
 
     /// Leads or waits for the group, as the level requires.
-    fn see_through(
+    pub(super) fn see_through(
         &self,
         mut order: MutexGuard<'_, Order>,
         seq: CommitSeq,
         prepared: &Prepared,
     ) -> Result<Ordered> {
-        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
         let ordered = Ordered { seq, rollback_epoch: order.rollback_epoch };
         order.forming.wants_sync |= prepared.level == Durability::Disk;
         // Commits at level `Memory` block too once the write queue exceeds its limit.
@@ -447,8 +325,7 @@ impl Committer {
             }
             return Ok(ordered);
         }
-        if !order.leading {
-            order.leading = true;
+        if order.take_leadership() {
             drop(order);
             return self.lead().map(|()| self.acknowledged(ordered, prepared.level));
         }
@@ -513,14 +390,14 @@ impl Committer {
 }
 
 /// A transaction with encoded changes, on its way into the order.
-struct Prepared {
-    base: Registration,
+pub(super) struct Prepared {
+    pub(super) base: Registration,
     reads: Reads,
     record: Record,
     keys: WrittenKeys,
     only_deletes: bool,
     buffered: Buffered,
-    values: Vec<PagePointer>,
+    pub(super) values: Vec<PagePointer>,
     level: Durability,
     wait: Wait,
 }

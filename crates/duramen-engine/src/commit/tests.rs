@@ -12,7 +12,7 @@ use crate::tree::{KeyRange, StoredValue};
 impl Committer {
     /// Runs `work` under the order lock.
     pub(crate) fn while_ordering(&self, work: impl FnOnce()) {
-        let _order = self.lock();
+        let _order = self.order.lock();
         work();
     }
 }

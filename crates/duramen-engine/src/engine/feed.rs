@@ -144,7 +144,7 @@ impl Engine {
 
     fn watch(&self) -> Option<&Watch> {
         match &self.inner.mode {
-            Mode::Write { committer, .. } => Some(&committer.watch),
+            Mode::Write { committer, .. } => Some(committer.watch()),
             Mode::Read { .. } => None,
         }
     }

@@ -125,7 +125,7 @@ impl Feeding {
         let refuses = refusal.is_some();
         committer.refuse_writers(refusal);
         if refuses {
-            committer.watch.wake();
+            committer.watch().wake();
         }
     }
 

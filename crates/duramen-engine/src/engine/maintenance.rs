@@ -318,7 +318,7 @@ impl Maintenance {
         let aim = Aim { clean: true, hot, twin_spare_bytes: Some(rest) };
         self.tell_checkpoint(aim, &mut || ())?;
         // Only while no group is written: a group on its way has already chosen its segments.
-        let trimmed = self.committer.while_nobody_writes(|| self.committer.log().trim())?;
+        let trimmed = self.committer.as_leader(|| self.committer.log().trim())?;
         trimmed.map_err(|SyncFailure(error)| {
             self.committer.poison(error.clone());
             error

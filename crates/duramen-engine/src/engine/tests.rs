@@ -32,7 +32,7 @@ fn nobody_touches_the_log_while_its_writer_is_at_work() {
         1 => {
             gate.wait_blocked(1);
             asked.store(true, Ordering::SeqCst);
-            committer.while_nobody_writes(|| ran.store(true, Ordering::SeqCst)).is_err()
+            committer.as_leader(|| ran.store(true, Ordering::SeqCst)).is_err()
         }
         _ => {
             gate.wait_blocked(1);

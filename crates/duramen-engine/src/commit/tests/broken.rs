@@ -10,8 +10,10 @@ use crate::alarm::Alarm;
 use crate::allocator::Space;
 use crate::catalog::TreeTable;
 use crate::checkpoint::UnreadValues;
-use crate::commit::group::{CommitEffects, check_follows};
+use crate::commit::group::{CommitEffects, Forming};
+use crate::commit::pipeline::check_follows;
 use crate::data_file::DataFile;
+use crate::error::Code;
 use crate::ids::Epoch;
 use crate::options::{Geometry, GiveBack};
 use crate::page_cache::Pages;
@@ -60,12 +62,12 @@ fn breaks(alarm: &Alarm, what: &str, work: impl FnOnce()) {
 fn a_commit_that_does_not_follow_the_latest_is_not_ordered() {
     let committer = committer();
     assert_eq!(committer.submit_nothing().unwrap().seq, CommitSeq(1));
-    let end = committer.log.position();
+    let end = committer.log().position();
     committer.latest.set(root(7, end));
     let commit = || drop(committer.submit_nothing());
     breaks(&committer.store.alarm, "commit 8 follows 1", commit);
     assert_eq!(committer.submit_nothing().unwrap_err().code(), Code::EnginePoisoned);
-    assert_eq!((committer.log.position(), committer.published().seq), (end, CommitSeq(1)));
+    assert_eq!((committer.log().position(), committer.published().seq), (end, CommitSeq(1)));
 }
 
 #[test]
@@ -94,24 +96,24 @@ fn the_records_of_a_group_are_consecutive() {
 fn a_group_that_does_not_follow_the_published_root_is_not_written() {
     let committer = committer();
     assert_eq!(committer.submit_nothing().unwrap().seq, CommitSeq(1));
-    let end = committer.log.position();
-    committer.published.set(root(5, end));
+    let end = committer.log().position();
+    committer.pipeline.published.set(root(5, end));
     let commit = || drop(committer.submit_nothing());
     breaks(&committer.store.alarm, "1 commits lead from 5 to 2", commit);
-    assert_eq!(committer.log.position(), end);
+    assert_eq!(committer.log().position(), end);
 }
 
 #[test]
-fn a_root_whose_log_does_not_lie_behind_that_of_the_published_one_is_not_published() {
+fn a_root_whose_log_does_not_lie_after_that_of_the_published_one_is_not_published() {
     let committer = committer();
     assert_eq!(committer.submit_nothing().unwrap().seq, CommitSeq(1));
-    let behind = LogPosition { epoch: Epoch(99), ..committer.log.position() };
-    committer.published.set(root(1, behind));
+    let later = LogPosition { epoch: Epoch(99), ..committer.log().position() };
+    committer.pipeline.published.set(root(1, later));
     let commit = || drop(committer.submit_nothing());
-    breaks(&committer.store.alarm, "the log of root 2 lies behind that of 1", commit);
+    breaks(&committer.store.alarm, "the log of root 2 lies after that of 1", commit);
     assert_eq!((committer.published().seq, committer.durable()), (CommitSeq(1), CommitSeq(1)));
     assert_eq!(committer.latest().seq, CommitSeq(1), "dropped");
-    assert!(!committer.lock().leading, "leadership was handed on");
+    assert!(!committer.order.lock().leading, "leadership was handed on");
     assert_eq!(committer.submit_nothing().unwrap_err().code(), Code::EnginePoisoned);
 }
 
@@ -126,8 +128,8 @@ fn published_roots_grow_in_sequence_and_in_the_log() {
         (at(6, 512), at(6, 1024), 6, "root 6 is published after 6"),
         (at(7, 512), at(6, 1024), 6, "root 6 is published after 7"),
         (at(4, 512), at(5, 1024), 6, "root 6 ends where its log does, at 5"),
-        (at(4, 1024), at(6, 1024), 6, "the log of root 6 lies behind"),
-        (at(4, 2048), at(6, 1024), 6, "the log of root 6 lies behind"),
+        (at(4, 1024), at(6, 1024), 6, "the log of root 6 lies after"),
+        (at(4, 2048), at(6, 1024), 6, "the log of root 6 lies after"),
     ] {
         breaks(&Alarm::new(), what, || check(before, written, seq));
     }

@@ -1,0 +1,112 @@
+//! Waits until a commit reaches its level.
+
+use super::order::conflict;
+use super::{Committer, Ordered};
+use crate::alarm::invariant;
+use crate::catalog::Root;
+use crate::error::{Code, Error, Result};
+use crate::ids::CommitSeq;
+use crate::options::Durability;
+
+impl Committer {
+    /// Whether a commit survives a power cut.
+    pub(crate) fn reached_disk(&self, ordered: Ordered) -> bool {
+        // `durable` must be read first. A commit that reuses a dropped sequence becomes durable only after
+        // the drop.
+        self.durable() >= ordered.seq && self.still_there(ordered).is_ok()
+    }
+
+    /// Waits until a commit survives a power cut.
+    ///
+    /// # Errors
+    /// `Full` if it was dropped because the log had no room; `InDoubt` or `Poisoned` if the sync fails.
+    pub(crate) fn wait_disk(&self, ordered: Ordered) -> Result<()> {
+        let _within = self.store.alarm.enter();
+        self.wait_written(ordered)?;
+        self.sync_through(ordered.seq)?;
+        invariant!(self.reached_disk(ordered), "commit {} was waited for and is durable", ordered.seq);
+        Ok(())
+    }
+
+    fn still_there(&self, ordered: Ordered) -> Result<()> {
+        if self.store.registry.is_kept(ordered.seq, ordered.rollback_epoch) {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::DiskFull,
+            format!("the log had no room for commit {}: it never happened", ordered.seq),
+        ))
+    }
+
+    /// Waits until a commit is published. It is in the log then.
+    ///
+    /// # Errors
+    /// `Full` if it was dropped because the log had no room; `Poisoned`.
+    pub(crate) fn wait_written(&self, ordered: Ordered) -> Result<()> {
+        self.same_process()?;
+        self.not_alone()?;
+        let _within = self.store.alarm.enter();
+        let mut order = self.order.lock();
+        loop {
+            let still_there = self.still_there(ordered);
+            if still_there.is_ok() && self.published().seq >= ordered.seq {
+                return Ok(());
+            }
+            // Checked before the commit is reported as dropped: what a failed sync has dropped may be on the
+            // disk.
+            self.not_poisoned()?;
+            still_there?;
+            if !order.take_leadership() {
+                order = self.order.wait(order);
+                continue;
+            }
+            drop(order);
+            self.lead()?;
+            order = self.order.lock();
+        }
+    }
+
+    /// Ends a transaction that wrote nothing. Waits until what it read is published, and durable at level
+    /// `Disk`.
+    ///
+    /// # Errors
+    /// As [`Committer::wait_disk`].
+    pub(crate) fn finish_read(&self, root: &Root, level: Durability) -> Result<Ordered> {
+        let read = Ordered::of(root);
+        self.wait_written(read)
+            .map_err(|error| if error.code() == Code::DiskFull { conflict() } else { error })?;
+        if level == Durability::Disk {
+            self.sync_through(read.seq)?;
+        }
+        Ok(read)
+    }
+
+    /// Waits until everything published up to a commit survives a power cut.
+    ///
+    /// # Errors
+    /// `InDoubt` or `Poisoned` if the sync fails.
+    pub(crate) fn sync_through(&self, seq: CommitSeq) -> Result<()> {
+        self.same_process()?;
+        self.not_alone()?;
+        let _within = self.store.alarm.enter();
+        loop {
+            let mut order = self.order.lock();
+            if self.durable() >= seq {
+                return Ok(());
+            }
+            self.not_poisoned()?;
+            order.forming.wants_sync = true;
+            if !order.take_leadership() {
+                drop(self.order.wait(order));
+                continue;
+            }
+            drop(order);
+            match self.lead() {
+                // A group without room does not matter here: the commit waited for may have been written long
+                // ago. With that group dropped, the next round syncs it.
+                Err(error) if self.poison_cause().is_some() => return Err(error),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Writes a group to the log, syncs, and publishes. Only the leader calls what writes: see `lead.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::group::Forming;
+use super::watch::Watch;
+use super::watermarks::Watermarks;
+use crate::alarm::invariant;
+use crate::allocator::DeferredExtent;
+use crate::catalog::Root;
+use crate::checkpoint::Store;
+use crate::error::{Error, Result};
+use crate::ids::CommitSeq;
+use crate::snapshot::Newest;
+use crate::wal::{Group, Log, LogPosition, LogWriteError, SyncFailure};
+
+/// The log, and the root that is published: it holds the commits that are in the log.
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    store: Arc<Store>,
+    pub(super) log: Log,
+    /// What new snapshots read.
+    pub(super) published: Newest,
+    pub(super) watermarks: Watermarks,
+    /// Wakes readers of the change feed that wait for a durable commit.
+    pub(super) watch: Watch,
+    groups: AtomicU64,
+}
+
+impl Pipeline {
+    /// Continues after `root`, which is durable and in the log.
+    #[must_use]
+    pub(super) fn new(store: Arc<Store>, log: Log, root: Arc<Root>) -> Pipeline {
+        let watermarks = Watermarks::new(root.seq);
+        let (watch, groups) = (Watch::default(), AtomicU64::new(0));
+        Pipeline { store, log, published: Newest::new(root), watermarks, watch, groups }
+    }
+
+    /// Number of groups written.
+    pub(super) fn group_count(&self) -> u64 {
+        self.groups.load(Ordering::Relaxed)
+    }
+
+    /// Writes the group, syncs if a member wants it, and publishes `root`, which has its commits.
+    pub(super) fn write_group(&self, group: &Forming, root: &Arc<Root>) -> Result<()> {
+        self.store.alarm.check()?;
+        group.check_members();
+        if group.is_empty() {
+            return if group.wants_sync { self.sync_log() } else { Ok(()) };
+        }
+        let before = self.published.get();
+        self.check_continues(group, &before, root);
+        let written = match self.write_log(group) {
+            Err(error) if group.wants_sync && self.store.alarm.cause().is_none() => {
+                // Threads that wait for a sync also wait for commits before this group, which must not depend
+                // on its room.
+                self.sync_log()?;
+                return Err(error);
+            }
+            written => written?,
+        };
+        if let Some(cause) = self.store.alarm.cause() {
+            return Err(self.in_doubt(cause.clone()));
+        }
+        self.defer_free(group);
+        check_follows(&before, root, written);
+        invariant!(root.position.set(written).is_ok(), "the root of commit {} is written once", root.seq);
+        self.groups.fetch_add(1, Ordering::Relaxed);
+        self.published.set(Arc::clone(root));
+        // After it: a thread woken for a commit finds it in a snapshot.
+        if group.wants_sync {
+            self.note_durable(root.seq);
+        }
+        Ok(())
+    }
+
+    /// Writes and syncs a durable watermark: every commit through `durable` is durable.
+    pub(super) fn write_mark(&self, durable: CommitSeq) -> Result<()> {
+        self.log.write_mark(durable).map_err(|error| self.log_failed(&error))?;
+        self.sync_log()?;
+        self.watermarks.set_marked(durable);
+        Ok(())
+    }
+
+    /// A group leads from the published root to the one that will be published (D2), before it is written.
+    fn check_continues(&self, group: &Forming, before: &Root, root: &Root) {
+        let (count, from, to) = (group.records().len() as u64, before.seq, root.seq);
+        invariant!(from.0.checked_add(count) == Some(to.0), "{count} commits lead from {from} to {to}");
+        let last = group.records().last().map(|record| record.seq);
+        invariant!(last == Some(to), "a group that ends at {last:?} makes root {to}");
+        let durable = self.watermarks.durable();
+        invariant!(durable <= from, "what is durable is published: {durable}, {from}");
+    }
+
+    fn write_log(&self, group: &Forming) -> Result<LogPosition> {
+        let batch = |durable| Group { records: group.records(), durable, use_reserve: !group.puts };
+        let durable = self.watermarks.durable();
+        // Sync the commits written before this group first. They need not wait until a segment is made for
+        // it.
+        if durable < self.published.get().seq && self.log.lacks_segment(&batch(durable)) {
+            self.sync_log()?;
+        }
+        let batch = batch(self.watermarks.durable());
+        let written = if group.wants_sync { self.log.write_and_sync(&batch) } else { self.log.write(&batch) };
+        let written = written.map_err(|error| self.log_failed(&error))?;
+        self.watermarks.written(written.bytes, group.wants_sync);
+        Ok(written.position)
+    }
+
+    /// Syncs the log. Everything published is durable then.
+    fn sync_log(&self) -> Result<()> {
+        // Only the leader writes, so the published root covers all that is written.
+        let written = self.published.get().seq;
+        match self.log.sync() {
+            Ok(LogPosition { seq: synced, .. }) => {
+                invariant!(synced >= written, "the log is synced through {synced}, {written} is published");
+                self.watermarks.all_synced();
+                self.note_durable(written);
+                Ok(())
+            }
+            Err(SyncFailure(error)) => Err(self.in_doubt(error)),
+        }
+    }
+
+    /// Maps a failed write to its consequence: a clean failure drops the group, any other poisons (D6, D7).
+    fn log_failed(&self, error: &LogWriteError) -> Error {
+        match error {
+            LogWriteError::Full(error) | LogWriteError::Refused(error) => error.clone(),
+            LogWriteError::InDoubt(error) => self.in_doubt(error.clone()),
+        }
+    }
+
+    fn in_doubt(&self, cause: Error) -> Error {
+        let error = Error::in_doubt(&cause);
+        self.store.alarm.raise_without_locks(cause);
+        error
+    }
+
+    /// Notes that every commit through `seq` is durable, and wakes the readers that wait for it.
+    pub(super) fn note_durable(&self, seq: CommitSeq) {
+        self.watermarks.set_durable(seq);
+        self.watch.wake();
+    }
+
+    /// Defers the free of the pages that a published group replaced: puts them on the pending-free list.
+    fn defer_free(&self, group: &Forming) {
+        let mut extents: Vec<DeferredExtent> = Vec::new();
+        for member in group.members() {
+            extents.extend(
+                member
+                    .replaced
+                    .iter()
+                    .filter_map(|node| node.defer_free(member.seq))
+                    .map(DeferredExtent::from),
+            );
+            for value in &member.dropped_values {
+                self.store.defer_free_value(value, member.seq);
+            }
+        }
+        if !extents.is_empty() {
+            self.store.space.defer_free(extents);
+        }
+    }
+}
+
+/// A root that is published comes after the one before it, in the order and in the log (D2, I1).
+pub(super) fn check_follows(before: &Root, root: &Root, written: LogPosition) {
+    let (from, to) = (before.seq, root.seq);
+    invariant!(from < to, "root {to} is published after {from}");
+    invariant!(written.seq == to, "root {to} ends where its log does, at {}", written.seq);
+    let place = |position: &LogPosition| (position.epoch, position.offset);
+    let is_after = before.position.get().is_some_and(|before| place(before) < place(&written));
+    invariant!(is_after, "the log of root {to} lies after that of {from}: {:?}", place(&written));
+}
