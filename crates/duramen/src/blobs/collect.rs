@@ -20,7 +20,7 @@ const STEPS_A_WRITE: usize = 16;
 
 /// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Swept {
+pub(crate) struct Collected {
     /// Pieces deleted.
     pub(crate) freed: u64,
     /// Whether there is more to do.
@@ -28,13 +28,13 @@ pub(crate) struct Swept {
 }
 
 /// Deletes pieces of one unreferenced blob, in one transaction that does not wait for the disk.
-pub(crate) fn step(db: &Db) -> Result<Swept> {
+pub(crate) fn step(db: &Db) -> Result<Collected> {
     step_as_of(&db.snapshot()?, db)
 }
 
 /// As [`step`], for the ids that a snapshot lists.
-pub(super) fn step_as_of(snapshot: &Snapshot, db: &Db) -> Result<Swept> {
-    let Some(Dead { id, more_ids }) = find(snapshot, db)? else { return Ok(Swept::default()) };
+pub(super) fn step_as_of(snapshot: &Snapshot, db: &Db) -> Result<Collected> {
+    let Some(Dead { id, more_ids }) = find(snapshot, db)? else { return Ok(Collected::default()) };
     let (freed, is_rest) = db.at(Durability::Memory).transact(|tx| {
         let shared = tx.shared();
         let Some(loose) = shared.tree(LOOSE)? else { return Ok((0, true)) };
@@ -53,7 +53,7 @@ pub(super) fn step_as_of(snapshot: &Snapshot, db: &Db) -> Result<Swept> {
         }
         Ok((pieces.len() as u64, is_rest))
     })?;
-    Ok(Swept { freed, more: more_ids || !is_rest })
+    Ok(Collected { freed, more: more_ids || !is_rest })
 }
 
 /// Collects after a blob was written or deleted.
