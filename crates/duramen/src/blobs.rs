@@ -24,7 +24,7 @@ use crate::value::tuple::{Key, OwnedKey, encode};
 
 pub(crate) use collect::{after_writes, pieces_of, step};
 pub use read::{BlobInfo, BlobIter, BlobReader, BlobsOf};
-pub(crate) use record::{BlobId, LOOSE, PIECES, Record, namespace_of_records, records_tree};
+pub(crate) use record::{BlobId, ORPHANED, PIECES, Record, namespace_of_records, records_tree};
 pub use write::{BlobWriter, Upload};
 
 /// The default size of a piece, and the largest.
