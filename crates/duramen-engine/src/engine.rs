@@ -316,7 +316,7 @@ impl Engine {
     }
 
     /// Reads and checks everything. Of the data file: each page of the newest state, order, counts,
-    /// recomputed reductions, and each extent accounted for once. Of the log: each frame and commit behind
+    /// recomputed reductions, and each extent accounted for once. Of the log: each frame and commit after
     /// the newest checkpoint, and that it does not end before what is known to be durable. Older frames are
     /// not needed and not checked.
     ///

@@ -33,7 +33,7 @@ pub struct CheckReport {
     pub big_values: u64,
     /// Reductions that were recomputed and compared.
     pub reductions: u64,
-    /// Commits read from the log: those behind the newest checkpoint.
+    /// Commits read from the log: those after the newest checkpoint.
     pub log_commits: u64,
     /// Superblocks that can be read, of two. A crash during a checkpoint may leave one unreadable, and the
     /// next checkpoint rewrites it. Otherwise one is corrupt, and the database depends on the other.
