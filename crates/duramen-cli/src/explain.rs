@@ -101,10 +101,10 @@ mod tests {
             assert!(page.starts_with(&heading), "docs/errors.md should say {heading:?}");
             let mut rest = page;
             for part in PARTS {
-                let (_, behind) =
+                let (_, after) =
                     rest.split_once(part).unwrap_or_else(|| panic!("the page of {code} has no {part}"));
-                assert!(!behind.trim().is_empty() && !behind.starts_with("**"), "{code}: {part} is empty");
-                rest = behind;
+                assert!(!after.trim().is_empty() && !after.starts_with("**"), "{code}: {part} is empty");
+                rest = after;
             }
         }
         assert_eq!(PAGES.matches(HEADING).count(), Code::ALL.len(), "a page is of no code");

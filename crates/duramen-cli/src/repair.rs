@@ -219,7 +219,7 @@ fn remarks(report: &RepairReport) -> Vec<String> {
         let until =
             if lost.until > lost.after { format!("up to {} at least ", lost.until) } else { String::new() };
         lines.push(format!(
-            "commits after {} are lost, {until}({} of whole frames behind the corruption were not applied): {}",
+            "commits after {} are lost, {until}({} of whole frames after the corruption were not applied): {}",
             lost.after,
             bytes(lost.bytes),
             lost.why

@@ -175,7 +175,7 @@ fn as_text(db: &Path, look: &Look) -> String {
     let mut text = format!(
         "{}: {holder}\n\
          commits     {} a second; commit {} is durable{last}\n\
-         checkpoint  {}, up to commit {}; {} behind it in the log\n\
+         checkpoint  {}, up to commit {}; {} after it in the log\n\
          data        {} used, {} waiting to be let go of; the file reaches to {}\n\
          log         {}; changes kept: {}\n",
         db.display(),

@@ -158,7 +158,7 @@ impl Reduction {
             return Err(wrong(count.span()));
         }
         self.told = Told::Count(count);
-        self.of = behind_comma(&inside)?;
+        self.of = after_comma(&inside)?;
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl Reduction {
         let inside;
         parenthesized!(inside in input);
         self.told = Told::Code(Box::new(inside.parse()?));
-        self.of = behind_comma(&inside)?;
+        self.of = after_comma(&inside)?;
         Ok(())
     }
 }
@@ -214,7 +214,7 @@ impl Reduction {
 }
 
 /// The field at the end, if there is one.
-fn behind_comma(inside: ParseStream<'_>) -> Result<Option<Ident>> {
+fn after_comma(inside: ParseStream<'_>) -> Result<Option<Ident>> {
     if inside.is_empty() {
         return Ok(None);
     }

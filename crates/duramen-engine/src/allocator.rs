@@ -4,7 +4,7 @@
 //! disk (D7).
 //!
 //! The rule of release (D3): when freed blocks may be used again. Commit `c` replaces a page. An older
-//! superblock's root may still lead to it, and so may a snapshot before `c`. The log behind a superblock may
+//! superblock's root may still lead to it, and so may a snapshot before `c`. The log after a superblock may
 //! name it if it is a piece of a big value. Of the two superblocks the older counts, because it is what
 //! remains if the newer is lost. A free is therefore deferred (`waiting`). [`Space::release`] frees an extent
 //! once the older superblock's root is of commit `c` or later and no snapshot lies between the commit that
@@ -21,7 +21,7 @@
 //!    a newer root than that one's, so it needs nothing that is freed.
 //! 5. At opening, [`Space::hold`] defers what only the older superblock's map uses. Then, before any
 //!    allocation, replay marks the values that the log names. That includes values replaced later: readers of
-//!    the log need them until a checkpoint is behind it.
+//!    the log need them until a checkpoint is after it.
 //!
 //! Values of the log are durable before their record, in blocks that no map contains yet (`unrooted`).
 //! Allocation and that note are one step under the lock; otherwise a map drafted in between would call the
@@ -286,7 +286,7 @@ impl Space {
         Ok(())
     }
 
-    /// Keeps blocks of a replayed value that a later frame replaced, until a checkpoint is behind it.
+    /// Keeps blocks of a replayed value that a later frame replaced, until a checkpoint is after it.
     ///
     /// Readers of the log need them. If an earlier replay left them free and they were reused, they are left
     /// alone.

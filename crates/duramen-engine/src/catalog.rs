@@ -38,7 +38,7 @@ pub(crate) struct TreeState {
     /// The commit that dropped it. Its pages are being reclaimed.
     pub dropped_at: Option<CommitSeq>,
     /// Pages before this key have been reclaimed.
-    pub reaped_to: Vec<u8>,
+    pub reclaimed_to: Vec<u8>,
 }
 
 impl fmt::Debug for TreeState {
@@ -59,7 +59,7 @@ impl TreeState {
             reducer,
             has_big_values: false,
             dropped_at: None,
-            reaped_to: Vec::new(),
+            reclaimed_to: Vec::new(),
         }
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Checkpointer {
     store: Arc<Store>,
     /// Held while a checkpoint or a write back runs. Contains where the reclaiming of each dropped tree goes
     /// on; `None` when all of the tree is reclaimed.
-    turn: Mutex<Reaping>,
+    turn: Mutex<Reclaiming>,
     /// Held for a moment only.
     newest: Mutex<Newest>,
     /// Checkpoints and write backs begun, failed ones included. Each may have given nodes their page
@@ -51,7 +51,7 @@ struct Unreclaimed {
     untold: Vec<Error>,
 }
 
-type Reaping = BTreeMap<TreeId, Option<Vec<u8>>>;
+type Reclaiming = BTreeMap<TreeId, Option<Vec<u8>>>;
 
 /// The newest durable checkpoint and what the next one builds on.
 #[derive(Debug, Clone)]
@@ -155,10 +155,10 @@ impl Checkpointer {
     }
 
     /// Calls `look` while no checkpoint runs, with the tree of roots and the progress of reclaiming.
-    pub(crate) fn at_rest<T>(&self, look: impl FnOnce(Option<&Slot>, &Reaping) -> T) -> T {
-        let reaping = self.turn();
+    pub(crate) fn at_rest<T>(&self, look: impl FnOnce(Option<&Slot>, &Reclaiming) -> T) -> T {
+        let reclaiming = self.turn();
         let roots = self.roots();
-        look(roots.as_ref(), &reaping)
+        look(roots.as_ref(), &reclaiming)
     }
 
     /// The number of checkpoints and write backs begun. While it is unchanged, no node got a page pointer.
@@ -177,7 +177,7 @@ impl Checkpointer {
         aim: CheckpointAim,
         between: &mut dyn FnMut(),
     ) -> std::result::Result<CheckpointReport, CheckpointError> {
-        let mut reaping = self.turn();
+        let mut reclaiming = self.turn();
         self.begun.fetch_add(1, Ordering::SeqCst);
         let newest = self.newest().clone();
         let position = *root.position.get().expect("a published root knows its place in the log");
@@ -190,7 +190,7 @@ impl Checkpointer {
         }
         let generation = newest.superblock.generation.next();
         let mut output = Output::new(&self.store, between);
-        let (new_roots, draft) = self.write_all(&newest, &mut reaping, root, generation, &mut output)?;
+        let (new_roots, draft) = self.write_all(&newest, &mut reclaiming, root, generation, &mut output)?;
         let written_bytes = output.written_bytes();
         drop(output);
         let NewRoots { slot: roots, place: roots_place, .. } = new_roots;
@@ -215,7 +215,7 @@ impl Checkpointer {
         self.store.space.adopt(draft);
         let next = Newest { superblock, older: replay, roots, trees: root.trees.clone() };
         let before = std::mem::replace(&mut *self.newest(), next);
-        drop(reaping);
+        drop(reclaiming);
         drop(before);
         self.release_through(replay.seq);
         Ok(CheckpointReport { seq: root.seq, keep_log_from: replay, written_bytes })
@@ -258,12 +258,12 @@ impl Checkpointer {
     fn write_all(
         &self,
         newest: &Newest,
-        reaping: &mut Reaping,
+        reclaiming: &mut Reclaiming,
         root: &Root,
         generation: Generation,
         output: &mut Output<'_>,
     ) -> Result<(NewRoots, MapDraft)> {
-        let new_roots = self.write_roots(newest, reaping, root, output)?;
+        let new_roots = self.write_roots(newest, reclaiming, root, output)?;
         let gone =
             new_roots.replaced.iter().filter_map(|node| node.place()).map(|place| place.location.extent());
         let put = &mut |page: &Page, block| output.put_at(page, block);
@@ -281,7 +281,7 @@ impl Checkpointer {
     fn write_roots(
         &self,
         newest: &Newest,
-        reaping: &mut Reaping,
+        reclaiming: &mut Reclaiming,
         root: &Root,
         output: &mut Output<'_>,
     ) -> Result<NewRoots> {
@@ -296,7 +296,7 @@ impl Checkpointer {
             let entry = root
                 .trees
                 .get(id)
-                .map(|tree| self.write_entry(newest, root, reaping, tree, output))
+                .map(|tree| self.write_entry(newest, root, reclaiming, tree, output))
                 .transpose()?
                 .flatten();
             rows.push((id.0.to_be_bytes().to_vec(), entry.map(|entry| entry.encode())));
@@ -330,17 +330,17 @@ impl Checkpointer {
         &self,
         newest: &Newest,
         root: &Root,
-        reaping: &mut Reaping,
+        reclaiming: &mut Reclaiming,
         tree: &TreeState,
         output: &mut Output<'_>,
     ) -> Result<Option<RootEntry>> {
         let slot = tree.slot.as_ref();
         let reducer = tree.reducer.as_deref();
         let place = slot.map(|slot| write_tree(&self.store.pages, slot, reducer, output)).transpose()?;
-        let mut reaped_to = Vec::new();
+        let mut reclaimed_to = Vec::new();
         if let Some(slot) = slot.filter(|_| tree.dropped_at.is_some()) {
             output.flush()?;
-            let start = reaping.get(&tree.id).unwrap_or(&Some(tree.reaped_to.clone())).clone();
+            let start = reclaiming.get(&tree.id).unwrap_or(&Some(tree.reclaimed_to.clone())).clone();
             // The older superblock still lists what this checkpoint reclaims (D3). Its free is deferred under
             // this commit, and one commit reclaims one slice.
             let next = match start {
@@ -350,9 +350,9 @@ impl Checkpointer {
                 }
                 start => start,
             };
-            reaping.insert(tree.id, next.clone());
+            reclaiming.insert(tree.id, next.clone());
             let Some(next) = next else { return Ok(None) };
-            reaped_to = next;
+            reclaimed_to = next;
         }
         Ok(Some(RootEntry {
             spec: tree.spec.clone(),
@@ -360,7 +360,7 @@ impl Checkpointer {
             count: tree.len(),
             has_big_values: tree.has_big_values,
             dropped_at: tree.dropped_at,
-            reaped_to,
+            reclaimed_to,
         }))
     }
 
@@ -400,9 +400,9 @@ impl Checkpointer {
 
     /// Forgets the progress of trees that the roots have forgotten.
     pub(crate) fn forgotten(&self, ids: &[TreeId]) {
-        let mut reaping = self.turn();
+        let mut reclaiming = self.turn();
         for id in ids {
-            let left = reaping.remove(id).flatten();
+            let left = reclaiming.remove(id).flatten();
             invariant!(left.is_none(), "tree {id} is reclaimed before it is forgotten, up to {left:?}");
         }
     }
@@ -427,7 +427,7 @@ impl Checkpointer {
         locked(self.newest.lock())
     }
 
-    fn turn(&self) -> MutexGuard<'_, Reaping> {
+    fn turn(&self) -> MutexGuard<'_, Reclaiming> {
         locked(self.turn.lock())
     }
 }

@@ -316,7 +316,7 @@ impl Engine {
     }
 
     /// Reads and checks everything. Of the data file: each page of the newest state, order, counts,
-    /// recomputed reductions, and each extent accounted for once. Of the log: each frame and commit behind
+    /// recomputed reductions, and each extent accounted for once. Of the log: each frame and commit after
     /// the newest checkpoint, and that it does not end before what is known to be durable. Older frames are
     /// not needed and not checked.
     ///
@@ -334,9 +334,9 @@ impl Engine {
             Mode::Write { maintenance, .. } => maintenance.checkpointer().superblock().generation,
             Mode::Read { superblock, .. } => superblock.generation,
         };
-        let begin = |roots: Option<&Slot>, reaping: &BTreeMap<TreeId, Option<Vec<u8>>>| {
+        let begin = |roots: Option<&Slot>, reclaiming: &BTreeMap<TreeId, Option<Vec<u8>>>| {
             let snapshot = self.snapshot()?;
-            let mut check = Check::begin(store, snapshot.root(), roots, reaping);
+            let mut check = Check::begin(store, snapshot.root(), roots, reclaiming);
             let durable = match &self.inner.mode {
                 Mode::Write { committer, .. } => committer.durable(),
                 Mode::Read { .. } => snapshot.seq(),
@@ -353,7 +353,7 @@ impl Engine {
         let ((check, snapshot), before) = match &self.inner.mode {
             Mode::Write { maintenance, .. } => maintenance
                 .checkpointer()
-                .at_rest(|roots, reaping| Ok::<_, Error>((begin(roots, reaping)?, begun())))?,
+                .at_rest(|roots, reclaiming| Ok::<_, Error>((begin(roots, reclaiming)?, begun())))?,
             Mode::Read { roots, .. } => (begin(roots.as_ref(), &BTreeMap::new())?, begun()),
         };
         let mut report = check.finish(snapshot.root(), &|| begun() == before);

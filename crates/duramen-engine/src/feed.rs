@@ -1,6 +1,6 @@
 //! The change feed: every durable change to the user's trees, once and in commit order.
 //!
-//! Changes behind the newest checkpoint are read from the log. Before a checkpoint releases that part of the
+//! Changes after the newest checkpoint are read from the log. Before a checkpoint releases that part of the
 //! log, changes that a reader still needs are copied into *retained files* in the directory `feed`, values
 //! included. The files are synced before the superblock names the new position. After a crash each change is
 //! therefore in the files, in the log, or in both; its sequence shows that it is the same one. The commit

@@ -87,7 +87,7 @@ pub struct GiveBack {
     /// A hole is taken back in pieces of this size, so that little more is reserved than requested.
     pub take_back_bytes: usize,
     /// Pages of one dropped tree that one checkpoint reclaims.
-    pub reaped_pages_max: usize,
+    pub reclaimed_pages_max: usize,
 }
 
 impl GiveBack {
@@ -97,7 +97,7 @@ impl GiveBack {
         free_blocks_min: 4096,
         punch_blocks_max: 65536,
         take_back_bytes: 1024 * 1024,
-        reaped_pages_max: 16384,
+        reclaimed_pages_max: 16384,
     };
 
     /// Little data crosses these, and reclaiming takes several checkpoints.
@@ -106,7 +106,7 @@ impl GiveBack {
         free_blocks_min: 32,
         punch_blocks_max: 256,
         take_back_bytes: 8 * 1024,
-        reaped_pages_max: 8,
+        reclaimed_pages_max: 8,
     };
 }
 

@@ -140,7 +140,7 @@ fn decode_tree(store: &Store, key: &[u8], value: &[u8]) -> Option<TreeState> {
         slot,
         has_big_values: entry.has_big_values,
         dropped_at: entry.dropped_at,
-        reaped_to: entry.reaped_to,
+        reclaimed_to: entry.reclaimed_to,
         ..empty
     })
 }

@@ -103,7 +103,7 @@ impl Source {
     }
 }
 
-/// Whether the log behind a checkpoint can be read up to a commit.
+/// Whether the log after a checkpoint can be read up to a commit.
 fn leads_to(disk: &dyn Disk, wal_dir: &Path, superblock: &Superblock, seq: CommitSeq) -> Result<bool> {
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let read =

@@ -33,7 +33,7 @@ pub struct CheckReport {
     pub big_values: u64,
     /// Reductions that were recomputed and compared.
     pub reductions: u64,
-    /// Commits read from the log: those behind the newest checkpoint.
+    /// Commits read from the log: those after the newest checkpoint.
     pub log_commits: u64,
     /// Superblocks that can be read, of two. A crash during a checkpoint may leave one unreadable, and the
     /// next checkpoint rewrites it. Otherwise one is corrupt, and the database depends on the other.
@@ -74,14 +74,14 @@ pub(crate) struct Check<'a> {
 
 impl<'a> Check<'a> {
     /// Walks what checkpoints move, while none runs: the tree of roots, what is left of dropped trees, and
-    /// the pending-free list. `reaping` holds the key at which reclaiming each dropped tree continues; `None`
-    /// if nothing is left.
+    /// the pending-free list. `reclaiming` holds the key at which reclaiming each dropped tree continues;
+    /// `None` if nothing is left.
     #[must_use]
     pub(crate) fn begin(
         store: &'a Store,
         root: &Root,
         roots: Option<&Slot>,
-        reaping: &BTreeMap<TreeId, Option<Vec<u8>>>,
+        reclaiming: &BTreeMap<TreeId, Option<Vec<u8>>>,
     ) -> Check<'a> {
         let mut walk = Walk::new(store);
         walk.report.seq = root.seq;
@@ -93,7 +93,7 @@ impl<'a> Check<'a> {
         }
         // Pages of dropped trees are reclaimed in slices. Until then the trees own them.
         for tree in root.trees.iter().filter(|tree| tree.dropped_at.is_some()) {
-            let from = reaping.get(&tree.id).map_or(Some(&tree.reaped_to), Option::as_ref);
+            let from = reclaiming.get(&tree.id).map_or(Some(&tree.reclaimed_to), Option::as_ref);
             if let (Some(slot), Some(from)) = (&tree.slot, from) {
                 walk.dropped(slot, from);
             }

@@ -112,9 +112,9 @@ impl Tree {
                 found.as_ref().is_some_and(|(found_key, found)| found_key == key && found == value)
             };
             out.check(&snapshot.nth(id, index), is_entry, || at() + ": nth");
-            let behind = KeyRange { from: key.clone(), to: None };
+            let from_key = KeyRange { from: key.clone(), to: None };
             let count = self.rows.len() as u64 - index;
-            out.check(&snapshot.count(id, &behind), |found| *found == count, || at() + ": count from");
+            out.check(&snapshot.count(id, &from_key), |found| *found == count, || at() + ": count from");
         }
         let end = self.rows.len() as u64;
         out.check(&snapshot.nth(id, end), Option::is_none, || format!("{name}: nth of the end"));

@@ -2,7 +2,7 @@
 //!
 //! Owns the corruptions and the verdict. Tests D3, D4 and D5: after any corruption each answer is right, or
 //! an error that names what is wrong. It is never a wrong answer, never an older state without an error, and
-//! never a panic. Only groups behind the newest durable watermark of a killed database may be missing, and
+//! never a panic. Only groups after the newest durable watermark of a killed database may be missing, and
 //! then exactly from one commit on.
 
 mod build;

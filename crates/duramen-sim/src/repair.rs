@@ -268,9 +268,9 @@ fn is_explained(told: &RepairReport, store: Store, name: &str, key: &[u8]) -> bo
         || told.left_out.iter().any(|one| (one.store, one.name.as_str(), &one.key[..]) == (store, name, key));
     let lost = told.lost.iter().filter(|lost| lost.store == store && lost.name == name).any(|lost| {
         let is_it = lost.after.as_deref() == Some(key) && lost.before.as_deref() == Some(key);
-        let behind = lost.after.as_deref().is_none_or(|after| after < key);
+        let after = lost.after.as_deref().is_none_or(|after| after < key);
         let before = lost.before.as_deref().is_none_or(|before| key < before);
-        is_it || (behind && before)
+        is_it || (after && before)
     });
     lost || left_out() || has_lost_names(told)
 }

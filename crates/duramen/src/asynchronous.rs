@@ -68,7 +68,7 @@ use task::{Step, submit};
 /// clone stops them, and waits for the calls that they have begun.
 ///
 /// A writer that the engine slows down, because memory or the disk fills, keeps its thread meanwhile. Reads
-/// that must not wait behind such writers need a handle with its own threads:
+/// that must not wait for such writers need a handle with its own threads:
 /// `AsyncDb::from(db.blocking().clone())`.
 ///
 /// A closure may use the [blocking](AsyncDb::blocking) handle. It must not wait for another call of this

@@ -1,13 +1,13 @@
 //! Blobs: large byte objects under keys in namespaces, streamed in and out in constant memory.
 //!
 //! Owns the handle of a [`Db`]. `write` uploads blobs, `attach` adds and removes them, `read` reads them.
-//! `record` is the stored form; `sweep` collects unreferenced pieces. Promises: a blob is stored whole or not
-//! at all. A blob that is being read stays whole. An unfinished upload leaks no space.
+//! `record` is the stored form; `collect` deletes unreferenced pieces. Promises: a blob is stored whole or
+//! not at all. A blob that is being read stays whole. An unfinished upload leaks no space.
 
 mod attach;
+mod collect;
 mod read;
 mod record;
-mod sweep;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -22,9 +22,9 @@ use crate::store::error::{Error, Result};
 use crate::value::span::Span;
 use crate::value::tuple::{Key, OwnedKey, encode};
 
+pub(crate) use collect::{after_writes, pieces_of, step};
 pub use read::{BlobInfo, BlobIter, BlobReader, BlobsOf};
-pub(crate) use record::{BlobId, LOOSE, PIECES, Record, namespace_of_records, records_tree};
-pub(crate) use sweep::{after_writes, pieces_of, step};
+pub(crate) use record::{BlobId, ORPHANED, PIECES, Record, namespace_of_records, records_tree};
 pub use write::{BlobWriter, Upload};
 
 /// The default size of a piece, and the largest.
@@ -208,9 +208,9 @@ impl Db {
     pub fn sweep_blobs(&self) -> Result<u64> {
         let mut freed = 0;
         loop {
-            let swept = step(self)?;
-            freed += swept.freed;
-            if !swept.more {
+            let collected = step(self)?;
+            freed += collected.freed;
+            if !collected.more {
                 return Ok(freed);
             }
         }

@@ -54,7 +54,7 @@ impl Db {
 }
 
 /// See [`AfterWrites`](crate::access::handle::AfterWrites).
-pub(crate) fn sweep_after(db: &Db, kv_due: &[(String, u64)], wrote_blobs: bool) {
+pub(crate) fn expire_and_collect(db: &Db, kv_due: &[(String, u64)], wrote_blobs: bool) {
     for (namespace, writes) in kv_due {
         let _ = kv::after_writes(db, namespace, *writes);
     }

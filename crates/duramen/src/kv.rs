@@ -1,13 +1,13 @@
 //! Key-values: small things under keys in namespaces, with counters, compare-and-set and expiry.
 //!
 //! Owns the handle of a [`Db`], where each call is a transaction or a snapshot of its own. `read` and `write`
-//! hold the same methods within one. `row` is the stored form; `sweep` deletes expired values. Promises: a
+//! hold the same methods within one. `row` is the stored form; `expire` deletes expired values. Promises: a
 //! value is absent from the moment it expires, and stays absent while the database is open. Values commit
 //! with documents or not at all.
 
+mod expire;
 mod read;
 mod row;
-mod sweep;
 #[cfg(test)]
 mod tests;
 mod ttl;
@@ -26,10 +26,10 @@ use crate::store::error::Result;
 use crate::value::span::Span;
 use crate::value::tuple::{Key, OwnedKey};
 
+pub use expire::KvStats;
+pub(crate) use expire::{after_writes, background_step, has_work, step};
 pub use read::{KvIter, KvOf};
 pub(crate) use row::{Row, expiries_tree, index_key, namespace_of_expiries, rows_tree};
-pub use sweep::KvStats;
-pub(crate) use sweep::{after_writes, background_step, has_work, step};
 pub use ttl::{Expiry, Ttl};
 pub use write::CompareAndSet;
 
@@ -68,11 +68,11 @@ pub use write::CompareAndSet;
 ///
 /// # Time
 /// A value expires at a point in time, to the millisecond, by the wall clock. From then on every read treats
-/// it as absent. Its space is freed when the sweep deletes it. Writes of a namespace sweep that namespace;
-/// [`Db::sweep_expired`] sweeps all. [`KvStats`] reports the lag of the sweep.
+/// it as absent. Its space is freed when expiry deletes it. Writes of a namespace delete its expired values;
+/// [`Db::sweep_expired`] deletes those of all namespaces. [`KvStats`] reports the lag of expiry.
 ///
 /// Setting the clock back has no effect while the database is open: its time is the latest one that the clock
-/// has shown since opening. A value that expired before a close, and was not swept, is visible again if the
+/// has shown since opening. A value that expired before a close, and was not deleted, is visible again if the
 /// clock shows an earlier time at the next opening.
 ///
 /// # Errors
@@ -150,13 +150,13 @@ impl Kv {
         self.db.snapshot()?.kv(&self.namespace).count(span)
     }
 
-    /// The lag of the expiry sweep in this namespace, in O(log n).
+    /// The lag of expiry in this namespace, in O(log n).
     ///
     /// # Errors
     /// As [`KvOf`].
     pub fn stats(&self) -> Result<KvStats> {
         row::check_namespace(&self.namespace)?;
-        sweep::stats(&self.db.snapshot()?, std::slice::from_ref(&self.namespace))
+        expire::stats(&self.db.snapshot()?, std::slice::from_ref(&self.namespace))
     }
 
     /// Stores a value that never expires, replacing any value under the key.
@@ -335,8 +335,8 @@ impl Db {
 
     /// Deletes every expired value and frees its space. Returns how many there were.
     ///
-    /// Deletes some hundred values per transaction, without waiting for the disk. Writes of a namespace sweep
-    /// it already; call this for namespaces that receive no more writes.
+    /// Deletes some hundred values per transaction, without waiting for the disk. Writes of a namespace do
+    /// this already; call it for namespaces that receive no more writes.
     ///
     /// # Errors
     /// Those of a [commit](crate::Error#commits).
@@ -344,21 +344,21 @@ impl Db {
         let mut freed = 0;
         let end = self.snapshot()?.time();
         loop {
-            let swept = step(self)?;
-            freed += swept.freed;
-            // What expires from now on is left to the next sweep, so that this loop ends.
-            if swept.next_due.is_none_or(|next| next > end) {
+            let expired = step(self)?;
+            freed += expired.freed;
+            // What expires from now on is left to the next call, so that this loop ends.
+            if expired.next_due.is_none_or(|next| next > end) {
                 return Ok(freed);
             }
         }
     }
 
-    /// The lag of the expiry sweep over all namespaces: O(log n) for each.
+    /// The lag of expiry over all namespaces: O(log n) for each.
     ///
     /// # Errors
     /// Those of a [read](crate::Error#reads).
     pub fn kv_stats(&self) -> Result<KvStats> {
         let snapshot = self.snapshot()?;
-        sweep::stats(&snapshot, &snapshot.kv_namespaces()?)
+        expire::stats(&snapshot, &snapshot.kv_namespaces()?)
     }
 }

@@ -143,7 +143,7 @@ impl Words {
         let flags = arguments.iter().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}"));
         let usage = command.clone().render_usage().to_string();
         let usage = usage.replace("<DB>", "").replace("--collection <NAME>", "[COLLECTION]");
-        let behind = usage.split_once(command.get_name()).map_or("", |(_, behind)| behind);
+        let after = usage.split_once(command.get_name()).map_or("", |(_, after)| after);
         Words {
             name: command.get_name().to_owned(),
             flags: flags.collect(),
@@ -153,7 +153,7 @@ impl Words {
                 .filter(|name| name != "help")
                 .collect(),
             takes_collection: arguments.iter().any(|arg| arg.get_id() == "collection"),
-            usage: behind.split_whitespace().collect::<Vec<_>>().join(" "),
+            usage: after.split_whitespace().collect::<Vec<_>>().join(" "),
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn split(line: &str) -> Line {
     while let Some(first) = rest.chars().next() {
         let taken = match first {
             '#' => {
-                rest = rest.split_once('\n').map_or("", |(_, behind)| behind).trim_start();
+                rest = rest.split_once('\n').map_or("", |(_, after)| after).trim_start();
                 continue;
             }
             '{' | '[' => json(rest).map(|end| (rest[..end].to_owned(), end)),

@@ -26,7 +26,7 @@ fn told(rows: u32) -> String {
 /// The first 10,000 rows of a stream are inspected. The batch that adds `q` after them fails at its last row.
 /// Batches with `q` after it may be in progress.
 #[test]
-fn columns_of_a_batch_that_fails_are_there_for_the_batches_behind_it() {
+fn columns_of_a_batch_that_fails_are_there_for_the_batches_after_it() {
     let twice = "{\"id\":1,\"q\":1}\n";
     let before = lines(0..10_500, "");
     let rows =
@@ -49,8 +49,8 @@ fn columns_of_a_batch_that_fails_are_there_for_the_batches_behind_it() {
 #[test]
 fn what_a_failed_import_of_several_threads_leaves_is_told_as_it_is() {
     let scratch = Scratch::new();
-    let (before, behind) = (lines(0..5_001, ""), lines(5_002..6_000, ""));
-    let rows = [&before, "{\"id\":null}\n", &behind].concat();
+    let (before, after) = (lines(0..5_001, ""), lines(5_002..6_000, ""));
+    let rows = [&before, "{\"id\":null}\n", &after].concat();
     let ran = import(&scratch, &rows, &["--batch", "2"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("line 5002: "), "{}", ran.stderr);
     let told =
@@ -69,7 +69,7 @@ fn what_a_failed_import_of_several_threads_leaves_is_told_as_it_is() {
 
 /// A duplicate key fails one batch, wherever the other threads are.
 #[test]
-fn rows_of_lines_behind_the_one_that_failed_are_counted() {
+fn rows_of_lines_after_the_one_that_failed_are_counted() {
     let rows = [lines(0..4_999, ""), lines(0..1, ""), lines(5_000..9_000, "")].concat();
     let scratch = Scratch::new();
     let ran = import(&scratch, &rows, &["--batch", "50"]);

@@ -1,4 +1,4 @@
-//! Injected faults: which call fails, how, and how often. Also the counts with which a sweep can name every
+//! Injected faults: which call fails, how, and how often. Also the counts with which a test can name every
 //! call.
 //!
 //! Owns the plan and its counters. It never touches contents: the memory disk reads from it what should

@@ -118,6 +118,6 @@ mod tests {
         }
         assert!(has_blocks(&file, 0, 203 * BLOCK).unwrap(), "no hole is left but the last");
         assert!(!has_blocks(&file, 0, end).unwrap());
-        assert!(!has_blocks(&file, end, BLOCK).unwrap(), "behind the end");
+        assert!(!has_blocks(&file, end, BLOCK).unwrap(), "after the end");
     }
 }

@@ -32,7 +32,7 @@ impl Space {
             return Ok(());
         }
         if state.used.end() > end {
-            // The spare must not be a hole. If there is no room to reserve it, the room behind the holes is
+            // The spare must not be a hole. If there is no room to reserve it, the room after the holes is
             // kept.
             if self.reserve(end, keep).is_ok() {
                 let is_hole_to = state.used.end().min(keep);

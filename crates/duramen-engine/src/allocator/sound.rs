@@ -184,7 +184,7 @@ impl State {
         before_end.is_some_and(|(value, (count, _))| value + u64::from(*count) > block)
     }
 
-    /// Reports blocks for a list that does not fit into them. It would overwrite those behind them.
+    /// Reports blocks for a list that does not fit into them. It would overwrite those after them.
     pub(super) fn too_short(&mut self, block: u64, block_count: u32) -> Error {
         self.contradict("taken for the list of the map's pages, which is longer", block, block_count)
     }

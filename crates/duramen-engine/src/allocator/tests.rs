@@ -114,7 +114,7 @@ fn an_extent_freed_twice_stays_with_its_new_owner_and_the_engine_is_told() {
     assert_eq!(space.allocate_value(3).unwrap(), block, "another takes it");
     space.is_sound().unwrap();
     let used = space.stats().used_blocks;
-    // As another kind, in part, across its end, and never allocated: superblocks, and blocks behind the end
+    // As another kind, in part, across its end, and never allocated: superblocks, and blocks after the end
     // of the file.
     for (block, block_count) in [(block, 3), (block + 1, 1), (block + 2, 4), (0, 1), (1 << 40, u32::MAX)] {
         space.give_back(block, block_count);
@@ -394,7 +394,7 @@ fn the_map_on_disk_calls_holes_free_and_opening_finds_them() {
 }
 
 #[test]
-fn a_tail_behind_holes_is_cut_to_the_last_block_in_use_and_the_spare_is_real() {
+fn a_tail_after_holes_is_cut_to_the_last_block_in_use_and_the_spare_is_real() {
     let Holed { disk, space, first, middle, last } = with_hole();
     let spare = u64::from(LONG) / 2 * BLOCK;
     space.give_back(last, LONG);
@@ -412,7 +412,7 @@ fn a_tail_behind_holes_is_cut_to_the_last_block_in_use_and_the_spare_is_real() {
 }
 
 #[test]
-fn on_a_full_disk_the_spare_behind_a_hole_stays_when_the_tail_is_cut() {
+fn on_a_full_disk_the_spare_after_a_hole_stays_when_the_tail_is_cut() {
     let Holed { disk, space, middle, last, .. } = with_hole();
     let spare = u64::from(LONG) / 4 * BLOCK;
     space.give_back(last, LONG);

@@ -46,7 +46,7 @@ pub(crate) struct RootEntry {
     /// The commit that dropped it, if it was.
     pub dropped_at: Option<CommitSeq>,
     /// Pages before this key have been given back already.
-    pub reaped_to: Vec<u8>,
+    pub reclaimed_to: Vec<u8>,
 }
 
 impl CatalogRow {
@@ -79,7 +79,7 @@ impl RootEntry {
         let (count, has_place) = (self.count, self.place.is_some());
         invariant!(has_place || count == 0, "a tree with {count} entries has a page");
         let is_dropped = self.dropped_at.is_some();
-        invariant!(is_dropped || self.reaped_to.is_empty(), "only a dropped tree is reclaimed");
+        invariant!(is_dropped || self.reclaimed_to.is_empty(), "only a dropped tree is reclaimed");
         let reduction = self.place.as_ref().and_then(|place| place.reduction.bytes());
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let flags = flag(self.spec.is_some(), HAS_SPEC)
@@ -98,7 +98,7 @@ impl RootEntry {
         }
         if let Some(seq) = self.dropped_at {
             out.extend_from_slice(&seq.0.to_le_bytes());
-            encode_bytes(&self.reaped_to, &mut out);
+            encode_bytes(&self.reclaimed_to, &mut out);
         }
         out
     }
@@ -119,12 +119,12 @@ impl RootEntry {
             0 => Reduction::UNKNOWN,
             _ => Reduction::of(rest.bytes()?),
         };
-        let (dropped_at, reaped_to) = if flags & DROPPED != 0 {
+        let (dropped_at, reclaimed_to) = if flags & DROPPED != 0 {
             (Some(CommitSeq(u64::from_le_bytes(rest.array()?))), rest.bytes()?.to_vec())
         } else {
             (None, Vec::new())
         };
-        let is_bounded = reaped_to.len() <= KEY_BYTES_MAX
+        let is_bounded = reclaimed_to.len() <= KEY_BYTES_MAX
             && reduction.bytes().is_none_or(|bytes| bytes.len() <= REDUCTION_BYTES_MAX)
             && dropped_at.is_none_or(CommitSeq::is_plausible);
         let place = location.map(|location| Place { location, reduction });
@@ -135,7 +135,7 @@ impl RootEntry {
             count,
             has_big_values,
             dropped_at,
-            reaped_to,
+            reclaimed_to,
         })
     }
 }

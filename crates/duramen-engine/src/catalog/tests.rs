@@ -19,7 +19,7 @@ fn rows_read_back_and_cut_short_are_refused() {
         count: 6,
         has_big_values: true,
         dropped_at: Some(CommitSeq(8)),
-        reaped_to: b"key".to_vec(),
+        reclaimed_to: b"key".to_vec(),
     };
     let bare = RootEntry {
         spec: None,
@@ -27,7 +27,7 @@ fn rows_read_back_and_cut_short_are_refused() {
         count: 0,
         has_big_values: false,
         dropped_at: None,
-        reaped_to: Vec::new(),
+        reclaimed_to: Vec::new(),
     };
     for entry in [entry, bare] {
         let bytes = entry.encode();
@@ -116,11 +116,11 @@ fn hostile_rows_are_refused() {
         count: u64::MAX,
         has_big_values: true,
         dropped_at: Some(CommitSeq(8)),
-        reaped_to: Vec::new(),
+        reclaimed_to: Vec::new(),
     };
     let long = Some(Place { location, reduction: Reduction::of(&[1; 5000]) });
     let hostile = [
-        RootEntry { reaped_to: vec![0; 1025], ..entry.clone() },
+        RootEntry { reclaimed_to: vec![0; 1025], ..entry.clone() },
         RootEntry { dropped_at: Some(CommitSeq(u64::MAX)), ..entry.clone() },
         RootEntry { place: long, ..entry.clone() },
     ];
@@ -136,13 +136,13 @@ fn a_tree_under_a_wrong_id_and_a_row_without_its_page_raise_the_alarm() {
         count: 0,
         has_big_values: false,
         dropped_at: None,
-        reaped_to: Vec::new(),
+        reclaimed_to: Vec::new(),
     };
     let broken: [(&str, &dyn Fn()); 3] = [
         ("tree 3 is found under its id, not 4", &|| TreeTable::default().set(TreeId(4), tree(3))),
         ("a tree with 6 entries has a page", &|| drop(RootEntry { count: 6, ..bare.clone() }.encode())),
         ("only a dropped tree is reclaimed", &|| {
-            drop(RootEntry { reaped_to: b"key".to_vec(), ..bare.clone() }.encode());
+            drop(RootEntry { reclaimed_to: b"key".to_vec(), ..bare.clone() }.encode());
         }),
     ];
     for (wanted, work) in broken {

@@ -13,17 +13,17 @@ use crate::tree::{DeferredPage, Node, NodeSink, Place, Reduction, inner_page_byt
 use super::Store;
 
 /// Pages go to the device in slices of this many bytes, and each slice is waited for. If all were written at
-/// the end, the sync of the log, and with it every concurrent commit, would wait behind them.
+/// the end, the sync of the log, and with it every concurrent commit, would wait for them.
 const SLICE_BYTES: usize = 256 * 1024;
 
-/// What is only in the kernel's cache: the bytes, and their range in the file.
+/// What has been written and is only in the kernel's cache: the bytes, and their range in the file.
 #[derive(Debug, Default)]
-struct Behind {
+struct WriteBehind {
     range: Range<u64>,
     bytes: u64,
 }
 
-impl Behind {
+impl WriteBehind {
     fn add(&mut self, offset: u64, bytes: u64) {
         let end = offset + bytes;
         let Range { start, end: last } = self.range;
@@ -39,7 +39,7 @@ pub(super) struct Output<'a> {
     slice: Vec<u8>,
     start_block: u64,
     written_bytes: u64,
-    behind: Behind,
+    write_behind: WriteBehind,
     /// Nodes whose pages are in the slice. They get their page pointers when it is written.
     pending: Vec<(Arc<Node>, Place)>,
     /// Extents of the new tree of roots, written or not.
@@ -55,7 +55,7 @@ impl<'a> Output<'a> {
             slice: Vec::new(),
             start_block: 0,
             written_bytes: 0,
-            behind: Behind::default(),
+            write_behind: WriteBehind::default(),
             pending: Vec::new(),
             roots: None,
         }
@@ -117,15 +117,15 @@ impl<'a> Output<'a> {
         }
         let data = self.store.pages.data();
         let (start, first) = (self.start_block, first_free_block(data.block_bytes()));
-        invariant!(start >= first, "a page at block {start} is behind the superblocks, from {first} on");
+        invariant!(start >= first, "a page at block {start} is after the superblocks, from {first} on");
         let offset = data.offset(self.start_block);
         data.file()
             .write_at(&self.slice, offset)
             .map_err(|error| Error::io("write to", data.path(), &error.source))?;
-        self.behind.add(offset, self.slice.len() as u64);
-        if self.behind.bytes >= SLICE_BYTES as u64 {
+        self.write_behind.add(offset, self.slice.len() as u64);
+        if self.write_behind.bytes >= SLICE_BYTES as u64 {
             // Pages between others that are kept may lie far apart: wait once for many of them.
-            let Behind { range, .. } = std::mem::take(&mut self.behind);
+            let WriteBehind { range, .. } = std::mem::take(&mut self.write_behind);
             data.write_out(&range);
         }
         self.written_bytes += self.slice.len() as u64;

@@ -44,7 +44,7 @@ impl Reclaimer<'_> {
             };
             let first = inner.separators().child_of(start);
             for child in first..inner.len() {
-                if self.extents.len() >= self.store.give_back.reaped_pages_max && child > 0 {
+                if self.extents.len() >= self.store.give_back.reclaimed_pages_max && child > 0 {
                     return Ok(Some(inner.separators().get(child - 1)));
                 }
                 let start = if child == first { start } else { &[] };

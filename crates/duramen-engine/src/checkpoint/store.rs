@@ -115,7 +115,7 @@ pub(crate) fn superblocks_left(file: &Arc<dyn File>, path: &Path) -> Result<Vec<
 /// Why two. A superblock is overwritten in place, and a power cut during the write may leave anything in its
 /// sector. Generation `g` lies in slot `g % 2`. A checkpoint writes the slot of the older one, after a sync
 /// of the pages it names. It never writes both in one sync. The newer superblock, its pages and the log
-/// behind it stay intact meanwhile. Space and log are therefore released by what the older superblock needs,
+/// after it stay intact meanwhile. Space and log are therefore released by what the older superblock needs,
 /// not the newer.
 ///
 /// Which one is believed. Of those with a valid checksum and plausible numbers, the one with the higher

@@ -141,7 +141,7 @@ pub(super) fn without_data(disk: &dyn Disk, path: &Path, wal_dir: &Path, options
     }
 }
 
-/// Whether a log directory holds no more than a creation leaves: segments of zeroes behind a header and one
+/// Whether a log directory holds no more than a creation leaves: segments of zeroes after a header and one
 /// frame.
 fn is_fresh_log(disk: &dyn Disk, wal_dir: &Path, block_bytes: u64) -> Result<bool> {
     let names = match disk.list(wal_dir) {

@@ -124,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// The replay position of the newest checkpoint, and the catalogue there. The log is complete behind it.
+    /// The replay position of the newest checkpoint, and the catalogue there. The log is complete after it.
     fn feed_boundary(&self) -> (LogPosition, Option<Slot>) {
         match &self.inner.mode {
             Mode::Write { maintenance, .. } => maintenance.checkpointer().boundary(),

@@ -129,7 +129,7 @@ impl Observer {
     /// Observes the database in the directory `path`, even while another process has it open. Of the options
     /// only the log directory and those about the file system count. Changes to wanted trees are reported.
     ///
-    /// It reads the newest checkpoint and the log behind it, and takes about 16 MiB of memory.
+    /// It reads the newest checkpoint and the log after it, and takes about 16 MiB of memory.
     ///
     /// # Errors
     /// Those of [reading changes](crate::Error#changes); `UnfinishedCopy` (E0215);
@@ -191,7 +191,7 @@ impl Observer {
     ///
     /// # Errors
     /// Those of [reading changes](crate::Error#changes). After `FeedGap` (E0804) the next call continues
-    /// behind the changes that are gone. After another error it tries again.
+    /// after the changes that are gone. After another error it tries again.
     #[allow(clippy::should_implement_trait, reason = "an iterator that ends and goes on again")]
     pub fn next(&mut self) -> Result<Option<FeedCommit>> {
         if self.batch.is_empty() {
@@ -279,7 +279,7 @@ impl Observer {
         load_newest(&*self.disk, &self.path, &self.options)
     }
 
-    /// The newest durable commit in the log behind what was read. The log declares it durable, or the newest
+    /// The newest durable commit in the log after what was read. The log declares it durable, or the newest
     /// checkpoint does.
     fn durable(&mut self) -> std::result::Result<CommitSeq, ObserveError> {
         let newest = read_superblocks(&data_file(&*self.disk, &self.path)?, &self.path.join(DATA))?.0;
@@ -288,7 +288,7 @@ impl Observer {
         let reach = place.reach(&self.seen.live.position())?;
         self.seen.durable_at_ns = self.seen.durable_at_ns.max(reach.durable_at_ns);
         let durable = reach.durable.max(newest.replay.seq.min(reach.whole));
-        // The checkpoint is ahead, and the log behind what was read has been reused.
+        // The checkpoint is ahead, and the log after what was read has been reused.
         let is_cut_off = newest.replay.seq > reach.whole && durable <= self.read;
         if is_cut_off {
             return Err(ObserveError::Moved);

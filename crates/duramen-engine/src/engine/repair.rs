@@ -1,7 +1,7 @@
 //! Repair: makes a new database out of everything that can still be read of a corrupt one.
 //!
 //! It owns the order: the mark that the new database is unfinished, the trees of a checkpoint, then the log
-//! behind it as far as it can be read. The mark stays until the caller calls [`Engine::finish_repair`]. The
+//! after it as far as it can be read. The mark stays until the caller calls [`Engine::finish_repair`]. The
 //! corrupt database is never written; its lock is shared with other readers. D2 rests here: the result is the
 //! state after one commit, except for what is listed as lost. D4 too: nothing is taken that does not match
 //! its checksum.
@@ -59,14 +59,14 @@ pub struct RepairProgress {
     pub bytes: u64,
 }
 
-/// Commits lost behind corruption in the log.
+/// Commits lost after corruption in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostCommits {
     /// The last commit that is not lost.
     pub after: CommitSeq,
     /// The newest commit known from anything; the same as `after` if nothing shows one.
     pub until: CommitSeq,
-    /// Whole frames of these commits behind the corruption. They were not applied.
+    /// Whole frames of these commits after the corruption. They were not applied.
     pub frames: u64,
     /// The bytes of these frames.
     pub bytes: u64,
@@ -81,7 +81,7 @@ pub struct Repair {
     pub seq: CommitSeq,
     /// The commit of the checkpoint that was read.
     pub checkpoint: CommitSeq,
-    /// Commits applied from the log behind that checkpoint.
+    /// Commits applied from the log after that checkpoint.
     pub log_commits: u64,
     /// Superblocks that can be read, of two.
     pub superblocks: u64,
@@ -152,7 +152,7 @@ impl Engine {
             wal_dir: None,
             repair_without_log: false,
             geometry: source.superblock.geometry,
-            // Consumers start behind the repaired state: building the new database is no change to report.
+            // Consumers start after the repaired state: building the new database is no change to report.
             feed_retain_bytes: 0,
             feed_retain_age: std::time::Duration::ZERO,
             ..options.clone()

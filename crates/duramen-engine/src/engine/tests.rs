@@ -52,7 +52,7 @@ fn nobody_touches_the_log_while_its_writer_is_at_work() {
 }
 
 /// D1, I1: a transaction that began over the log's tail writes as soon as the tail is in the trees. It was
-/// ordered behind the checkpoint, under the number of a commit that the log has; the log refused it.
+/// ordered after the checkpoint, under the number of a commit that the log has; the log refused it.
 #[test]
 fn a_commit_waits_until_the_tail_of_the_log_is_what_commits_go_on_from() {
     let disk = MemDisk::new(3);

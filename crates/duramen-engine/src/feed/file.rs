@@ -59,7 +59,7 @@ impl FileWriter {
         Ok(FileWriter { file, path, header, end, durable: None, payload: Vec::new() })
     }
 
-    /// Continues behind the complete part of a file, and cuts off a torn end.
+    /// Continues after the complete part of a file, and cuts off a torn end.
     pub(crate) fn reopen(
         disk: &dyn Disk,
         dir: &Path,
@@ -142,7 +142,7 @@ impl FileWriter {
         );
         invariant!(
             self.durable.is_none_or(|durable| durable.offset <= self.end.offset),
-            "file {} ends at {:#x}, behind what is durable",
+            "file {} ends at {:#x}, after what is durable",
             self.header.number,
             self.end.offset
         );
@@ -156,7 +156,7 @@ impl FileWriter {
         let block = u64::from(self.header.block_bytes);
         invariant!(
             offset >= block && offset.is_multiple_of(block),
-            "a frame of file {} begins with a block behind the first, not at {offset:#x}",
+            "a frame of file {} begins with a block after the first, not at {offset:#x}",
             self.header.number
         );
         invariant!(
@@ -283,7 +283,7 @@ impl FileReader {
     ) -> Result<Option<FeedCommit>> {
         loop {
             while self.at == self.payload.len() {
-                // What lies behind may be torn, or a write in progress.
+                // What follows may be torn, or a write in progress.
                 if self.whole.through >= through && self.whole == self.end {
                     return Ok(None);
                 }
@@ -325,7 +325,7 @@ impl FileReader {
         Ok(())
     }
 
-    /// Copies frames to another file: from behind commit `after` to the one that ends with `through`.
+    /// Copies the frames after commit `after` to another file, up to the one that ends with `through`.
     ///
     /// # Errors
     /// `Corrupt`, also if no frame ends with `after` or the file cannot be read; `Io` and `Full` from

@@ -71,7 +71,7 @@ pub(crate) struct FileHeader {
 /// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameHeader {
-    /// Bytes behind the header.
+    /// Bytes after the header.
     pub payload_bytes: u32,
     /// Whether it ends a commit.
     pub whole: bool,

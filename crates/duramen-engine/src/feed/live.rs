@@ -58,7 +58,7 @@ impl LiveReader {
         self.names.tree(name)
     }
 
-    /// Where the next read begins: behind a frame that stays on the chain.
+    /// Where the next read begins: after a frame that stays on the chain.
     pub(crate) fn position(&self) -> LogPosition {
         self.position
     }
@@ -117,7 +117,7 @@ impl LiveReader {
         })?;
         invariant!(
             begin <= self.position.seq && self.position.seq <= self.seq,
-            "the next read, from commit {}, is behind {begin} and leaves nothing out after {}",
+            "the next read, from commit {}, is after {begin} and leaves nothing out after {}",
             self.position.seq,
             self.seq
         );

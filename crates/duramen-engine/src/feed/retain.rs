@@ -1,7 +1,7 @@
 //! Retaining: copies changes that are still needed to files before a checkpoint releases the log.
 //!
 //! The order of steps matters. The copied log is durable. The files and their names are synced before this
-//! returns. Only then the superblock may be written behind which the log, and the extents of values that it
+//! returns. Only then the superblock may be written after which the log, and the extents of values that it
 //! names, are reused. At any power cut the copy therefore holds at least what was released.
 
 use super::file::FileWriter;
@@ -27,7 +27,7 @@ const COPY_BYTES: usize = 64 * 1024;
 pub(crate) struct Retaining<'a> {
     /// The log.
     pub log: LogPlace<'a>,
-    /// The end of the newest checkpoint. The log behind it is complete.
+    /// The end of the newest checkpoint. The log after it is complete.
     pub boundary: LogPosition,
     /// The catalogue there.
     pub catalogue: Option<&'a Slot>,

@@ -4,7 +4,7 @@
 //! checkpoint, and are removed oldest first. If a file ends too early or is missing, the file before the gap
 //! is taken to cover it. A reader gets the corruption there, and the commit to continue from.
 //!
-//! D6 rests here. Changes behind the position in the newest superblock were copied for a checkpoint that
+//! D6 rests here. Changes after the position in the newest superblock were copied for a checkpoint that
 //! never completed. They may be in the page cache alone, where a failed sync leaves them marked clean. The
 //! log still has them, and they are copied again from there. If a superblock is missing, the log may lack
 //! some values, and the file is copied instead (`settle`).
@@ -78,7 +78,7 @@ pub(super) struct State {
     pub(super) dropped: VecDeque<PathBuf>,
     /// Useless files still to be removed, in any order.
     pub(super) junk: Vec<PathBuf>,
-    /// Files behind those that are believed, in order. They must be removed before a file is written, or they
+    /// Files after those that are believed, in order. They must be removed before a file is written, or they
     /// would seem to follow it.
     pub(super) unproven: Vec<PathBuf>,
     /// A file was removed without a successful sync. After a power cut it could be back, and a newer one be
@@ -254,7 +254,7 @@ impl Retained {
         Ok(Err(flaw))
     }
 
-    /// Where the whole part of a file ends. If something would be given up behind that, reads a second time,
+    /// Where the whole part of a file ends. If something would be given up after that, reads a second time,
     /// since a single read can fail.
     fn end_of_file(&self, path: &Path, reader: FileReader, covered: Covered) -> Result<FileEnd> {
         let (end, flaw) = reader.scan(covered.believed());
@@ -345,7 +345,7 @@ impl Retained {
 
     /// Up to this commit, changes are read from files, even if the log reaches further back.
     ///
-    /// If only the older superblock is left, the files reach beyond it. The log behind it still exists. But
+    /// If only the older superblock is left, the files reach beyond it. The log after it still exists. But
     /// values that it replaced before the newer checkpoint may have lost their extents, since that
     /// checkpoint's space map lacks them.
     pub(crate) fn found_through(&self) -> CommitSeq {

@@ -42,14 +42,14 @@ impl Retained {
         });
         match copied {
             Err(error) if error.kind() == ErrorKind::Full || error.is_damage() => {
-                self.state().let_go_behind(boundary);
+                self.state().let_go_after(boundary);
                 Ok(())
             }
             written => written,
         }
     }
 
-    /// Copies what the files hold behind the boundary to a new file, durably. Earlier contents are not
+    /// Copies what the files hold after the boundary to a new file, durably. Earlier contents are not
     /// touched: they may be all that the disk has.
     fn write_anew(&self, boundary: CommitSeq) -> Result<()> {
         let parts: Vec<RetainedPart> =
@@ -69,7 +69,7 @@ impl Retained {
         }
         let end = writer.end();
         let mut state = self.state();
-        state.let_go_behind(after);
+        state.let_go_after(after);
         state.add(part_of(writer.path().to_owned(), &header, &end));
         state.found_through = end.through;
         state.tail = Some((header, end));
@@ -109,7 +109,7 @@ impl Retained {
     /// Removes the files that were let go of: the oldest first, and each durably before the next. A crash
     /// leaves no hole between those that are left.
     ///
-    /// D7: goes on behind a file that can be neither removed nor emptied, or the feed would grow beyond its
+    /// D7: goes on after a file that can be neither removed nor emptied, or the feed would grow beyond its
     /// bound. After the next opening a reader of that file gets an error at its end, with the commit to
     /// continue from, and `check` names the file.
     ///
@@ -225,8 +225,8 @@ fn unless_poison(done: std::result::Result<(), CheckpointError>) -> Result<()> {
 }
 
 impl State {
-    /// Of what was found, gives up what lies behind a commit: it is neither read nor continued.
-    fn let_go_behind(&mut self, through: CommitSeq) {
+    /// Of what was found, gives up what comes after a commit: it is neither read nor continued.
+    fn let_go_after(&mut self, through: CommitSeq) {
         while self.files.back().is_some_and(|file| file.after >= through) {
             let file = self.files.pop_back().expect("there is a last one");
             self.unproven.insert(0, file.path);

@@ -98,7 +98,7 @@ fn a_header_with_impossible_blocks_is_refused() {
 
 /// A file may hold more than is read of it: the next file has the same commits, and they come from there.
 #[test]
-fn a_commit_behind_the_end_of_a_file_is_left_to_the_next_file() {
+fn a_commit_after_the_end_of_a_file_is_left_to_the_next_file() {
     let disk = MemDisk::new(1);
     let header = FileHeader { identity: IDENTITY, number: 1, block_bytes: 512, after: CommitSeq(0) };
     let mut writer = FileWriter::create(&disk, Path::new("/"), header).unwrap();

@@ -8,7 +8,7 @@ use crate::ids::TreeId;
 /// Where a change lies: its record and the offset in it. The value follows the key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spot {
-    /// Eight bytes of the key as a number. They start behind the prefix that all keys of the tree share, once
+    /// Eight bytes of the key as a number. They start after the prefix that all keys of the tree share, once
     /// that is known.
     pub(super) head: u64,
     pub(super) record: u32,

@@ -120,7 +120,7 @@ impl Gathering {
         all
     }
 
-    /// The changes in commit order. If all keys share a prefix, the heads are taken from behind it.
+    /// The changes in commit order. If all keys share a prefix, the heads are taken from the bytes after it.
     fn with_heads(self, records: &[Vec<u8>], threads: usize) -> Vec<Vec<Spot>> {
         let from = self.shared.len();
         if from == 0 {

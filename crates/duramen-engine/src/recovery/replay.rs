@@ -200,7 +200,7 @@ struct Survey {
     values: HashMap<(TreeId, Vec<u8>), (Vec<u8>, CommitSeq)>,
     /// Big values of this log that a later change in it replaced. No tree needs their extents.
     superseded: HashSet<Vec<u8>>,
-    /// The tree behind each name of this log at its end.
+    /// The tree of each name of this log at its end.
     names: HashMap<String, Option<TreeId>>,
     /// Trees that this log drops. Changes to them are skipped.
     doomed: HashSet<TreeId>,
@@ -247,7 +247,7 @@ impl Survey {
         })
     }
 
-    /// Lets a name stand for this tree from here on. The tree behind it before is dropped.
+    /// Lets a name stand for this tree from here on. The tree that had the name before is dropped.
     fn name(&mut self, loaded: &Loaded, name: &str, id: Option<TreeId>) -> Result<()> {
         self.next_tree = self.next_tree.max(id.map_or(TreeId(0), TreeId::next));
         let before = match self.names.get(name) {

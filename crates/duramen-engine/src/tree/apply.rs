@@ -442,7 +442,7 @@ impl<'a> Apply<'a> {
                 0 => Vec::new(),
                 _ => {
                     let (before, key) = (entries[from - 1].key(), entries[from].key());
-                    invariant!(before < key, "entry {from} of {} is behind the one before it", entries.len());
+                    invariant!(before < key, "entry {from} of {} is after the one before it", entries.len());
                     key[..=shared_bytes(&before, &key)].to_vec()
                 }
             };

@@ -23,14 +23,14 @@ pub(super) struct Bounds<'a> {
 #[derive(Debug, Clone, Copy)]
 enum Separator<'a> {
     Packed(&'a Separators, usize),
-    Loose(&'a [u8]),
+    Key(&'a [u8]),
 }
 
 impl Separator<'_> {
     fn key(self) -> Vec<u8> {
         match self {
             Separator::Packed(separators, index) => separators.get(index),
-            Separator::Loose(key) => key.to_vec(),
+            Separator::Key(key) => key.to_vec(),
         }
     }
 }
@@ -47,7 +47,7 @@ impl<'a> Bounds<'a> {
     pub(super) fn of_piece(self, pieces: &'a [Piece], index: usize) -> Bounds<'a> {
         let before = |piece: &'a Piece| {
             // Without a separator it is the first child.
-            (!piece.separator.is_empty()).then_some(Separator::Loose(&piece.separator))
+            (!piece.separator.is_empty()).then_some(Separator::Key(&piece.separator))
         };
         Bounds {
             from: pieces.get(index).and_then(before).or(self.from),

@@ -1,4 +1,4 @@
-//! A leaf: sorted entries behind a common prefix. In memory: a page as on disk, and later changes
+//! A leaf: sorted entries after a common prefix. In memory: a page as on disk, and later changes
 //! ([`Patch`]).
 //!
 //! Payload: entry count (u16), prefix length (u16), four zero bytes, prefix, start of each entry (u16, from
@@ -18,7 +18,7 @@ use crate::page_cache::{Charge, Meter, Pages};
 
 const FIXED_BYTES: usize = 8;
 pub(super) const ENTRY_FIXED_BYTES: usize = 4;
-/// Flag in an entry's first two bytes: its value is big. The other bits are the length of the key behind the
+/// Flag in an entry's first two bytes: its value is big. The other bits are the length of the key after the
 /// prefix.
 const BIG_BIT: u16 = 0x8000;
 const LENGTH_BITS: usize = 0x7fff;
@@ -102,7 +102,7 @@ impl Entry<'_> {
 #[derive(Debug)]
 pub(crate) struct Leaf {
     base: Arc<Base>,
-    /// First bytes of the keys behind the prefix.
+    /// First bytes of the keys after the prefix.
     heads: Heads,
     patch: Option<Patch>,
     /// Reductions of runs of [`RUN_ENTRIES`], computed on first use.
@@ -297,7 +297,7 @@ impl Leaf {
         PAGE_HEADER_BYTES + FIXED_BYTES + self.base.prefix_bytes + self.entry_bytes()
     }
 
-    /// Bytes of the entries behind the prefix, table included.
+    /// Bytes of the entries after the prefix, table included.
     fn entry_bytes(&self) -> usize {
         let on_page = || self.base.page.payload().len() - FIXED_BYTES - self.base.prefix_bytes;
         self.patch.as_ref().map_or_else(on_page, |patch| patch.entry_bytes())
@@ -313,7 +313,7 @@ impl Leaf {
         &self.base.page.payload()[FIXED_BYTES..FIXED_BYTES + self.base.prefix_bytes]
     }
 
-    /// The key of entry `index` behind the prefix.
+    /// The key of entry `index` after the prefix.
     pub(crate) fn suffix(&self, index: usize) -> &[u8] {
         self.suffix_and_value(index).0
     }
@@ -323,7 +323,7 @@ impl Leaf {
         self.suffix_and_value(index).1
     }
 
-    /// The key of entry `index` behind the prefix, and its value.
+    /// The key of entry `index` after the prefix, and its value.
     pub(crate) fn suffix_and_value(&self, index: usize) -> (&[u8], StoredValue<'_>) {
         let entry = self.raw(index);
         let word = short_at(entry, 0);

@@ -18,7 +18,7 @@ const _: () = assert!(
 pub(super) struct Edit<'a> {
     /// The index of the entry (`Ok`), or where it would be inserted (`Err`).
     pub at: Result<usize, usize>,
-    /// Its key behind the leaf's prefix.
+    /// Its key after the leaf's prefix.
     pub suffix: &'a [u8],
     /// The new value; `None` to delete the entry.
     pub value: Option<StoredValue<'a>>,

@@ -1,4 +1,4 @@
-//! Separators: the keys between the children of an inner node, in one block behind a common prefix. Pure
+//! Separators: the keys between the children of an inner node, in one block after a common prefix. Pure
 //! functions.
 
 use std::ops::Range;
@@ -36,7 +36,7 @@ impl Separators {
         packed
     }
 
-    /// Separators from the bytes behind a common prefix.
+    /// Separators from the bytes after a common prefix.
     pub(crate) fn of(prefix: &[u8], bytes: Vec<u8>, ends: Vec<u32>) -> Separators {
         let starts = std::iter::once(&0).chain(&ends);
         let heads = Heads::of(starts.zip(&ends).map(|(from, to)| &bytes[*from as usize..*to as usize]));
@@ -95,7 +95,7 @@ impl Separators {
         &self.prefix
     }
 
-    /// Bytes of all separators behind the prefix.
+    /// Bytes of all separators after the prefix.
     pub(crate) fn suffix_bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -105,7 +105,7 @@ impl Separators {
         self.ends.len()
     }
 
-    /// Separator `index` behind the prefix.
+    /// Separator `index` after the prefix.
     pub(crate) fn suffix(&self, index: usize) -> &[u8] {
         &self.bytes[self.start(index) as usize..self.ends[index] as usize]
     }

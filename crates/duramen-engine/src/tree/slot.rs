@@ -72,7 +72,7 @@ struct Hold {
 
 const _: () = assert!(
     2 * size_of::<usize>() + std::mem::offset_of!(Hold, place) <= 64,
-    "behind the counts of references, child and charge take one cache line"
+    "after the counts of references, child and charge take one cache line"
 );
 
 impl fmt::Debug for Slot {

@@ -1,7 +1,7 @@
 //! Reads frames ahead of the chain, as far as their heads follow; several threads check their parts.
 //!
-//! Decides nothing. The chain takes the frames in order, as if it had just read each. Frames behind the first
-//! incomplete one, or behind one that another segment continues, are dropped unused. The result therefore
+//! Decides nothing. The chain takes the frames in order, as if it had just read each. Frames after the first
+//! incomplete one, or after one that another segment continues, are dropped unused. The result therefore
 //! does not depend on the number of threads. One thread reads nothing ahead and does all work in the calling
 //! thread.
 
@@ -44,7 +44,7 @@ pub(super) enum Parts<N> {
 /// Frames whose heads follow one another.
 pub(super) struct Heads {
     pub(super) frames: Vec<FoundFrame>,
-    /// Why the frame behind them cannot be read. The chain fails with it, unless another segment continues it
+    /// Why the frame after them cannot be read. The chain fails with it, unless another segment continues it
     /// first.
     pub(super) failed: Option<Error>,
 }
@@ -65,7 +65,7 @@ impl Reading<'static, ()> {
 
 impl<N: Send> Reading<'_, N> {
     /// The frames of a segment whose heads follow: none if the first does not, at most one with one thread.
-    /// Stops behind a frame that another segment continues.
+    /// Stops after a frame that another segment continues.
     pub(super) fn heads(
         &self,
         survey: &Survey,
@@ -138,8 +138,8 @@ impl<N: Send> Reading<'_, N> {
         let mut rest = &room[..];
         let mut parts = Vec::with_capacity(frame.parts.len());
         for part in &frame.parts {
-            let (bytes, behind) = rest.split_at(to_usize(part.bytes));
-            rest = behind;
+            let (bytes, after) = rest.split_at(to_usize(part.bytes));
+            rest = after;
             if xxh3_128(bytes) != part.checksum {
                 return Ok(Parts::Broken);
             }

@@ -16,10 +16,10 @@
 //!    checksums.
 //! 3. A failed read is an error, never the end. The error counts only where the chain needs those bytes.
 //! 4. At the end, [`evidence`](super::evidence) reads every block and header off the chain. A valid one whose
-//!    watermark lies behind the last commit proves loss: `DamagedLog`. Otherwise the end is a torn tail.
+//!    watermark lies after the last commit proves loss: `DamagedLog`. Otherwise the end is a torn tail.
 //!    Without this step a flipped bit would silently cut off acknowledged commits.
 //!
-//! Interleavings. Unsynced frames may reach the disk in any order, so a whole frame behind a tear proves
+//! Interleavings. Unsynced frames may reach the disk in any order, so a whole frame after a tear proves
 //! nothing by itself; its watermark is older. What a crash leaves over has watermarks at or before the end
 //! that some open recovered, so it raises no alarm later. Groups after the newest watermark can pass for a
 //! tear: the limit of D5. A mark frame therefore follows within 100 ms of idleness and at close. The same
@@ -71,7 +71,7 @@ pub(super) struct Anchor {
 
 /// How many of the frames read ahead were taken.
 enum Taken {
-    /// All of them. The chain may go on behind them.
+    /// All of them. The chain may go on after them.
     All,
     /// One is not whole: the chain ends before it.
     Broken,
@@ -105,7 +105,7 @@ pub(super) struct Chain<'a> {
 }
 
 impl<'a> Chain<'a> {
-    /// Finds the frame that `from` names and stands behind it.
+    /// Finds the frame that `from` names, and continues after it.
     pub(super) fn start(survey: &'a Survey, from: &LogPosition) -> Result<Chain<'a>> {
         let path = super::segment::segment_path(&survey.dir, from.slot);
         let wanted =
@@ -172,7 +172,7 @@ impl<'a> Chain<'a> {
     }
 
     /// Goes on by the frames of one read, or into the next segment. Returns whether the chain may go on
-    /// behind them.
+    /// after them.
     pub(super) fn advance<N: Send>(
         &mut self,
         reading: &Reading<'_, N>,
@@ -257,9 +257,9 @@ impl<'a> Chain<'a> {
 
     /// Goes on in the segment that continues the last frame, if there is one.
     ///
-    /// An open writes this header last, behind the synced copy of what it recovered. Its watermark is
+    /// An open writes this header last, after the synced copy of what it recovered. Its watermark is
     /// therefore true wherever the header is found. But the sync of the header itself may have failed. That
-    /// open failed, and the kernel shows as clean a header that is not on the disk. If the log went on behind
+    /// open failed, and the kernel shows as clean a header that is not on the disk. If the log went on after
     /// the copy, a power cut would lose all of it.
     ///
     /// The header therefore proves only commits before its segment. Commits in the segment need the watermark
@@ -335,7 +335,7 @@ impl<'a> Chain<'a> {
         Ok(())
     }
 
-    /// Moves behind a frame.
+    /// Moves past a frame.
     fn pass(&mut self, frame: &FoundFrame) {
         let header = &frame.header;
         // `deliver` has refused a frame that ends with an earlier commit.
@@ -369,7 +369,7 @@ impl<'a> Chain<'a> {
 
     /// Applies a watermark to the frames passed so far.
     ///
-    /// Only a frame that ends a commit is proven durable by it: a mark frame behind it may be in the cache
+    /// Only a frame that ends a commit is proven durable by it: a mark frame after it may be in the cache
     /// only.
     fn settle(&mut self, seq: CommitSeq) {
         // A watermark beyond the chain proves loss, not that the rest is durable.

@@ -1,4 +1,4 @@
-//! Tells a torn tail from corruption: searches outside the chain for a durable watermark behind its end.
+//! Tells a torn tail from corruption: searches outside the chain for a durable watermark after its end.
 //!
 //! D5 rests here; the argument is in chain.rs.
 
@@ -18,7 +18,7 @@ use crate::threads::side_by_side;
 pub(super) struct Leftovers {
     /// The highest epoch found.
     pub(super) epoch_max: Epoch,
-    /// Pieces of an unfinished write lie behind the end.
+    /// Pieces of an unfinished write lie after the end.
     pub(super) torn: bool,
 }
 

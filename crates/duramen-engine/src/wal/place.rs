@@ -85,7 +85,7 @@ fn covers(record_bytes: &[usize], places: &[Place]) -> bool {
     follow && rooms_ascend && reached == (record_bytes.len(), 0)
 }
 
-/// Takes from `next` what fits into one frame of `room` bytes, and moves `next` behind it.
+/// Takes from `next` what fits into one frame of `room` bytes, and moves `next` past it.
 fn fill(record_bytes: &[usize], room: u64, next: &mut Piece) -> Vec<Piece> {
     let mut left = room.saturating_sub(FRAME_HEADER_BYTES as u64);
     let mut pieces = Vec::new();

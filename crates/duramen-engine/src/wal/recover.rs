@@ -32,7 +32,7 @@ pub struct Recovered {
     pub record_count: u64,
     /// Bytes of the records delivered.
     pub record_bytes: u64,
-    /// Pieces of an unfinished write lie behind the end: the last run ended in a crash.
+    /// Pieces of an unfinished write lie after the end: the last run ended in a crash.
     pub torn: bool,
     /// Where replay began.
     pub(super) from: LogPosition,

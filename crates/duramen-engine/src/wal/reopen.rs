@@ -76,7 +76,7 @@ impl Log {
         );
         invariant!(
             recovered.anchor.position.seq <= recovered.last_seq,
-            "the log goes on at commit {}, not behind {}",
+            "the log goes on at commit {}, not after {}",
             recovered.anchor.position.seq,
             recovered.last_seq
         );

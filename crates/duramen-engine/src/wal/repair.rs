@@ -1,7 +1,7 @@
-//! Reads a corrupt log: every commit up to the corruption, and how much lies behind it.
+//! Reads a corrupt log: every commit up to the corruption, and how much lies after it.
 //!
 //! Counts what is lost. chain.rs decides what a frame is and which one follows; evidence.rs decides whether
-//! the end is a torn tail. What this delivers is therefore a prefix, as in repair (D2): no frame behind a
+//! the end is a torn tail. What this delivers is therefore a prefix, as in repair (D2): no frame after a
 //! gap. Reads only.
 
 use std::path::Path;
@@ -28,13 +28,13 @@ pub struct Repaired {
     pub lost: Option<LogLoss>,
 }
 
-/// The part of a log behind corruption.
+/// The part of a log after corruption.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLoss {
     /// The newest commit named by anything that can still be read. The last one delivered if nothing names a
     /// later one.
     pub until: CommitSeq,
-    /// Complete frames of later commits behind the corruption. They are not applied: commits before them are
+    /// Complete frames of later commits after the corruption. They are not applied: commits before them are
     /// missing.
     pub frame_count: u64,
     /// Their bytes.
@@ -86,7 +86,7 @@ pub fn repair(
         Err(error) => {
             let nowhere = vec![None; survey.files.len()];
             let damage = unread.unwrap_or(error);
-            repaired.lost = Some(behind(&survey, &nowhere, from.seq.max(durable), from.seq, &damage));
+            repaired.lost = Some(count_lost(&survey, &nowhere, from.seq.max(durable), from.seq, &damage));
             return Ok(repaired);
         }
     };
@@ -110,12 +110,12 @@ pub fn repair(
     };
     let damage = ran.err().or_else(|| evidence::search(&survey, &chain, 1).err()).or_else(too_short);
     let damage = damage.or(unread);
-    repaired.lost = damage.map(|damage| behind(&survey, &chain.ends, last.max(durable), last, &damage));
+    repaired.lost = damage.map(|damage| count_lost(&survey, &chain.ends, last.max(durable), last, &damage));
     Ok(repaired)
 }
 
-/// Counts the complete frames of commits after `last` behind the end of the chain.
-fn behind(
+/// Counts the complete frames of commits after `last` that lie beyond the end of the chain.
+fn count_lost(
     survey: &Survey,
     ends: &[Option<u64>],
     until: CommitSeq,

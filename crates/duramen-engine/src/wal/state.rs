@@ -185,7 +185,7 @@ impl State {
         );
         invariant!(
             after.offset < head.offset && head.offset <= head.segment.bytes,
-            "the log ends behind {:#x}, in its segment of {} bytes, at {:#x}",
+            "the log ends after {:#x}, in its segment of {} bytes, at {:#x}",
             after.offset,
             head.segment.bytes,
             head.offset

@@ -71,9 +71,9 @@ impl LogPlace<'_> {
         Ok(next)
     }
 
-    /// How far the log reaches behind `from`, which must be durable.
+    /// How far the log reaches after `from`, which must be durable.
     ///
-    /// Cost: reads each segment's header, and the frames behind `from`.
+    /// Cost: reads each segment's header, and the frames after `from`.
     ///
     /// # Errors
     /// As [`repair`](super::recover), but the end of the chain is not judged.

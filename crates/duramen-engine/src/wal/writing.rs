@@ -86,7 +86,7 @@ impl Writing<'_> {
         let begin = self.head.offset;
         invariant!(
             begin >= block as u64 && begin.is_multiple_of(block as u64),
-            "a frame begins with a block behind the first, not at {begin:#x}"
+            "a frame begins with a block after the first, not at {begin:#x}"
         );
         invariant!(
             frame_bytes <= segment.bytes - begin,
@@ -170,7 +170,7 @@ impl Writing<'_> {
         );
         invariant!(
             header.durable_seq <= seq_before,
-            "a frame behind commit {seq_before} calls commit {} durable",
+            "a frame after commit {seq_before} calls commit {} durable",
             header.durable_seq
         );
         (header, parts)

@@ -38,7 +38,7 @@ fn fill(engine: &Engine, name: &str, rows: u8) {
 }
 
 /// Commits and takes checkpoints, so that the space of dropped trees is reclaimed.
-fn reap(engine: &Engine, when: &str) {
+fn reclaim(engine: &Engine, when: &str) {
     for _ in 0..60 {
         let other = create(engine, "more");
         engine.transact(Durability::Disk, |tx| tx.put(other, b"k", b"v")).unwrap();
@@ -76,7 +76,7 @@ fn corruption_in_a_dropped_tree_ends_no_checkpoint() {
         }
         dropped_count += 1;
         let used = engine.stats().space.used_blocks;
-        reap(&engine, &format!("block {block}"));
+        reclaim(&engine, &format!("block {block}"));
         kept_back_count += usize::from(engine.stats().space.used_blocks > used / 2);
         assert_eq!(rows(&engine).unwrap(), kept.unwrap(), "block {block}");
         engine.close().unwrap_or_else(|error| panic!("block {block}: {error}"));
@@ -100,7 +100,7 @@ fn a_dropped_tree_that_cannot_be_read_ends_no_checkpoint() {
     engine.checkpoint().unwrap();
     assert!(disk.fault_hit_count() > 0, "the tree was not read");
     disk.set_faults(FaultPlan::none());
-    reap(&engine, "readable again");
+    reclaim(&engine, "readable again");
     assert!(engine.stats().space.used_blocks < used / 2);
 }
 
@@ -169,7 +169,7 @@ fn a_dropped_tree_that_cannot_be_read_lets_the_database_rest() {
     assert!(disk.fault_hit_count() > 0, "the tree was not read");
     assert_eq!(rest(), before, "it does not rest");
     disk.set_faults(FaultPlan::none());
-    reap(&engine, "readable again");
+    reclaim(&engine, "readable again");
     assert!(engine.stats().space.used_blocks < used / 2, "it is reclaimed");
     engine.close().unwrap();
 }

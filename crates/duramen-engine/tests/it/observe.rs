@@ -121,7 +121,7 @@ fn what_others_commit_is_told_once_and_in_order() {
         let (found, _) = drain(&mut late);
         let from = model.len() / 2 + 1;
         assert_eq!(found, model[from..from + found.len()], "round {round}");
-        // The last commit is returned once the log shows behind it that it is durable.
+        // The last commit is returned once the log shows after it that it is durable.
         assert!(from + found.len() + 1 >= model.len(), "round {round}: {} of {}", found.len(), model.len());
     }
     engine.close().unwrap();
@@ -212,7 +212,7 @@ fn a_damaged_value_is_told_once_and_the_others_with_it() {
     let disk = MemDisk::new(35);
     let engine = open(&disk);
     let id = tree(&engine, "rows");
-    // A commit is returned once the commit behind it shows that it is durable.
+    // A commit is returned once the commit after it shows that it is durable.
     put(&engine, id, "first", b"1").unwrap();
     let mut observer = observe(&disk, ObserveFrom::Now);
     for (key, bytes) in [("before", 10), ("big", 900), ("after", 10)] {

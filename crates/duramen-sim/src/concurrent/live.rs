@@ -301,7 +301,7 @@ fn with_empty_commits(mut events: Vec<Event>) -> (Vec<Event>, u64) {
 }
 
 impl Life {
-    /// Each promise with the operation from which it holds: right behind the remark.
+    /// Each promise with the operation from which it holds: right after the remark.
     #[must_use]
     pub fn promises(&self) -> Vec<(usize, u64)> {
         let remarks = self.trace.marks();

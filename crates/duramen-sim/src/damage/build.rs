@@ -39,7 +39,7 @@ pub struct Specimen {
     pub states: BTreeMap<CommitSeq, Contents>,
     /// The oldest commit at which it may be found after one corruption: later bytes call that commit durable.
     pub floor: CommitSeq,
-    /// The commit of the newest durable watermark: it may be found there with everything behind corrupted.
+    /// The commit of the newest durable watermark: it may be found there with everything after it corrupted.
     pub marked: CommitSeq,
     /// The commit of its checkpoint: only a log rolled back as a whole may lead there, which cannot be
     /// detected.
@@ -249,7 +249,7 @@ pub fn closed(seed: u64) -> Specimen {
     story.finish("closed", earlier, last)
 }
 
-/// A killed specimen with a log to replay: segments below a watermark, groups behind it, the last of them not
+/// A killed specimen with a log to replay: segments below a watermark, groups after it, the last of them not
 /// synced.
 #[must_use]
 pub fn killed(seed: u64) -> Specimen {

@@ -158,7 +158,7 @@ impl Run<'_> {
         }
     }
 
-    /// `data` alone and `wal/` alone rolled back. A killed database's log can then end anywhere behind the
+    /// `data` alone and `wal/` alone rolled back. A killed database's log can then end anywhere after the
     /// checkpoint: the evidence of later commits is lost with it.
     fn set_back_files(&mut self, name: &str, earlier: &MemDisk) {
         let disk = replaced(&self.specimen.disk, earlier, DATA);

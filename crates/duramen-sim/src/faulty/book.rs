@@ -92,7 +92,7 @@ impl Book {
         self.versions.iter().rev().find(is_written).map_or(0, |version| version.seq)
     }
 
-    /// Begins a commit behind the newest one. Returns the sequence that it must get.
+    /// Begins a commit after the newest one. Returns the sequence that it must get.
     pub fn begin(&mut self, effects: &[Effect], op: usize) -> u64 {
         let mut state = self.latest().state.clone();
         state.apply(effects);

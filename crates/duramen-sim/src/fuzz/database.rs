@@ -77,7 +77,7 @@ fn image_of(specimen: &Specimen) -> Image {
     Image::new(files, BLOCK_BYTES)
 }
 
-/// The bytes of an input as numbers, one after the other; zeroes behind the end.
+/// The bytes of an input as numbers, one after the other; zeroes after the end.
 struct Numbers<'a>(&'a [u8]);
 
 impl Numbers<'_> {

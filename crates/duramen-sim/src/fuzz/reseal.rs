@@ -1,6 +1,6 @@
 //! The files of a database as units with checksums, and the correction of checksums after an edit.
 //!
-//! A page's checksum is in every pointer to the page, a frame's also in the frame behind it. After an edit
+//! A page's checksum is in every pointer to the page, a frame's also in the frame after it. After an edit
 //! the unit's old checksum is therefore searched everywhere and replaced. The units that held it count as
 //! edited in turn, up to the superblock. Knows the format from docs/format.md, not from the engine's code.
 

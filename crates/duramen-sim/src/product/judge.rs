@@ -36,7 +36,7 @@ pub fn same<T: PartialEq + Debug + ?Sized>(what: &str, found: &T, wanted: &T) ->
 
 /// Compares everything that programs have stored. Returns how many views have answered.
 ///
-/// Values that expired before `swept_ms` may have been deleted.
+/// Values that expired before `expired_ms` may have been deleted.
 ///
 /// # Errors
 /// What differs.
@@ -44,12 +44,12 @@ pub fn database_equals(
     db: &Db,
     state: &State,
     release: Release,
-    swept_ms: u64,
+    expired_ms: u64,
     random: &mut Random,
 ) -> Result<u64, String> {
     documents(db, state, release)?;
     let answered = views(db, state, release, random)?;
-    values(db, state, swept_ms)?;
+    values(db, state, expired_ms)?;
     blobs(db, state)?;
     bytes(db, state)?;
     Ok(answered)
@@ -241,9 +241,9 @@ pub fn stored_values(db: &Db) -> Result<BTreeMap<(usize, u64), ValueModel>, Stri
     Ok(found)
 }
 
-fn values(db: &Db, state: &State, swept_ms: u64) -> Verdict {
+fn values(db: &Db, state: &State, expired_ms: u64) -> Verdict {
     let found = stored_values(db)?;
-    let may_be_gone = |(_, expires): &ValueModel| expires.is_some_and(|at| at <= swept_ms);
+    let may_be_gone = |(_, expires): &ValueModel| expires.is_some_and(|at| at <= expired_ms);
     let mut wanted = state.values.clone();
     wanted.retain(|at, value| found.contains_key(at) || !may_be_gone(value));
     same("key-values", &found, &wanted)

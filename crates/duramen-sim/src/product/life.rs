@@ -69,8 +69,8 @@ events! {
     PutBlob 2 "blob put",
     Upload 4 "upload in pieces",
     UploadDropped 1 "upload given up",
-    SweepExpired 1 "sweep of key-values",
-    SweepBlobs 1 "sweep of blobs",
+    Expire 1 "values expired",
+    Collect 1 "blobs collected",
     Background 5 "step of the background",
     Engine 4 "step of the engine",
     Checkpoint 2 "checkpoint",
@@ -219,7 +219,7 @@ impl Life {
 
     /// The time up to which expired values may have been deleted, after so many operations.
     #[must_use]
-    pub fn swept_ms(&self, at_op: usize) -> u64 {
+    pub fn expired_ms(&self, at_op: usize) -> u64 {
         self.clock.iter().rev().find(|(at, _)| *at <= at_op).map_or(0, |(_, ms)| *ms)
     }
 
@@ -273,8 +273,8 @@ impl Life {
                 return Ok(true);
             }
             Event::UploadDropped => return self.give_up_upload(),
-            Event::SweepExpired => return self.sweep_expired(),
-            Event::SweepBlobs => return self.sweep_blobs(),
+            Event::Expire => return self.expire(),
+            Event::Collect => return self.collect(),
             Event::Background => drop(self.db().step_background().map_err(failed("step_background"))?),
             Event::Engine => self.step_engine()?,
             Event::Checkpoint => self.checkpoint()?,
@@ -364,7 +364,7 @@ impl Ended {
 
     /// The time up to which expired values may have been deleted, after so many operations.
     #[must_use]
-    pub fn swept_ms(&self, at_op: usize) -> u64 {
+    pub fn expired_ms(&self, at_op: usize) -> u64 {
         self.clock.iter().rev().find(|(at, _)| *at <= at_op).map_or(0, |(_, ms)| *ms)
     }
 }

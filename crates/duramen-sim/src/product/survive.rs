@@ -104,8 +104,8 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
         recover(&copy, &recorded.ended.options, "/again")?;
         let (path, state) = ("/again".to_owned(), Arc::clone(&state));
         let again = Copied { path, began: 0, ended: 0, state, release, shown: None };
-        let swept_ms = recorded.ended.swept_ms(op);
-        tally.add(&again.equals(&copy, &recorded.ended.options, swept_ms, &mut random)?);
+        let expired_ms = recorded.ended.expired_ms(op);
+        tally.add(&again.equals(&copy, &recorded.ended.options, expired_ms, &mut random)?);
     }
     let opened_at = image.recorded_len();
     let mut own = State::clone(&state);
@@ -184,8 +184,8 @@ fn copies_are_whole(
         {
             return Err(failed(&format!("the copy {}", copied.path))(error));
         } else if is_done || copied.open(image, &recorded.ended.options).is_ok() {
-            let swept_ms = recorded.ended.swept_ms(op);
-            tally.add(&copied.equals(image, &recorded.ended.options, swept_ms, random)?);
+            let expired_ms = recorded.ended.expired_ms(op);
+            tally.add(&copied.equals(image, &recorded.ended.options, expired_ms, random)?);
         }
     }
     Ok(tally)
@@ -202,7 +202,7 @@ fn equal_state(
 ) -> Result<(Arc<State>, u64), String> {
     let mut verdict = Err("no such commit was ever made".to_owned());
     for state in ended.history.candidates(op, seq) {
-        verdict = database_equals(db, &state, release, ended.swept_ms(op), random);
+        verdict = database_equals(db, &state, release, ended.expired_ms(op), random);
         if let Ok(views) = verdict {
             consumer_equals(db, seq >= ended.registered, |position| ended.history.line(op, position))?;
             return Ok((state, views));

@@ -10,25 +10,25 @@ pub struct Tally {
     /// Repaired databases opened and compared.
     pub recoveries: u64,
     /// Runs that deleted expired values or collected orphaned pieces.
-    pub sweeps: u64,
+    pub cleanings: u64,
     /// Migrations that came to their end.
     pub migrations: u64,
 }
 
 impl Tally {
     /// Counts a run that has removed so much. Returns whether it removed anything.
-    pub fn swept(&mut self, removed: u64) -> bool {
-        self.sweeps += u64::from(removed > 0);
+    pub fn cleaned(&mut self, removed: u64) -> bool {
+        self.cleanings += u64::from(removed > 0);
         removed > 0
     }
 
     /// Adds another's counts.
     pub fn add(&mut self, other: &Tally) {
-        let Tally { views, backups, recoveries, sweeps, migrations } = other;
+        let Tally { views, backups, recoveries, cleanings, migrations } = other;
         self.views += views;
         self.backups += backups;
         self.recoveries += recoveries;
-        self.sweeps += sweeps;
+        self.cleanings += cleanings;
         self.migrations += migrations;
     }
 
@@ -39,7 +39,7 @@ impl Tally {
             (self.views, "answers of views compared"),
             (self.backups, "backups opened and compared"),
             (self.recoveries, "recoveries opened and compared"),
-            (self.sweeps, "sweeps that removed something"),
+            (self.cleanings, "times that expired values or orphaned pieces were deleted"),
             (self.migrations, "migrations finished"),
         ]
     }

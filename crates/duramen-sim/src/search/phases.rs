@@ -188,7 +188,7 @@ impl Map<'_> {
                 "alone" => self.span(Phase::Alone, at, self.remark(at, &["committed"])),
                 "checkpoint" => self.checkpoint(at),
                 "evicted" => self.span(Phase::Evicted, at, self.next_data_sync(at)),
-                "sealed behind" => {
+                "ordered in a sync" => {
                     let end = self.remark(at, &["committed", "checkpointed"]);
                     self.span(Phase::Sealed, at, end);
                 }

@@ -167,7 +167,7 @@ impl Run {
             16..=19 => self.transaction(Shape::Big),
             20..=21 => self.transaction(Shape::Catalogue),
             22..=23 => self.given_up(),
-            24..=26 => self.sealed_behind(),
+            24..=26 => self.ordered_in_a_sync(),
             27..=29 => self.checkpoint(),
             30..=31 => self.step(),
             32 => self.quiet(),
@@ -230,7 +230,7 @@ impl Run {
     }
 
     /// One group syncs while the next is ordered: the disk's hook commits inside the sync.
-    fn sealed_behind(&mut self) -> Result<(), String> {
+    fn ordered_in_a_sync(&mut self) -> Result<(), String> {
         let shape = *self.random.pick(&[Shape::Small, Shape::Small, Shape::Bulk, Shape::Big]);
         let draft = self.draft(shape)?;
         let path_part = if self.random.chance(3, 4) { ".wal" } else { "/data" };
@@ -398,7 +398,7 @@ fn inner_commits(writer: &Writer, engine: &Engine, random: &mut Random, place: P
             writer.fail(format!("inside a sync or a checkpoint: {what}"));
         }
     }
-    writer.disk.annotate(if place == Place::LogSync { "sealed behind" } else { "inner committed" });
+    writer.disk.annotate(if place == Place::LogSync { "ordered in a sync" } else { "inner committed" });
 }
 
 fn inner_commit(

@@ -134,14 +134,14 @@ fn check_cut(run: &Run, at: usize, choice: &CrashChoice) -> (bool, bool) {
     let report = db.check_documents().unwrap();
     assert!(report.is_clean(), "{when}: {report:?}");
     // Only the pieces of visible blobs are left in the end.
-    let swept = db.sweep_blobs().unwrap();
+    let collected = db.sweep_blobs().unwrap();
     for key in found.blobs.keys() {
         assert!(db.blobs("b").delete(*key).unwrap(), "{when}");
     }
-    assert_eq!(db.sweep_blobs().unwrap(), 0, "{when}: a delete sweeps what it frees");
+    assert_eq!(db.sweep_blobs().unwrap(), 0, "{when}: a delete collects what it frees");
     let left = db.check_documents().unwrap();
     assert!(left.is_clean() && db.check().unwrap().is_clean(), "{when}: {left:?}");
-    (matches > Some(0), swept > 0)
+    (matches > Some(0), collected > 0)
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn every_flipped_byte_of_a_killed_database_is_named_or_harmless() {
     let specimen = killed(SEED);
     let report = flips(&specimen, SEED, Bits::OnePerByte, Part::ALL, 1);
     check(&specimen, &report);
-    assert!(report.older_count > 0, "groups behind the newest mark were damaged: {report}");
+    assert!(report.older_count > 0, "groups after the newest durable watermark were corrupted: {report}");
 }
 
 #[test]

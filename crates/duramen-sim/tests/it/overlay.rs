@@ -66,7 +66,7 @@ fn commit(engine: &Engine, contents: &mut Contents, dice: &mut Dice) {
     tx.commit(Durability::Disk).unwrap();
 }
 
-/// A killed database with a checkpoint and a log behind it.
+/// A killed database with a checkpoint and a log after it.
 fn killed(seed: u64, checkpointed: bool) -> (MemDisk, Contents, Dice) {
     let (disk, mut dice, mut contents) = (MemDisk::new(seed), Dice::new(seed), Contents::default());
     let engine = open(&disk, options()).unwrap();
@@ -150,7 +150,7 @@ fn a_cursor_goes_on_while_the_log_comes_into_the_trees() {
 /// A read-only transaction does not wait; a writing one is applied after redo, and its earlier reads are
 /// validated (I1).
 #[test]
-fn a_transaction_reads_through_the_overlay_and_writes_behind_it() {
+fn a_transaction_reads_through_the_overlay_and_writes_after_it() {
     let (disk, contents, _) = killed(5, true);
     let engine = open(&disk, options()).unwrap();
     let (key, value) = contents.tree("sums").unwrap().rows.iter().next().unwrap();

@@ -70,7 +70,7 @@ impl AfterCommit {
             self.bounds.iter().for_each(|(counter, bound)| counter.bounded(*bound));
         }
         // Checked only now: an expiry that looked before this commit has already set itself to idle.
-        if self.makes_work || self.expires && state.expiry.is_sweeper_resting() {
+        if self.makes_work || self.expires && state.expiry.is_background_resting() {
             state.wake();
         }
         self.callbacks.into_iter().for_each(|run| run());

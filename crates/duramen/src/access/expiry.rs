@@ -1,5 +1,4 @@
-//! When namespaces of key-values are due for a sweep: writers count their writes, and the sweep reads the
-//! counts.
+//! When namespaces of key-values are due for expiry: writers count their writes, and expiry reads the counts.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -7,22 +6,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const POISON: &str = "nothing panics while the counters are locked";
 
-/// A namespace is swept once per this many writes.
-pub(crate) const WRITES_A_SWEEP: u64 = 32;
+/// The values of a namespace are expired once per this many writes.
+pub(crate) const WRITES_A_RUN: u64 = 32;
 
 /// Shared by all handles of an open database.
 #[derive(Debug, Default)]
 pub(crate) struct Expiry {
-    /// Writes per namespace since its last sweep.
+    /// Writes per namespace since its values were last expired.
     writes: Mutex<HashMap<String, u64>>,
-    sweeper_works: AtomicBool,
+    background_works: AtomicBool,
 }
 
 impl Expiry {
     /// Counts committed writes of a namespace.
     ///
-    /// Returns the number of writes since the last sweep if a sweep is due: at the first write, then every
-    /// [`WRITES_A_SWEEP`] writes.
+    /// Returns the number of writes since the last run if another is due: at the first write, then every
+    /// [`WRITES_A_RUN`] writes.
     pub(crate) fn wrote(&self, namespace: &str, count: u64) -> Option<u64> {
         let mut writes = self.writes.lock().expect(POISON);
         let Some(since) = writes.get_mut(namespace) else {
@@ -30,16 +29,16 @@ impl Expiry {
             return Some(count);
         };
         *since += count;
-        (*since >= WRITES_A_SWEEP).then(|| std::mem::take(since))
+        (*since >= WRITES_A_RUN).then(|| std::mem::take(since))
     }
 
-    /// Sets whether the background sweep is idle. An idle sweep must be woken by the next writer.
-    pub(crate) fn sweeper_rests(&self, rests: bool) {
-        self.sweeper_works.store(!rests, Ordering::SeqCst);
+    /// Sets whether background expiry is idle. If it is, the next writer must wake it.
+    pub(crate) fn background_rests(&self, rests: bool) {
+        self.background_works.store(!rests, Ordering::SeqCst);
     }
 
-    /// Whether the background sweep must be woken.
-    pub(crate) fn is_sweeper_resting(&self) -> bool {
-        !self.sweeper_works.load(Ordering::SeqCst)
+    /// Whether background expiry must be woken.
+    pub(crate) fn is_background_resting(&self) -> bool {
+        !self.background_works.load(Ordering::SeqCst)
     }
 }

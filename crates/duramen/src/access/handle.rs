@@ -35,7 +35,7 @@ pub struct Db {
     after_writes: AfterWrites,
 }
 
-/// Cleans up after writes: sweeps the due key-value namespaces, with their counts of writes, and collects
+/// Cleans up after writes: expires values of the due namespaces, with their counts of writes, and collects
 /// blobs.
 ///
 /// The transaction is already committed, whatever this does. What is left over waits for the next call.
@@ -219,7 +219,7 @@ impl Db {
         Ok((out, receipt, effects))
     }
 
-    /// The work after a commit: caches, callbacks, sweeps.
+    /// The work after a commit: caches, callbacks, expiring and collecting.
     fn finish(&self, effects: AfterCommit) {
         let wrote_blobs = effects.wrote_blobs;
         let kv_due = effects.apply(&self.state, self.level);

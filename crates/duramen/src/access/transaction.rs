@@ -82,7 +82,7 @@ impl<'e> Transaction<'e> {
     }
 
     /// Notes that a value with an expiry was written.
-    pub(crate) fn gives_sweeper_work(&self) {
+    pub(crate) fn gives_expiry_work(&self) {
         self.effects.borrow_mut().expires = true;
     }
 

@@ -1,10 +1,10 @@
 //! Which blobs a namespace has: the changes of a transaction.
 //!
 //! Owns this rule: in every committed state each id with pieces is either named by one record or listed in
-//! the orphan list (`LOOSE`). So nothing leaks: an orphaned id without an upload is collected.
+//! the orphan list (`ORPHANED`). So nothing leaks: an orphaned id without an upload is collected.
 
 use super::read::BlobsOf;
-use super::record::{BlobId, LOOSE, Record, records_tree};
+use super::record::{BlobId, ORPHANED, Record, records_tree};
 use super::write::Upload;
 use crate::access::reads::sealed::Readable;
 use crate::access::transaction::Transaction;
@@ -23,20 +23,20 @@ impl BlobsOf<'_, Transaction<'_>> {
     pub fn attach(&self, key: impl Key, upload: &Upload) -> Result<()> {
         let key = encode(&key)?;
         let id = upload.record().id;
-        // A row in `LOOSE` alone is not enough: an upload of an earlier opening is collected, also while this
-        // transaction runs, and a backup holds only the pieces that were stored when it was taken.
+        // A row in `ORPHANED` alone is not enough: an upload of an earlier opening is collected, also while
+        // this transaction runs, and a backup holds only the pieces that were stored when it was taken.
         let is_live = self.within.open_state().uploads.is_under_way(id);
         let tx = self.within.shared();
-        let is_loose = match tx.tree(LOOSE)? {
-            Some(loose) => tx.get(loose, &id.0)?.is_some(),
+        let is_orphaned = match tx.tree(ORPHANED)? {
+            Some(orphaned) => tx.get(orphaned, &id.0)?.is_some(),
             None => false,
         };
-        if !is_live || !is_loose {
+        if !is_live || !is_orphaned {
             let what =
                 "the upload is attached already, or was made in another database or an earlier opening";
             return Err(Error::invalid(what).with_hint("upload the bytes again, once for each key"));
         }
-        let attached = self.tighten(id).and_then(|()| self.publish(&key, upload.record()));
+        let attached = self.adopt(id).and_then(|()| self.publish(&key, upload.record()));
         self.within.all_or_nothing(attached)
     }
 
@@ -49,7 +49,7 @@ impl BlobsOf<'_, Transaction<'_>> {
         let key = encode(&key)?;
         let Some(record) = self.record(&key)? else { return Ok(false) };
         let records = self.records()?;
-        let deleted = self.loosen(record.id).and_then(|()| self.within.shared().delete(records, &key));
+        let deleted = self.orphan(record.id).and_then(|()| self.within.shared().delete(records, &key));
         self.within.all_or_nothing(deleted)?;
         Ok(true)
     }
@@ -73,21 +73,21 @@ impl BlobsOf<'_, Transaction<'_>> {
     /// Stores a record, replacing any under the key.
     pub(super) fn publish(&self, key: &[u8], record: &Record) -> Result<()> {
         if let Some(replaced) = self.record(key)? {
-            self.loosen(replaced.id)?;
+            self.orphan(replaced.id)?;
         }
         self.within.wrote_blobs();
         self.within.shared().put(self.records()?, key, &record.encode())
     }
 
     /// Lists an id as orphaned: no record names it any more, or none yet.
-    pub(super) fn loosen(&self, id: BlobId) -> Result<()> {
+    pub(super) fn orphan(&self, id: BlobId) -> Result<()> {
         self.within.wrote_blobs();
-        self.within.shared().put(self.tree(LOOSE)?, &id.0, &[])
+        self.within.shared().put(self.tree(ORPHANED)?, &id.0, &[])
     }
 
     /// Removes an id from the orphan list, because a record names it from now on.
-    pub(super) fn tighten(&self, id: BlobId) -> Result<()> {
-        self.within.shared().delete(self.tree(LOOSE)?, &id.0)
+    pub(super) fn adopt(&self, id: BlobId) -> Result<()> {
+        self.within.shared().delete(self.tree(ORPHANED)?, &id.0)
     }
 
     /// A tree, created if it does not exist.

@@ -13,7 +13,7 @@ const RECORDS: &str = "duramen/blobs/";
 pub(crate) const PIECES: &str = "duramen/blob-pieces";
 
 /// The tree of orphaned ids, which no record names: of uploads, and of deleted and replaced blobs.
-pub(crate) const LOOSE: &str = "duramen/blob-loose";
+pub(crate) const ORPHANED: &str = "duramen/blob-loose";
 
 /// The first byte of a record.
 const VERSION: u8 = 1;

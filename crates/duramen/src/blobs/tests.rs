@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use super::record::{BlobId, LOOSE, PIECES, Record, records_tree};
+use super::collect::step_as_of;
+use super::record::{BlobId, ORPHANED, PIECES, Record, records_tree};
 use super::step;
-use super::sweep::step_as_of;
 use crate::access::reads::sealed::Readable;
 use crate::store::Background;
 use crate::store::Source;
@@ -40,7 +40,7 @@ fn stored_bytes_are_as_documented() {
     assert_eq!(Record::decode(&stored).unwrap(), record);
     assert_eq!(record.id.piece(0x0203), [&[0xab; 16][..], &[0, 0, 0, 0, 0, 0, 2, 3]].concat());
     assert_eq!(records_tree("a").unwrap(), "duramen/blobs/a");
-    assert_eq!((PIECES, LOOSE), ("duramen/blob-pieces", "duramen/blob-loose"));
+    assert_eq!((PIECES, ORPHANED), ("duramen/blob-pieces", "duramen/blob-loose"));
 }
 
 /// Foreign bytes are corruption or a later release's, never a panic.
@@ -68,13 +68,13 @@ fn uploads_that_were_not_finished_leak_nothing() -> Result<()> {
     let blobs = db.blobs("b").piece_bytes(1024)?;
     let mut writer = blobs.writer("k")?;
     writer.write_all(&[7; 30_000]).unwrap();
-    assert_eq!((count(&db, PIECES), count(&db, LOOSE)), (24, 1));
+    assert_eq!((count(&db, PIECES), count(&db, ORPHANED)), (24, 1));
     assert!(blobs.info("k")?.is_none());
     assert_eq!(db.sweep_blobs()?, 0, "it is being written");
     assert!(db.check_documents()?.is_clean());
     drop(writer);
     assert_eq!(db.sweep_blobs()?, 24);
-    assert_eq!((count(&db, PIECES), count(&db, LOOSE)), (0, 0));
+    assert_eq!((count(&db, PIECES), count(&db, ORPHANED)), (0, 0));
 
     let upload = blobs.upload(&[7; 3_000][..])?;
     assert_eq!(db.sweep_blobs()?, 0, "it is kept");
@@ -87,7 +87,7 @@ fn uploads_that_were_not_finished_leak_nothing() -> Result<()> {
     let crashed = open(&disk.crash(&duramen_disk::memory::CrashChoice::All));
     assert_eq!(count(&crashed, PIECES), 24);
     crashed.blobs("b").put("small", &[1][..])?;
-    assert_eq!((count(&crashed, PIECES), count(&crashed, LOOSE)), (1, 0), "the next write has swept");
+    assert_eq!((count(&crashed, PIECES), count(&crashed, ORPHANED)), (1, 0), "the next write has collected");
     drop(writer);
     Ok(())
 }
@@ -95,7 +95,7 @@ fn uploads_that_were_not_finished_leak_nothing() -> Result<()> {
 /// An upload stores pieces and is abandoned while the collection looks at an older state. The last pieces
 /// must not leak.
 #[test]
-fn an_upload_given_up_while_the_sweeper_looks_leaks_nothing() -> Result<()> {
+fn an_upload_given_up_while_blobs_are_collected_leaks_nothing() -> Result<()> {
     let db = open(&MemDisk::new(1));
     let mut writer = db.blobs("b").piece_bytes(1024)?.writer("k")?;
     writer.write_all(&[7; 10_000]).unwrap();
@@ -103,9 +103,9 @@ fn an_upload_given_up_while_the_sweeper_looks_leaks_nothing() -> Result<()> {
     writer.write_all(&[7; 10_000]).unwrap();
     assert_eq!(count(&db, PIECES), 16);
     drop(writer);
-    let swept = step_as_of(&before, &db)?;
-    assert_eq!((swept.freed, swept.more), (16, false));
-    assert_eq!((count(&db, PIECES), count(&db, LOOSE)), (0, 0));
+    let collected = step_as_of(&before, &db)?;
+    assert_eq!((collected.freed, collected.more), (16, false));
+    assert_eq!((count(&db, PIECES), count(&db, ORPHANED)), (0, 0));
     assert!(db.check_documents()?.is_clean());
     Ok(())
 }
@@ -113,18 +113,18 @@ fn an_upload_given_up_while_the_sweeper_looks_leaks_nothing() -> Result<()> {
 /// A blob with more pieces than a step takes is collected in several steps, and listed as orphaned until the
 /// last.
 #[test]
-fn a_large_blob_is_swept_in_steps() -> Result<()> {
+fn a_large_blob_is_collected_in_steps() -> Result<()> {
     let db = open(&MemDisk::new(1));
     let blobs = db.blobs("b").piece_bytes(1024)?;
     let mut writer = blobs.writer("k")?;
     writer.write_all(&vec![7; 1_100 * 1024]).unwrap();
     drop(writer);
     for (freed, more) in [(512, true), (512, true), (72, false), (0, false)] {
-        let swept = step(&db)?;
-        assert_eq!((swept.freed, swept.more), (freed, more));
+        let collected = step(&db)?;
+        assert_eq!((collected.freed, collected.more), (freed, more));
         assert!(db.check_documents()?.is_clean());
     }
-    assert_eq!((count(&db, PIECES), count(&db, LOOSE)), (0, 0));
+    assert_eq!((count(&db, PIECES), count(&db, ORPHANED)), (0, 0));
     Ok(())
 }
 
@@ -147,7 +147,7 @@ fn check_finds_pieces_that_do_not_fit() -> Result<()> {
             },
             "there are 4 pieces of blobs, and 3 belong to one",
         ),
-        (|tx, id| crate::Reads::blobs(tx, "b").loosen(id), "blobs b k: it is also listed for collection"),
+        (|tx, id| crate::Reads::blobs(tx, "b").orphan(id), "blobs b k: it is also listed for collection"),
     ];
     for (broken, wanted) in cases {
         let db = Db::in_memory()?;

@@ -90,12 +90,12 @@ impl BlobWriter {
     /// Those of a [commit](crate::Error#commits); `InvalidArgument` (E0201) after a write that failed.
     pub fn finish(mut self) -> Result<BlobInfo> {
         let record = self.record()?;
-        let (namespace, key, was_loose) = (&self.namespace, &self.key, self.stored > 0);
+        let (namespace, key, was_orphaned) = (&self.namespace, &self.key, self.stored > 0);
         self.db.transact(|tx| {
             put_pieces(tx, &record, self.stored, &self.buffer)?;
             let blobs = tx.blobs(namespace);
-            if was_loose {
-                blobs.tighten(record.id)?;
+            if was_orphaned {
+                blobs.adopt(record.id)?;
             }
             blobs.publish(key, &record)
         })?;
@@ -171,7 +171,7 @@ impl BlobWriter {
             content_type: String::new(),
         });
         let stored = self.db.at(level).transact(|tx| {
-            tx.blobs(&self.namespace).loosen(id)?;
+            tx.blobs(&self.namespace).orphan(id)?;
             put_pieces(tx, &record, self.stored, &self.buffer)
         });
         self.failed = stored.is_err();

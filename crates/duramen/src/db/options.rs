@@ -13,8 +13,8 @@ use crate::access::handle::Db;
 use crate::access::open_state::OpenState;
 use crate::access::reads::sealed::Readable;
 use crate::access::type_descriptor::TypeDescriptor;
+use crate::db::expire_and_collect;
 use crate::db::repair::{self, RepairProgress, RepairReport};
-use crate::db::sweep_after;
 use crate::feed::positions::Rule;
 use crate::store::Background;
 use crate::store::error::{Error, Result};
@@ -220,7 +220,7 @@ impl DbOptions {
             level,
             OpenState::new(Clock::new(Arc::clone(&disk)), is_stepped),
             on_event,
-            sweep_after,
+            expire_and_collect,
         );
         self.opened.iter().try_for_each(|opened| opened(&db, read_only))?;
         Ok(if without_background { db } else { db.with_background(disk) })
@@ -292,7 +292,7 @@ impl DbOptions {
         // The change feed of the new database is not read before it is finished.
         let hooks = with_reducers(self.hooks, self.codes);
         let (engine, repair) = Engine::repair(&disk, from, to, &self.engine, hooks, &repair::keep, told)?;
-        let db = Db::new(engine, Durability::Process, state, on_event, sweep_after);
+        let db = Db::new(engine, Durability::Process, state, on_event, expire_and_collect);
         repair::make_sound(&db, repair, &mut progress)
     }
 

@@ -137,12 +137,12 @@ impl Reader<'_> {
                 .for_each(|problem| self.report.problem(format!("{}: {problem}", self.schema.name())));
             return Ok(());
         };
-        let behind = self.read(Direction::Reverse, before.key.as_deref())?;
+        let beyond = self.read(Direction::Reverse, before.key.as_deref())?;
         let elements = |key: Option<Vec<u8>>| key.and_then(|key| decode(&key).ok());
         self.report.unreadable.push(Unreadable {
             collection: self.schema.name().to_owned(),
             after: elements(before.key),
-            before: elements(behind.key),
+            before: elements(beyond.key),
             why: damage.message().to_owned(),
         });
         Ok(())

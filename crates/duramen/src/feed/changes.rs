@@ -323,7 +323,7 @@ pub struct ChangeIter<T> {
     /// Why nothing can be read; returned once.
     failed: Option<Error>,
     follows: bool,
-    /// Where the reader begins again, if the program's code panicked in what was read behind it.
+    /// Where the reader begins again, if the program's code panicked in what was read after it.
     astray: Option<CommitSeq>,
 }
 

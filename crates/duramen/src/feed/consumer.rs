@@ -269,8 +269,8 @@ impl<T: Delivered> Consuming<T> {
     /// # Errors
     /// An error from `handle`: the next step delivers the same batch. Those of
     /// [reading changes](crate::Error#changes) and of a [commit](crate::Error#commits); after
-    /// `WriteConflict` (E0101) the next step continues behind another process. `Unreadable` (E0213) if a
-    /// change does not decode; `NoSuchKey` (E0903) if it is no longer registered.
+    /// `WriteConflict` (E0101) the next step continues after what another process handled. `Unreadable`
+    /// (E0213) if a change does not decode; `NoSuchKey` (E0903) if it is no longer registered.
     pub fn step(
         &mut self,
         mut handle: impl FnMut(&mut Transaction<'_>, &[T]) -> Result<()>,

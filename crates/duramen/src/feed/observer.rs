@@ -145,7 +145,7 @@ impl Observer {
     ///
     /// # Errors
     /// Those of [reading changes](crate::Error#changes). After `FeedGap` (E0804) the next call continues
-    /// behind the changes that are gone. `Unreadable` (E0213) names a change that cannot be decoded,
+    /// after the changes that are gone. `Unreadable` (E0213) names a change that cannot be decoded,
     /// `DamagedFeed` (E0505) one whose value is lost; the next call continues after it.
     #[allow(clippy::should_implement_trait, reason = "an iterator that ends and goes on again")]
     pub fn next(&mut self) -> Result<Option<AnyChange>> {

@@ -1,9 +1,9 @@
-//! Pinned bytes of key-values; the sweep concurrent with writers; the clock.
+//! Pinned bytes of key-values; expiry concurrent with writers; the clock.
 
 use std::sync::Arc;
 
+use super::expire::{due, free};
 use super::row::{self, Row};
-use super::sweep::{due, free};
 use super::{Ttl, step};
 use crate::access::reads::sealed::Readable;
 use crate::store::Background;
@@ -52,9 +52,9 @@ fn stored_bytes_are_as_documented() {
     assert_eq!(tree(&db, "duramen/kv-expiry/s"), index);
 }
 
-/// A renewed session must not be deleted by a sweep that looked before.
+/// A renewed session must not be deleted by a run of expiry that looked before.
 #[test]
-fn what_was_renewed_after_the_sweeper_looked_stays() -> Result<()> {
+fn what_was_renewed_after_expiry_looked_stays() -> Result<()> {
     let disk = MemDisk::new(1);
     let db = open(&disk);
     let values = db.kv("s");
@@ -69,7 +69,7 @@ fn what_was_renewed_after_the_sweeper_looked_stays() -> Result<()> {
     assert_eq!(values.count(Span::all())?, 1);
     assert!(db.check_documents()?.is_clean());
     let newest = db.write(|tx| tx.put_bytes("other", b"a", b"1"))?.seq();
-    assert_eq!(free(&db, "s", &found)?, 0, "a second sweeper finds nothing");
+    assert_eq!(free(&db, "s", &found)?, 0, "a second run finds nothing");
     let next = db.write(|tx| tx.put_bytes("other", b"a", b"2"))?.seq();
     assert_eq!(next.0, newest.0 + 1, "and commits nothing");
     assert!(db.check_documents()?.is_clean());
@@ -85,18 +85,18 @@ fn a_step_says_when_the_next_value_expires() -> Result<()> {
     let at = Time::parse("2026-01-01T00:00:00Z").unwrap();
     db.kv("one").put_with("a", &1, Ttl::until(at))?;
     db.kv("two").put_with("a", &1, Ttl::days(9_999))?;
-    let swept = step(&db)?;
-    assert_eq!((swept.freed, swept.next_due), (0, Some(at)));
+    let expired = step(&db)?;
+    assert_eq!((expired.freed, expired.next_due), (0, Some(at)));
     disk.set_wall_clock(Millis::not_before(at).0 * MS);
-    let swept = step(&db)?;
-    assert_eq!(swept.freed, 1);
-    assert!(swept.next_due > Some(at));
+    let expired = step(&db)?;
+    assert_eq!(expired.freed, 1);
+    assert!(expired.next_due > Some(at));
     Ok(())
 }
 
-/// A row of the index without a value, as only corruption makes one, must not keep the sweep running.
+/// A row of the index without a value, as only corruption makes one, must not keep expiry running.
 #[test]
-fn a_surplus_row_of_the_index_ends_with_its_sweep() -> Result<()> {
+fn a_surplus_row_of_the_index_ends_with_its_expiry() -> Result<()> {
     let disk = MemDisk::new(1);
     let db = open(&disk);
     db.kv("s").put_with("a", &1, Ttl::days(1))?;

@@ -327,25 +327,25 @@ impl KvOf<'_, Transaction<'_>> {
             tx.delete(expiries, &row::index_key(from, key))?;
         }
         let Some(to) = to else { return Ok(()) };
-        self.within.gives_sweeper_work();
+        self.within.gives_expiry_work();
         tx.put(expiries, &row::index_key(to, key), &[])
     }
 
-    /// Used by the sweep: deletes a value if its expiry is still `at`. Returns whether it did.
+    /// Deletes a value if its expiry is still `at`. Returns whether it did.
     pub(super) fn expire(&self, key: &[u8], at: Millis) -> Result<bool> {
         match self.stored(key)? {
             Some(found) if found.expires == Some(at) => {
                 self.erase(key, &found)?;
                 Ok(true)
             }
-            // Renewed meanwhile: it has another row in the index. A row left by corruption must not keep the
-            // sweep running for ever.
+            // Renewed meanwhile: it has another row in the index. A row left by corruption must not keep
+            // expiry running for ever.
             _ => self.drop_index_row(&row::index_key(at, key)).map(|()| false),
         }
     }
 
-    /// Writes nothing where the row is gone: a sweeper that looks at a state before its last step would
-    /// commit again and again.
+    /// Writes nothing where the row is gone: a thread that reads a state before the last step would commit
+    /// again and again.
     fn drop_index_row(&self, indexed: &[u8]) -> Result<()> {
         let tx = self.within.shared();
         let Some(expiries) = tx.tree(&row::expiries_tree(self.namespace))? else { return Ok(()) };

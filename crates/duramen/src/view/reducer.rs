@@ -346,8 +346,8 @@ fn read<'a>(parts: &[Reduce], mut rest: &'a [u8]) -> Option<Vec<Part<'a>>> {
             Reduce::Sum(_) => Outcome::Sum(unzigzag(read_varint(&mut rest)?)),
             _ => {
                 let length = usize::try_from(read_varint(&mut rest)?).ok()?;
-                let (bytes, behind) = rest.split_at_checked(length)?;
-                rest = behind;
+                let (bytes, after) = rest.split_at_checked(length)?;
+                rest = after;
                 Outcome::Bytes(bytes)
             }
         };

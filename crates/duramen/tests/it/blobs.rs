@@ -125,7 +125,7 @@ fn an_upload_is_attached_with_documents_or_not_at_all() -> Result<()> {
     let other = Db::in_memory()?;
     assert!(other.transact(|tx| tx.blobs("b").attach(7_u64, &upload)).is_err());
     drop(upload);
-    assert_eq!(db.sweep_blobs()?, 0, "what was replaced was swept with the commit");
+    assert_eq!(db.sweep_blobs()?, 0, "what was replaced was collected with the commit");
     db.transact(|tx| {
         tx.documents("users").delete(7)?;
         tx.blobs("b").delete(7_u64).map(|was_there| assert!(was_there))
@@ -134,8 +134,8 @@ fn an_upload_is_attached_with_documents_or_not_at_all() -> Result<()> {
     Ok(())
 }
 
-/// An upload of an earlier opening may be swept already or soon: attached, its record would name pieces that
-/// are gone.
+/// An upload of an earlier opening may be collected already or soon: attached, its record would name pieces
+/// that are gone.
 #[test]
 fn an_upload_of_an_earlier_opening_is_refused() -> Result<()> {
     let disk = MemDisk::new(1);
@@ -248,7 +248,7 @@ fn deleted_blobs_give_their_space_back() -> Result<()> {
     for _ in 0..5 {
         db.blobs("b").put("k", io::repeat(7).take(12 << 20))?;
         assert!(db.blobs("b").delete("k")?);
-        assert_eq!(db.sweep_blobs()?, 0, "the delete has swept it");
+        assert_eq!(db.sweep_blobs()?, 0, "the delete has collected it");
         db.close()?;
         drop(db);
         let used = *first.get_or_insert(disk.used_bytes());

@@ -306,7 +306,7 @@ fn the_changes_of_a_commit_are_handed_over_together() {
 
 /// If two programs run the same consumer, only one may do the work.
 #[test]
-fn who_was_overtaken_is_told_and_goes_on_behind() {
+fn an_overtaken_consumer_gets_an_error_and_goes_on_after_the_other() {
     let db = Db::in_memory().unwrap();
     let consumer = db.consumer("mailer").register().unwrap();
     db.put(&order(1, "Oslo")).unwrap();
@@ -624,7 +624,7 @@ fn a_panic_of_the_programs_code_passes_over_no_change() {
     let db = open(&disk);
     let consumer = db.consumer("mirror").register().unwrap();
     let from = consumer.position().unwrap();
-    // Commits of three changes: the panic comes in the middle of one, behind whole ones.
+    // Commits of three changes: the panic comes in the middle of one, after whole ones.
     for first in [1, 4, 7] {
         db.transact(|tx| (first..first + 3).try_for_each(|id| tx.put(&Fragile { id, fuse: Fuse(id) })))
             .unwrap();

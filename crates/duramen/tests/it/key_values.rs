@@ -71,7 +71,7 @@ fn writes_over_an_expired_value_begin_anew() -> Result<()> {
         |values: &Kv| values.take::<i64>("k").map(|old| assert_eq!(old, None)),
         |values: &Kv| values.put_with("k", &3, Ttl::keep()).map(|_| ()),
     ]) {
-        // Swept at the namespace's first write only: the expired value still exists when the method runs.
+        // Deleted at the namespace's first write only: the expired value still exists when the method runs.
         values.put_with("k", &5, Ttl::seconds(60))?;
         disk.set_wall_clock(START + (step + 1) * 100 * SECOND);
         write(&values)?;
@@ -253,9 +253,9 @@ fn namespaces_are_apart_and_are_cleared_whole() -> Result<()> {
     Ok(())
 }
 
-/// The published lag is that of the oldest expired value; a sweep makes it zero.
+/// The published lag is that of the oldest expired value; deleting them makes it zero.
 #[test]
-fn the_sweeper_tells_how_far_it_is_behind() -> Result<()> {
+fn expiry_tells_how_far_it_is_behind() -> Result<()> {
     let (disk, db) = open();
     db.transact(|tx| {
         for n in 0..2_000_u64 {
@@ -275,7 +275,8 @@ fn the_sweeper_tells_how_far_it_is_behind() -> Result<()> {
     Ok(())
 }
 
-/// A program that only writes sessions, and never calls a sweep, must not fill the disk with expired ones.
+/// A program that only writes sessions, and never calls `sweep_expired`, must not fill the disk with expired
+/// ones.
 #[test]
 fn writes_alone_keep_what_has_expired_bounded() -> Result<()> {
     let (disk, db) = open();
@@ -297,7 +298,7 @@ fn writes_alone_keep_what_has_expired_bounded() -> Result<()> {
 
 /// Expired values must not keep the disk full.
 #[test]
-fn swept_values_give_their_space_back() -> Result<()> {
+fn expired_values_give_their_space_back() -> Result<()> {
     let (disk, db) = open();
     let big = vec![7; 1 << 20];
     let mut db = db;

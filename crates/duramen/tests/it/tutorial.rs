@@ -25,7 +25,7 @@ fn every_piece_of_the_tutorial_is_in_the_program() {
     let pieces: Vec<Vec<&str>> = include_str!("../../../../docs/tutorial.md")
         .split("```rust\n")
         .skip(1)
-        .map(|behind| lines(behind.split("```").next().unwrap()))
+        .map(|after| lines(after.split("```").next().unwrap()))
         .collect();
     assert!(pieces.len() > 10, "the pieces were found");
     for piece in pieces {

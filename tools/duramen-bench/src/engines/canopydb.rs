@@ -1,4 +1,4 @@
-//! canopydb: a B+tree in memory and on disk behind a log.
+//! canopydb: a B+tree in memory and on disk, with a log.
 
 use std::path::Path;
 

@@ -22,7 +22,7 @@ const LOOK_BATCHES: u64 = 50;
 /// The interval between two readings of this process's memory.
 const PEAK_EVERY: Duration = Duration::from_millis(10);
 /// Greater than any key.
-const BEHIND_ALL_KEYS: [u8; 25] = [0xff; 25];
+const AFTER_ALL_KEYS: [u8; 25] = [0xff; 25];
 
 /// Measures.
 ///
@@ -71,7 +71,7 @@ fn measure(entry: &Entry, job: &Job, limits: Limits) -> Result<Outcome> {
     engine.close()?;
 
     let engine = (entry.open)(&job.dir, Shape::SUMMED)?;
-    let found = engine.session()?.total(&[], &BEHIND_ALL_KEYS)?;
+    let found = engine.session()?.total(&[], &AFTER_ALL_KEYS)?;
     engine.close()?;
     let sum = (0..rows_now).map(|row| i128::from(rows.number(row))).sum();
     let expected = Total { count: rows_now, sum }.answer();

@@ -54,7 +54,7 @@ fn an_older_batch_that_comes_late_takes_no_columns_away() {
 }
 
 #[test]
-fn nothing_is_taken_behind_a_first_batch_that_fails() {
+fn nothing_is_taken_after_a_first_batch_that_fails() {
     let Stream { db, writer, mut batches } = stream();
     let mut schema = Schema::clone(&batches[0].shape.schema);
     batches[0].rows.push_document(&mut schema, doc! { "id": 1 }).unwrap();

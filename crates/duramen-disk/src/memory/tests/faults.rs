@@ -168,7 +168,7 @@ fn full_disk_refuses_writes_and_reservations_untouched() {
 }
 
 #[test]
-fn sweep_fails_every_call_by_its_index() {
+fn every_call_can_fail_by_its_index() {
     let work = |disk: &MemDisk| -> io::Result<()> {
         disk.create_dir(path("/d"))?;
         let file = disk.open(path("/d/f"), Access::CREATE)?;

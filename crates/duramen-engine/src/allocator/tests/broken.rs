@@ -5,7 +5,7 @@ use crate::alarm::cause_of;
 
 /// D3: frees and checkpoints go forward. What an older root reaches may have another owner.
 #[test]
-fn neither_a_release_nor_a_checkpoint_goes_back_behind_what_was_freed() {
+fn neither_a_release_nor_a_checkpoint_goes_back_before_what_was_freed() {
     type Work<'a> = &'a dyn Fn(&Space);
     let work: [(&str, Work<'_>); 2] = [
         ("checkpoint of commit 4 needs nothing that 5 freed", &|space| {

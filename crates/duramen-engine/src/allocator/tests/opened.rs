@@ -152,7 +152,7 @@ fn no_hole_is_left_that_the_next_opening_counts_as_room() {
     }
 }
 
-/// D7: the disk has room for what is wanted, but not for the few blocks behind it.
+/// D7: the disk has room for what is wanted, but not for the few blocks after it.
 #[test]
 fn a_hole_whose_rest_would_be_too_short_stays_without_room_for_all_of_it() {
     let Holed { disk, mut space, middle, last, .. } = with_hole();

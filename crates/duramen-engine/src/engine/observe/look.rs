@@ -30,7 +30,7 @@ pub(super) struct Seen {
     pub(super) live: LiveReader,
     /// The durable end of the log, as far as known.
     pub(super) durable: CommitSeq,
-    /// The last whole commit in the log. Commits behind `durable` may be durable as well, without the log
+    /// The last whole commit in the log. Commits after `durable` may be durable as well, without the log
     /// declaring it yet.
     pub(super) whole: CommitSeq,
     pub(super) durable_at_ns: u64,

@@ -41,7 +41,7 @@ struct Replaying<'r, 'a> {
     unknown_drops: u64,
 }
 
-/// Applies every commit behind the checkpoint that can be read.
+/// Applies every commit after the checkpoint that can be read.
 pub(super) fn replay(
     disk: &dyn Disk,
     wal_dir: &Path,

@@ -167,7 +167,7 @@ fn a_damaged_header_in_the_middle_is_reported_with_file_and_offset() {
 }
 
 /// A file with a valid header and half a block at its end. Frames are whole blocks, so the last one would end
-/// behind the file.
+/// after the end of the file.
 #[test]
 fn a_segment_of_no_whole_blocks_is_named() {
     for (blocks, more) in [(1, 0), (1, 256), (6, 1), (6, 511)] {
@@ -184,7 +184,7 @@ fn a_segment_of_no_whole_blocks_is_named() {
 }
 
 /// A hostile file that is longer than any segment, with a valid frame in it. With a valid header it is
-/// refused: what the log writes behind the longest segment would not be found again. Without one, the memory
+/// refused: what the log writes after the longest segment would not be found again. Without one, the memory
 /// for the frame's table is bounded by the segments of this log, not by the file.
 #[test]
 fn a_frame_longer_than_any_segment_is_none() {

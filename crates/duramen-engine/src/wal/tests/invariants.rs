@@ -79,8 +79,8 @@ fn segments_are_reused_when_they_are_synced_and_no_position_needs_them() {
     assert!(end.epoch > Epoch(2));
     log.recycle(&end);
     let before = LogPosition { epoch: Epoch(end.epoch.0 - 1), ..end };
-    let behind = LogPosition { epoch: end.epoch.next(), ..end };
-    for wrong in [before, behind] {
+    let after = LogPosition { epoch: end.epoch.next(), ..end };
+    for wrong in [before, after] {
         assert!(cause_of(|| log.recycle(&wrong)).contains("the log is kept from"));
     }
 

@@ -16,7 +16,7 @@ fn leftovers_of_lost_groups_are_neither_chained_to_nor_an_alarm() {
     let disk = disk(23);
     let (log, from) = create(&disk, SyncMethod::Fdatasync);
     commit(&log, 1, vec![1]);
-    // Only the second of two groups reaches the disk: the tail is torn, and a valid frame lies behind it.
+    // Only the second of two groups reaches the disk: the tail is torn, and a valid frame lies after it.
     log.write(&group(&[record(2, vec![22])], 1)).unwrap();
     log.write(&group(&[record(3, vec![33])], 1)).unwrap();
     let image = disk.crash(&CrashChoice::Only(1));

@@ -102,10 +102,10 @@ fn files_before_a_corrupt_one_are_kept_and_read() {
             told_before = found.len();
             work(&engine, 4 + opened, &mut model);
             engine.checkpoint().unwrap();
-            let (behind, error) = until_error(&engine, end);
+            let (after, error) = until_error(&engine, end);
             assert!(error.is_none(), "{when}: {error:?}");
             let from = model.partition_point(|(seq, _)| *seq <= end);
-            assert_eq!(behind, model[from..], "{when}: nothing is missing after the corruption");
+            assert_eq!(after, model[from..], "{when}: nothing is missing after the corruption");
             engine.abandon();
         }
         let engine = open(&disk);
@@ -119,7 +119,7 @@ fn files_before_a_corrupt_one_are_kept_and_read() {
 
 /// The observer returns the changes before a corruption, the error once, and then the changes after it.
 #[test]
-fn the_observer_goes_on_behind_a_corrupt_place() {
+fn the_observer_goes_on_after_a_corrupt_place() {
     let disk = MemDisk::new(41);
     let (engine, mut model) = (with_bigger_files(&disk), Vec::new());
     set_position(&engine, "slow", CommitSeq(0), false);
@@ -151,9 +151,9 @@ fn the_observer_goes_on_behind_a_corrupt_place() {
     let before = found.partition_point(|(seq, _)| *seq <= goes_on.0);
     assert!(before > 0, "changes before the corruption are delivered: {found:?}");
     assert_eq!(found[..before], model[..before]);
-    let behind = model.partition_point(|(seq, _)| *seq <= goes_on.0);
-    assert!(before < behind && behind < model.len(), "{goes_on}");
-    assert_eq!(found[before..], model[behind..]);
+    let after = model.partition_point(|(seq, _)| *seq <= goes_on.0);
+    assert!(before < after && after < model.len(), "{goes_on}");
+    assert_eq!(found[before..], model[after..]);
 }
 
 /// Sectors of a retained file cannot be read. The database opens, and nothing is missing once they can be
@@ -578,7 +578,7 @@ fn a_removal_that_fails_blocks_no_writer() {
     }
 }
 
-/// D7: the oldest file can be neither removed nor emptied. The files behind it are removed all the same, and
+/// D7: the oldest file can be neither removed nor emptied. The files after it are removed all the same, and
 /// the changes that are still needed are whole, also after a crash.
 #[test]
 fn a_file_that_cannot_be_removed_keeps_no_other_one() {
@@ -604,7 +604,7 @@ fn a_file_that_cannot_be_removed_keeps_no_other_one() {
     let engine = with_bigger_files(&disk);
     let (found, error) = until_error(&engine, 0);
     assert_eq!(found, model[..found.len()]);
-    let goes_on = error.and_then(|error| error.goes_on_after()).expect("the changes behind it are missing");
+    let goes_on = error.and_then(|error| error.goes_on_after()).expect("the changes after it are missing");
     assert!(goes_on.0 <= position, "{goes_on}");
     let (found, error) = until_error(&engine, position);
     assert!(error.is_none() && found == model[needed_from..], "{found:?}, {error:?}");

@@ -97,7 +97,7 @@ fn a_file_that_was_given_up_is_no_damage_whatever_its_header_holds() {
         );
         let disk = disk.crash(&CrashChoice::All);
         let mut bytes = given_up.unwrap_or_else(|| disk.read_file(path).unwrap());
-        assert!(bytes.len() > 512, "a frame stands behind the header");
+        assert!(bytes.len() > 512, "a frame stands after the header");
         bytes[..96].fill(0x5a);
         disk.write_file(path, &bytes).unwrap();
         let engine = open(&disk);
@@ -146,7 +146,7 @@ fn a_file_begun_for_a_checkpoint_that_did_not_come_is_no_damage_after_the_next()
         let synced = (0..trace.len()).find(is_synced).expect("the file was synced");
         let cut = trace.crash_image(synced, &CrashChoice::All);
         let mut bytes = cut.read_file(&newest).unwrap();
-        assert!(bytes.len() > 512, "a frame stands behind the header");
+        assert!(bytes.len() > 512, "a frame stands after the header");
         bytes[..96].fill(0x5a);
         cut.write_file(&newest, &bytes).unwrap();
 

@@ -101,7 +101,7 @@ impl Living {
             16..=19 => self.transaction(Shape::Big)?,
             20..=21 => self.transaction(Shape::Catalogue)?,
             22 => self.given_up()?,
-            23..=25 => self.sealed_behind()?,
+            23..=25 => self.ordered_in_a_sync()?,
             26..=29 => self.checkpoint()?,
             30..=31 => self.step()?,
             32 => self.idle(150)?,
@@ -141,7 +141,7 @@ impl Living {
     }
 
     /// One group syncs while the next is ordered, and the sync may fail.
-    fn sealed_behind(&mut self) -> Result<(), String> {
+    fn ordered_in_a_sync(&mut self) -> Result<(), String> {
         if self.armed.is_none() && self.may_fail && self.weather.chance(1, 4) {
             self.arm(Armed::second_group(&self.ledger.disk), 0);
         }

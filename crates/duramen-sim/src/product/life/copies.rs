@@ -47,12 +47,12 @@ impl Copied {
         &self,
         disk: &MemDisk,
         options: &Options,
-        swept_ms: u64,
+        expired_ms: u64,
         random: &mut Random,
     ) -> Result<Tally, String> {
         let at = |what: String| format!("the copy {}: {what}", self.path);
         let db = self.open(disk, options).map_err(failed("open")).map_err(at)?;
-        let views = database_equals(&db, &self.state, self.release, swept_ms, random).map_err(at)?;
+        let views = database_equals(&db, &self.state, self.release, expired_ms, random).map_err(at)?;
         let Some(shown) = &self.shown else { return Ok(Tally { views, recoveries: 1, ..Tally::default() }) };
         same("its views", &Shown::of(&db)?, shown).map_err(at)?;
         Ok(Tally { views, backups: 1, ..Tally::default() })
@@ -88,8 +88,8 @@ impl Life {
     }
 
     fn compared(&mut self, copied: Copied) -> Result<(), String> {
-        let swept_ms = self.swept_ms(usize::MAX);
-        self.tally.add(&copied.equals(&self.disk, &self.options, swept_ms, &mut self.random)?);
+        let expired_ms = self.expired_ms(usize::MAX);
+        self.tally.add(&copied.equals(&self.disk, &self.options, expired_ms, &mut self.random)?);
         self.copies.push(copied);
         Ok(())
     }

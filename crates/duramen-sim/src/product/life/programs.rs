@@ -60,12 +60,12 @@ impl Life {
     /// Compares everything with the model, and updates it: commits lost with the process, and deleted expired
     /// values.
     pub(super) fn look(&mut self, seq: u64) -> Result<(), String> {
-        let swept_ms = self.swept_ms(usize::MAX);
+        let expired_ms = self.expired_ms(usize::MAX);
         let candidates = self.history.candidates(usize::MAX, seq);
         let mut verdict = Err("nothing was ever made".to_owned());
         for state in candidates {
             let db = self.db.as_ref().expect("it is open");
-            verdict = database_equals(db, &state, self.release, swept_ms, &mut self.random);
+            verdict = database_equals(db, &state, self.release, expired_ms, &mut self.random);
             if verdict.is_ok() {
                 self.state = State::clone(&state);
                 break;
@@ -262,8 +262,8 @@ impl Life {
         (self.writer, self.upload) = (None, None);
         // The feed returns durable changes only: a durable commit makes all earlier ones durable.
         let settled = self.db().bytes("settled").put("", "").map_err(failed("settle"))?.seq().0;
-        let swept = self.db().sweep_blobs().map_err(failed("sweep_blobs"))?;
-        self.tally.swept(swept);
+        let collected = self.db().sweep_blobs().map_err(failed("sweep_blobs"))?;
+        self.tally.cleaned(collected);
         let consumer = self.db().consumer(MIRROR).register().map_err(failed("register"))?;
         work(&consumer, 16, usize::MAX).map_err(failed("consumer"))?;
         drop(consumer);
@@ -277,8 +277,8 @@ impl Life {
         }
         self.wall_ms += 2 * START_MS;
         self.set_clock();
-        let swept = self.db().sweep_expired().map_err(failed("sweep_expired"))?;
-        self.tally.swept(swept);
+        let expired = self.db().sweep_expired().map_err(failed("sweep_expired"))?;
+        self.tally.cleaned(expired);
         self.state.values.retain(|_, (_, expires)| expires.is_none());
         let stats = self.db().kv_stats().map_err(failed("kv_stats"))?;
         same("values left", &(stats.values, stats.expired), &(self.state.values.len() as u64, 0))?;

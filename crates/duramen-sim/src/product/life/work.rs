@@ -146,20 +146,20 @@ impl Life {
     }
 
     /// Lets time pass, and deletes expired values. Returns whether there were any.
-    pub(super) fn sweep_expired(&mut self) -> Result<bool, String> {
+    pub(super) fn expire(&mut self) -> Result<bool, String> {
         self.wall_ms += self.random.below(600) as u64;
         self.set_clock();
-        let swept = self.db().sweep_expired().map_err(failed("sweep_expired"))?;
-        Ok(self.tally.swept(swept))
+        let expired = self.db().sweep_expired().map_err(failed("sweep_expired"))?;
+        Ok(self.tally.cleaned(expired))
     }
 
     /// Collects orphaned pieces. Returns whether there were any.
     ///
     /// Transactions that write blobs collect by themselves, so that an upload is abandoned before.
-    pub(super) fn sweep_blobs(&mut self) -> Result<bool, String> {
+    pub(super) fn collect(&mut self) -> Result<bool, String> {
         self.give_up_upload()?;
-        let swept = self.db().sweep_blobs().map_err(failed("sweep_blobs"))?;
-        Ok(self.tally.swept(swept))
+        let collected = self.db().sweep_blobs().map_err(failed("sweep_blobs"))?;
+        Ok(self.tally.cleaned(collected))
     }
 
     /// Runs the consumer, in transactions of any level. Returns whether it got any changes.

@@ -25,7 +25,7 @@ fn put(engine: &Engine, tree: TreeId, key: &[u8], level: Durability) {
 /// fails.
 ///
 /// The kernel shows the header all the same. The next opening must not trust that the copy is durable: if it
-/// went on behind it and acknowledged a commit, a power cut would take both.
+/// went on after it and acknowledged a commit, a power cut would take both.
 #[test]
 fn a_copy_whose_header_never_reached_the_disk_is_copied_again() {
     let mut failed = 0;

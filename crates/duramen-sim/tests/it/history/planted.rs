@@ -119,7 +119,7 @@ fn what_was_absent_or_not_reached_counts_as_read() {
     check("a phantom before the limit of a scan", true, &put("a5x"), &first_two);
     check("before a scan", false, &put("a4"), &first_two);
     check("a phantom before a rank", true, &put("a4x"), &|tx, id| assert_eq!(tx.rank(id, b"a5").unwrap(), 5));
-    check("behind a rank", false, &put("a5x"), &|tx, id| assert_eq!(tx.rank(id, b"a5").unwrap(), 5));
+    check("after a rank", false, &put("a5x"), &|tx, id| assert_eq!(tx.rank(id, b"a5").unwrap(), 5));
     check("a phantom before the n-th", true, &put("a0x"), &|tx, id| {
         assert!(tx.nth(id, 3).unwrap().is_some())
     });

@@ -150,10 +150,10 @@ fn public_items(source: &Source) -> Vec<(&str, String)> {
         let Some(&(at, kind)) = words(&rest[..rest.find('\n').unwrap_or(rest.len())]).first() else {
             continue;
         };
-        let behind = &rest[at + kind.len()..];
+        let after = &rest[at + kind.len()..];
         if kind == "use" {
-            found.push((kind, behind.split(';').next().unwrap_or_default().split_whitespace().collect()));
-        } else if let Some((_, name)) = words(behind).first() {
+            found.push((kind, after.split(';').next().unwrap_or_default().split_whitespace().collect()));
+        } else if let Some((_, name)) = words(after).first() {
             found.push((kind, (*name).to_owned()));
         }
     }
@@ -183,11 +183,11 @@ fn leaves(path: &str) -> Vec<String> {
 
 /// The type of an `impl`, or the trait of a `trait`, without generics.
 fn owner(head: &str) -> &str {
-    let behind = ["impl", "trait"].iter().find_map(|word| {
+    let after = ["impl", "trait"].iter().find_map(|word| {
         let at = words(head).into_iter().find(|(_, found)| found == word)?.0;
         Some(&head[at + word.len()..])
     });
-    let mut rest = behind.unwrap_or_default().trim_start();
+    let mut rest = after.unwrap_or_default().trim_start();
     if rest.starts_with('<') {
         let mut depth = 0;
         let end = rest.bytes().position(|byte| {

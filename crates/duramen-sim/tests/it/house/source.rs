@@ -32,7 +32,7 @@ pub(crate) struct Declared<'a> {
     pub(crate) offset: usize,
     /// Attributes and visibility.
     pub(crate) before: &'a str,
-    /// The type behind `->`.
+    /// The type after `->`.
     pub(crate) returned: Option<&'a str>,
 }
 
@@ -309,7 +309,7 @@ fn body_or_end(code: &str, from: usize) -> Option<usize> {
     None
 }
 
-/// The offset behind a function's parameters, from behind its name. An arrow's `>` closes no bracket.
+/// The offset after a function's parameters, searched from after its name. An arrow's `>` closes no bracket.
 fn parameters_end(code: &str, from: usize) -> Option<usize> {
     let (mut angles, mut depth, mut previous) = (0usize, 0usize, b' ');
     for (at, byte) in code.bytes().enumerate().skip(from) {

@@ -37,11 +37,11 @@ fn commit(engine: &Engine, tree: TreeId, count: u8) -> CommitSeq {
 
 /// D2: after an opening, a writer takes segments in the order of their names.
 ///
-/// A segment behind the observer's position may be reused before the observer's own segment, so that the log
-/// seems to end there. It has gone on elsewhere: later commits must be returned, behind a gap that is
+/// A segment after the observer's position may be reused before the observer's own segment, so that the log
+/// seems to end there. It has gone on elsewhere: later commits must be returned, after a gap that is
 /// reported.
 #[test]
-fn a_log_used_again_behind_the_observers_segment_does_not_silence_it() {
+fn a_log_used_again_after_the_observers_segment_does_not_silence_it() {
     let mut silenced = Vec::new();
     for before in 1..=24u8 {
         for (between, after) in (1..=5u8).flat_map(|between| (1..=5u8).map(move |after| (between, after))) {

@@ -51,7 +51,7 @@ fn a_checkpoint_whose_write_fails_gives_each_extent_back_once() {
         look(&engine, &format!("write {nth} failed"));
         put(&engine, other, b"big", &[9; 2_000]);
         engine.checkpoint().unwrap();
-        look(&engine, &format!("after the checkpoint behind the one whose write {nth} failed"));
+        look(&engine, &format!("after the checkpoint that follows the one whose write {nth} failed"));
         assert_eq!(engine.get(other, b"big").unwrap(), Some(vec![9; 2_000]));
         engine.abandon();
     }
@@ -331,7 +331,7 @@ fn a_database_whose_process_was_killed_on_a_full_disk_opens_and_deletes() {
 ///
 /// An opening copies them, on a full disk.
 #[test]
-fn a_database_killed_behind_a_long_group_on_a_full_disk_opens() {
+fn a_database_killed_after_a_long_group_on_a_full_disk_opens() {
     for value_count in [1, 4, 16, 64, 200u8] {
         let (disk, engine, tree) = filled(23);
         let put = |tx: &mut Transaction| {

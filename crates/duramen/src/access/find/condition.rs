@@ -248,7 +248,7 @@ fn example(kind: ColumnType) -> &'static str {
         ColumnType::Float => "a float is written -0.5 or 1e9",
         ColumnType::Bool => "a bool is true or false",
         ColumnType::Time => "a time is written 2013-01-01T10:00:00Z",
-        ColumnType::Text | ColumnType::Any | ColumnType::Unknown => "behind := stands JSON",
+        ColumnType::Text | ColumnType::Any | ColumnType::Unknown => "write JSON after :=",
     }
 }
 
@@ -329,7 +329,7 @@ mod tests {
             ("delay", "write FIELD=VALUE"),
             ("=5", "write FIELD=VALUE"),
             ("delay=soon", "-5 or 60"),
-            ("carrier:=x", "behind := stands JSON"),
+            ("carrier:=x", "write JSON after :="),
         ] {
             let error = Condition::parse(&schema(), text).unwrap_err();
             assert!(error.hint().contains(hint), "{text}: {}", error.hint());

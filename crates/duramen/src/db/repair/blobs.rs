@@ -9,33 +9,33 @@ use super::batch::Batch;
 use super::report::Store;
 use super::{ALL, Mending};
 use crate::access::reads::sealed::Readable;
-use crate::blobs::{BlobId, LOOSE, PIECES, Record, namespaces, pieces_of, records_tree};
+use crate::blobs::{BlobId, ORPHANED, PIECES, Record, namespaces, pieces_of, records_tree};
 use crate::store::error::{Code, Result};
 use crate::store::{Direction, KeyRange, Source, TreeId};
 
 impl Mending<'_> {
     /// Checks every blob, removes incomplete ones, and collects pieces that belong to no blob.
     pub(crate) fn blobs(&mut self) -> Result<()> {
-        let of_nobody = self.loosen_all()?;
+        let unlisted = self.orphan_all()?;
         let mut named = 0;
         let state = self.db.snapshot()?;
         for namespace in namespaces(state.source())? {
             named += self.namespace(&namespace)?;
         }
-        self.report.unnamed_blobs = of_nobody.saturating_sub(named);
+        self.report.unnamed_blobs = unlisted.saturating_sub(named);
         self.db.sweep_blobs()?;
         Ok(())
     }
 
     /// Lists every id with pieces as orphaned. Returns how many were not listed before.
-    fn loosen_all(&mut self) -> Result<u64> {
+    fn orphan_all(&mut self) -> Result<u64> {
         let state = self.db.snapshot()?;
         let Some(pieces) = state.source().tree(PIECES)? else { return Ok(0) };
-        let (mut from, mut tightened) = (Vec::new(), 0);
-        let was = state.source().tree(LOOSE)?;
-        let loose = match was {
+        let (mut from, mut unlisted) = (Vec::new(), 0);
+        let was = state.source().tree(ORPHANED)?;
+        let orphaned = match was {
             Some(tree) => tree,
-            None => self.db.transact(|tx| tx.shared().create_tree(LOOSE, None))?,
+            None => self.db.transact(|tx| tx.shared().create_tree(ORPHANED, None))?,
         };
         let mut batch = Batch::new(self.db);
         loop {
@@ -45,14 +45,14 @@ impl Mending<'_> {
             // A piece's key is its blob's id followed by a number.
             let id = BlobId::decode(key.get(..16).unwrap_or(key))?;
             if was.map_or(Ok(None), |was| state.source().get(was, &id.0))?.is_none() {
-                tightened += 1;
-                batch.put(loose, id.0.to_vec(), Vec::new())?;
+                unlisted += 1;
+                batch.put(orphaned, id.0.to_vec(), Vec::new())?;
             }
             from = pieces_of(id).to.expect("the pieces of an id have an end");
             self.pass()?;
         }
         batch.commit()?;
-        Ok(tightened)
+        Ok(unlisted)
     }
 
     /// Checks the blobs of a namespace. Returns how many of them have a piece.
@@ -60,7 +60,7 @@ impl Mending<'_> {
         let state = self.db.snapshot()?;
         let source = state.source();
         let Some(records) = source.tree(&records_tree(namespace)?)? else { return Ok(0) };
-        let (pieces, loose) = (source.tree(PIECES)?, source.tree(LOOSE)?);
+        let (pieces, orphaned) = (source.tree(PIECES)?, source.tree(ORPHANED)?);
         let mut rows = source.cursor(records, ALL, Direction::Forward)?;
         let mut batch = Batch::new(self.db);
         let mut named = 0;
@@ -77,12 +77,12 @@ impl Mending<'_> {
                 Ok(record) => problem_of(source, pieces, record)?,
                 Err(error) => Some(error.message().to_owned()),
             };
-            match (problem, record, loose) {
+            match (problem, record, orphaned) {
                 (Some(problem), _, _) => {
                     self.leave_out(Store::Blobs, namespace, key, problem);
                     batch.delete(records, key)?;
                 }
-                (None, Ok(record), Some(loose)) => batch.delete(loose, &record.id.0)?,
+                (None, Ok(record), Some(orphaned)) => batch.delete(orphaned, &record.id.0)?,
                 (None, _, _) => {}
             }
             self.pass()?;

@@ -4,7 +4,7 @@
 use super::{DocumentReport, is_of_disk, shown};
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
-use crate::blobs::{BlobId, LOOSE, PIECES, Record, namespaces, pieces_of, records_tree};
+use crate::blobs::{BlobId, ORPHANED, PIECES, Record, namespaces, pieces_of, records_tree};
 use crate::store::error::Result;
 use crate::store::{Direction, KeyRange, Source, TreeId};
 
@@ -23,7 +23,7 @@ pub(crate) fn blobs(snapshot: &Snapshot, report: &mut DocumentReport) -> Result<
 
 fn read(source: &dyn Source, report: &mut DocumentReport) -> Result<()> {
     let pieces = source.tree(PIECES)?;
-    let loose = source.tree(LOOSE)?;
+    let orphaned = source.tree(ORPHANED)?;
     let mut accounted = 0;
     for namespace in namespaces(source)? {
         let Some(records) = source.tree(&records_tree(&namespace)?)? else { continue };
@@ -46,13 +46,13 @@ fn read(source: &dyn Source, report: &mut DocumentReport) -> Result<()> {
                     shown(key)
                 ));
             }
-            if loose.map_or(Ok(None), |loose| source.get(loose, &record.id.0))?.is_some() {
+            if orphaned.map_or(Ok(None), |orphaned| source.get(orphaned, &record.id.0))?.is_some() {
                 report.problem(format!("blobs {namespace} {}: it is also listed for collection", shown(key)));
             }
         }
     }
-    if let Some(loose) = loose {
-        let mut cursor = source.cursor(loose, ALL, Direction::Forward)?;
+    if let Some(orphaned) = orphaned {
+        let mut cursor = source.cursor(orphaned, ALL, Direction::Forward)?;
         while let Some(row) = cursor.next_key()? {
             accounted += count(source, pieces, BlobId::decode(row)?)?;
         }

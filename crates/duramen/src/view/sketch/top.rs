@@ -71,12 +71,12 @@ impl Sketch for Top {
 fn split(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
     let mut elements = Vec::new();
     while let Some((length, rest)) = bytes.split_first() {
-        let (element, behind) = rest.split_at_checked(usize::from(*length))?;
+        let (element, after) = rest.split_at_checked(usize::from(*length))?;
         if element.is_empty() || element.len() > ELEMENT_BYTES_MAX {
             return None;
         }
         elements.push(element);
-        bytes = behind;
+        bytes = after;
     }
     Some(elements)
 }

@@ -23,7 +23,7 @@ enum Step {
     Take(usize, usize),
     Touch(usize, usize, Lives),
     Clear(usize),
-    Sweep,
+    Expire,
     Clock(i64),
     Reopen,
 }
@@ -60,7 +60,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (n.clone(), k.clone()).prop_map(|(n, k)| Step::Take(n, k)),
         2 => (n.clone(), k, lives).prop_map(|(n, k, l)| Step::Touch(n, k, l)),
         1 => n.prop_map(Step::Clear),
-        2 => Just(Step::Sweep),
+        2 => Just(Step::Expire),
         6 => (-50_i64..150).prop_map(Step::Clock),
         1 => Just(Step::Reopen),
     ]
@@ -143,7 +143,7 @@ fn run(db: &Db, model: &mut Model, step: &Step) {
             kv(n).clear().unwrap();
             model.values.retain(|(namespace, _), _| *namespace != n);
         }
-        Step::Sweep => drop(db.sweep_expired().unwrap()),
+        Step::Expire => drop(db.sweep_expired().unwrap()),
         Step::Clock(_) | Step::Reopen => {}
     }
 }
@@ -187,7 +187,7 @@ proptest! {
                 Step::Clock(ms) => wall = wall.saturating_add_signed(*ms),
                 Step::Reopen => {
                     // A clock that shows an earlier time at an opening would bring back values that were not
-                    // swept.
+                    // deleted.
                     wall = wall.max(model.now);
                     db.close().unwrap();
                     drop(db);

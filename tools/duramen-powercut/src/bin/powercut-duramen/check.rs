@@ -98,7 +98,7 @@ fn backups(place: &Place, acknowledged: &Acknowledged) -> Outcome<usize> {
 }
 
 /// New writes of every kind, then all pending work: documents are converted, views built, unreferenced data
-/// swept, and the consumer has read everything.
+/// collected, and the consumer has read everything.
 fn write_on(place: &Place, db: Db, states: &States, acknowledged: &mut Acknowledged) -> Outcome<Db> {
     let wanted = Terms { seed: 1, is_heavy: place.sizes == Sizes::Shipped, is_plain: false };
     let is_born = terms(&db)?.is_some();

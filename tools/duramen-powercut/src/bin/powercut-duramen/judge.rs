@@ -21,7 +21,7 @@ use crate::views;
 use crate::writer::millis;
 use crate::wrong::{Outcome, Wrong, same};
 
-/// A value that expires within this time may have been swept, or not.
+/// A value that expires within this time may have been deleted, or not.
 const CLOCK_MARGIN_MS: u64 = 2000;
 
 /// The writers, and the result of their commits.

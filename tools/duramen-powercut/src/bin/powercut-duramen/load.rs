@@ -1,5 +1,5 @@
-//! The load that is cut: writers at all levels, a consumer, and a steward. The steward sweeps, builds,
-//! migrates, backs up, and opens the database again as the next release.
+//! The load that is cut: writers at all levels, a consumer, and a steward. The steward expires, collects,
+//! builds, migrates, backs up, and opens the database again as the next release.
 //!
 //! Owns the threads, and the time of acknowledgements: a line is printed once the call that it is about has
 //! returned.

@@ -1,4 +1,4 @@
-//! Everything that happens to a database beside its writers: sweeps, views that are added, dropped and built,
+//! Everything that happens to a database beside its writers: expiry, views that are added, dropped and built,
 //! migrations, backups, and reopening, sometimes as the next release.
 
 use std::fs::File;

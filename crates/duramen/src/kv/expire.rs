@@ -1,7 +1,7 @@
-//! The sweep: deletes expired values, a bounded number per transaction. Also reports its lag.
+//! Expiry: deletes expired values, a bounded number per transaction. Also reports its lag.
 //!
-//! Owns how it runs beside writers: each write of a namespace pays for sweeping some of it, so it needs no
-//! other thread. It never deletes a value that was renewed after the sweep looked.
+//! Owns how it runs beside writers: each write of a namespace pays for expiring some of its values, so it
+//! needs no other thread. It never deletes a value that was renewed after expiry looked.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::store::Durability;
 
 use super::row;
 use crate::access::background_work::Outlook;
-use crate::access::expiry::WRITES_A_SWEEP;
+use crate::access::expiry::WRITES_A_RUN;
 use crate::access::handle::Db;
 use crate::access::reads::Reads;
 use crate::access::reads::sealed::Readable;
@@ -19,19 +19,19 @@ use crate::store::{Direction, KeyRange, Source, TreeId};
 use crate::value::clock::Millis;
 use crate::value::time::Time;
 
-/// Expired values that each write pays for: more than a write can leave behind, so that the sweep catches up.
-const SWEPT_A_WRITE: u64 = 2;
+/// Expired values that each write pays for: more than a write can leave behind, so that expiry catches up.
+const EXPIRED_A_WRITE: u64 = 2;
 
-/// The maximum interval of the background sweep: a new value may expire earlier than those known.
+/// The maximum interval of background expiry: a new value may expire earlier than those known.
 const LAG_MAX: Duration = Duration::from_secs(10);
 
 /// Values deleted per step, at most.
-const SWEPT_MAX: usize = 512;
+const EXPIRED_MAX: usize = 512;
 
 /// Bytes of keys per step, at most: the least that a transaction may hold in a small memory.
-const SWEPT_BYTES_MAX: usize = 64 * 1024;
+const EXPIRED_BYTES_MAX: usize = 64 * 1024;
 
-/// The lag of the expiry sweep.
+/// The lag of expiry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KvStats {
     /// Namespaces covered.
@@ -42,13 +42,13 @@ pub struct KvStats {
     pub expired: u64,
     /// When the oldest of these expired.
     pub oldest: Option<Time>,
-    /// How long ago that was: the lag of the sweep.
+    /// How long ago that was: the lag of expiry.
     pub lag: Duration,
 }
 
 /// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Swept {
+pub(crate) struct Expired {
     /// Values deleted.
     pub(crate) freed: u64,
     /// When the next value expires. If that has passed, there is more to do now.
@@ -61,20 +61,20 @@ pub(super) type Due = (Millis, Vec<u8>);
 /// Deletes expired values of the namespace that has waited longest, in one transaction.
 ///
 /// The snapshot that it reads is released before it writes.
-pub(crate) fn step(db: &Db) -> Result<Swept> {
+pub(crate) fn step(db: &Db) -> Result<Expired> {
     let (oldest, due) = {
         let snapshot = db.snapshot()?;
         let mut firsts = first_expiries(&snapshot)?;
         firsts.sort_unstable();
         let Some((_, namespace)) = firsts.first().cloned() else {
-            return Ok(Swept { freed: 0, next_due: None });
+            return Ok(Expired { freed: 0, next_due: None });
         };
         let due = due(&snapshot, &namespace)?;
         (namespace, due)
     };
     let freed = if due.is_empty() { 0 } else { free(db, &oldest, &due)? };
     let next = first_expiries(&db.snapshot()?)?.into_iter().min();
-    Ok(Swept { freed, next_due: next.map(|(at, _)| at.to_time()) })
+    Ok(Expired { freed, next_due: next.map(|(at, _)| at.to_time()) })
 }
 
 /// Whether any values have an expiry.
@@ -84,18 +84,18 @@ pub(crate) fn has_work(db: &Db) -> Result<bool> {
 
 /// A background step, for databases without writers.
 pub(crate) fn background_step(db: &Db, _now_ns: u64) -> Result<Outlook> {
-    // Set before the look, so that a writer after that look wakes the sweep.
-    db.open_state().expiry.sweeper_rests(true);
-    let Swept { next_due, .. } = step(db)?;
+    // Set before the look, so that a writer after that look wakes background expiry.
+    db.open_state().expiry.background_rests(true);
+    let Expired { next_due, .. } = step(db)?;
     let Some(due) = next_due else { return Ok(Outlook::Nothing) };
-    db.open_state().expiry.sweeper_rests(false);
+    db.open_state().expiry.background_rests(false);
     let left_ms = Millis::not_before(due).0.saturating_sub(db.open_state().clock.now().0);
     Ok(if left_ms == 0 { Outlook::More } else { Outlook::Due(Duration::from_millis(left_ms).min(LAG_MAX)) })
 }
 
-/// Sweeps a namespace after this many writes to it.
+/// Expires values of a namespace after this many writes to it.
 pub(crate) fn after_writes(db: &Db, namespace: &str, writes: u64) -> Result<()> {
-    let mut left = writes.max(WRITES_A_SWEEP).saturating_mul(SWEPT_A_WRITE);
+    let mut left = writes.max(WRITES_A_RUN).saturating_mul(EXPIRED_A_WRITE);
     while left > 0 {
         let due = due(&db.snapshot()?, namespace)?;
         if due.is_empty() {
@@ -114,8 +114,8 @@ pub(super) fn due(snapshot: &Snapshot, namespace: &str) -> Result<Vec<Due>> {
     let mut due = Vec::new();
     let mut bytes = 0;
     let mut cursor = source.cursor(expiries, row::expired(snapshot.now()), Direction::Forward)?;
-    while due.len() < SWEPT_MAX
-        && bytes < SWEPT_BYTES_MAX
+    while due.len() < EXPIRED_MAX
+        && bytes < EXPIRED_BYTES_MAX
         && let Some(found) = cursor.next_key()?
     {
         let (at, key) = row::split_index_key(found)?;
@@ -126,7 +126,7 @@ pub(super) fn due(snapshot: &Snapshot, namespace: &str) -> Result<Vec<Due>> {
 }
 
 /// Deletes those of the values that were not rewritten. It does not wait for the disk: values that a crash
-/// restores are swept again.
+/// restores are expired again.
 pub(super) fn free(db: &Db, namespace: &str, due: &[Due]) -> Result<u64> {
     db.at(Durability::Memory).transact(|tx| {
         let values = tx.kv(namespace);
@@ -152,7 +152,7 @@ fn first_expiry(source: &dyn Source, expiries: TreeId) -> Result<Option<Millis>>
     found.map(|found| row::split_index_key(found).map(|(at, _)| at)).transpose()
 }
 
-/// The lag of the sweep in some namespaces, in O(log n) for each.
+/// The lag of expiry in some namespaces, in O(log n) for each.
 pub(super) fn stats(snapshot: &Snapshot, namespaces: &[String]) -> Result<KvStats> {
     let source = snapshot.source();
     let now = snapshot.now();

@@ -5,7 +5,7 @@
 
 use crate::store::Durability;
 
-use super::record::{BlobId, LOOSE, PIECES};
+use super::record::{BlobId, ORPHANED, PIECES};
 use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
@@ -20,7 +20,7 @@ const STEPS_A_WRITE: usize = 16;
 
 /// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Swept {
+pub(crate) struct Collected {
     /// Pieces deleted.
     pub(crate) freed: u64,
     /// Whether there is more to do.
@@ -28,18 +28,18 @@ pub(crate) struct Swept {
 }
 
 /// Deletes pieces of one unreferenced blob, in one transaction that does not wait for the disk.
-pub(crate) fn step(db: &Db) -> Result<Swept> {
+pub(crate) fn step(db: &Db) -> Result<Collected> {
     step_as_of(&db.snapshot()?, db)
 }
 
 /// As [`step`], for the ids that a snapshot lists.
-pub(super) fn step_as_of(snapshot: &Snapshot, db: &Db) -> Result<Swept> {
-    let Some(Dead { id, more_ids }) = find(snapshot, db)? else { return Ok(Swept::default()) };
+pub(super) fn step_as_of(snapshot: &Snapshot, db: &Db) -> Result<Collected> {
+    let Some(Dead { id, more_ids }) = find(snapshot, db)? else { return Ok(Collected::default()) };
     let (freed, is_rest) = db.at(Durability::Memory).transact(|tx| {
         let shared = tx.shared();
-        let Some(loose) = shared.tree(LOOSE)? else { return Ok((0, true)) };
+        let Some(orphaned) = shared.tree(ORPHANED)? else { return Ok((0, true)) };
         // Attached since, or already collected by another thread.
-        if shared.get(loose, &id.0)?.is_none() {
+        if shared.get(orphaned, &id.0)?.is_none() {
             return Ok((0, true));
         }
         // Read now: the upload may have stored more between the snapshot that listed it and its end.
@@ -49,11 +49,11 @@ pub(super) fn step_as_of(snapshot: &Snapshot, db: &Db) -> Result<Swept> {
         }
         let is_rest = pieces.len() < PIECES_MAX;
         if is_rest {
-            shared.delete(loose, &id.0)?;
+            shared.delete(orphaned, &id.0)?;
         }
         Ok((pieces.len() as u64, is_rest))
     })?;
-    Ok(Swept { freed, more: more_ids || !is_rest })
+    Ok(Collected { freed, more: more_ids || !is_rest })
 }
 
 /// Collects after a blob was written or deleted.
@@ -76,9 +76,9 @@ struct Dead {
 /// The first id that can be collected.
 fn find(snapshot: &Snapshot, db: &Db) -> Result<Option<Dead>> {
     let source = snapshot.source();
-    let Some(loose) = source.tree(LOOSE)? else { return Ok(None) };
+    let Some(orphaned) = source.tree(ORPHANED)? else { return Ok(None) };
     let all = KeyRange { from: Vec::new(), to: None };
-    let mut ids = source.cursor(loose, all, Direction::Forward)?;
+    let mut ids = source.cursor(orphaned, all, Direction::Forward)?;
     let mut dead = Vec::new();
     while dead.len() < 2
         && let Some(row) = ids.next_key()?
