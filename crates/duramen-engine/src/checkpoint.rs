@@ -34,7 +34,7 @@ pub(crate) struct Checkpointer {
     store: Arc<Store>,
     /// Held while a checkpoint or a write back runs. Contains where the reclaiming of each dropped tree goes
     /// on; `None` when all of the tree is reclaimed.
-    turn: Mutex<Reclaiming>,
+    io: Mutex<Reclaiming>,
     /// Held for a moment only.
     newest: Mutex<Newest>,
     /// Checkpoints and write backs begun, failed ones included. Each may have given nodes their page
@@ -120,8 +120,8 @@ impl Checkpointer {
         trees: TreeTable,
     ) -> Self {
         let newest = Mutex::new(Newest { superblock, older, roots, trees });
-        let (turn, begun, unreclaimed) = (Mutex::default(), AtomicU64::new(0), Mutex::default());
-        Checkpointer { store, turn, newest, begun, unreclaimed }
+        let (io, begun, unreclaimed) = (Mutex::default(), AtomicU64::new(0), Mutex::default());
+        Checkpointer { store, io, newest, begun, unreclaimed }
     }
 
     /// The newest durable superblock.
@@ -156,7 +156,7 @@ impl Checkpointer {
 
     /// Calls `look` while no checkpoint runs, with the tree of roots and the progress of reclaiming.
     pub(crate) fn at_rest<T>(&self, look: impl FnOnce(Option<&Slot>, &Reclaiming) -> T) -> T {
-        let reclaiming = self.turn();
+        let reclaiming = self.io();
         let roots = self.roots();
         look(roots.as_ref(), &reclaiming)
     }
@@ -177,7 +177,7 @@ impl Checkpointer {
         aim: CheckpointAim,
         between: &mut dyn FnMut(),
     ) -> std::result::Result<CheckpointReport, CheckpointError> {
-        let mut reclaiming = self.turn();
+        let mut reclaiming = self.io();
         self.begun.fetch_add(1, Ordering::SeqCst);
         let newest = self.newest().clone();
         let position = *root.position.get().expect("a published root knows its place in the log");
@@ -243,7 +243,7 @@ impl Checkpointer {
     /// # Errors
     /// `Full` or `Io`.
     pub(crate) fn write_back(&self, root: &Root, between: &mut dyn FnMut()) -> Result<()> {
-        let _one_at_a_time = self.turn();
+        let _one_at_a_time = self.io();
         self.begun.fetch_add(1, Ordering::SeqCst);
         let mut output = Output::new(&self.store, between);
         for tree in root.trees.iter() {
@@ -395,12 +395,12 @@ impl Checkpointer {
 
     /// Dropped trees that are reclaimed completely: the roots may forget them.
     pub(crate) fn reclaimed(&self) -> Vec<TreeId> {
-        self.turn().iter().filter(|(_, next)| next.is_none()).map(|(id, _)| *id).collect()
+        self.io().iter().filter(|(_, next)| next.is_none()).map(|(id, _)| *id).collect()
     }
 
     /// Forgets the progress of trees that the roots have forgotten.
     pub(crate) fn forgotten(&self, ids: &[TreeId]) {
-        let mut reclaiming = self.turn();
+        let mut reclaiming = self.io();
         for id in ids {
             let left = reclaiming.remove(id).flatten();
             invariant!(left.is_none(), "tree {id} is reclaimed before it is forgotten, up to {left:?}");
@@ -427,8 +427,8 @@ impl Checkpointer {
         locked(self.newest.lock())
     }
 
-    fn turn(&self) -> MutexGuard<'_, Reclaiming> {
-        locked(self.turn.lock())
+    fn io(&self) -> MutexGuard<'_, Reclaiming> {
+        locked(self.io.lock())
     }
 }
 

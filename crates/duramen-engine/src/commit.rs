@@ -231,7 +231,7 @@ impl Committer {
         self.pipeline.watermarks.restart_log_bytes()
     }
 
-    /// Adds log bytes behind the newest checkpoint: those of a checkpoint that failed, or those found at
+    /// Adds log bytes after the newest checkpoint: those of a checkpoint that failed, or those found at
     /// open.
     pub(crate) fn add_log_bytes(&self, bytes: u64) {
         self.pipeline.watermarks.add_log_bytes(bytes);

@@ -35,13 +35,14 @@ const REST_SPARE_BYTES: u64 = 24 << 20;
 const LOG_TICK_NS: u64 = 10_000_000;
 
 /// Eviction stops at this percentage of the memory bound.
-const SWEEP_TO_PERCENT: usize = 80;
+const EVICT_TO_PERCENT: usize = 80;
 
 /// Nodes that only snapshots hold are written back while memory stays above this percentage of its bound
 /// after eviction.
-const SPILL_FROM_PERCENT: usize = 90;
+const WRITE_BACK_FROM_PERCENT: usize = 90;
 
-const _: () = assert!(SWEEP_TO_PERCENT < SPILL_FROM_PERCENT, "an eviction that succeeds writes nothing back");
+const _: () =
+    assert!(EVICT_TO_PERCENT < WRITE_BACK_FROM_PERCENT, "an eviction that succeeds writes nothing back");
 const _: () = assert!(LOG_TICK_NS < MARK_IDLE_MS * 1_000_000, "a segment being made delays no watermark");
 const _: () = assert!(MARK_IDLE_MS < PROCESS_SYNC_MS_MAX, "the limits are looked at often enough");
 
@@ -263,11 +264,11 @@ impl Maintenance {
     pub(super) fn checkpoint_due(&self) -> bool {
         let meter = self.store.pages.meter();
         let asked = self.committer.throttle.take_request();
-        let behind = self.committer.published().seq > self.checkpointer.superblock().replay.seq;
+        let lags = self.committer.published().seq > self.checkpointer.superblock().replay.seq;
         (asked
             || meter.unfreeable_bytes() >= meter.dirty_bounds().checkpoint_from
             || self.committer.log_bytes() >= self.checkpoint_log_bytes)
-            && (behind || asked)
+            && (lags || asked)
     }
 
     /// Makes the published root the newest checkpoint, then frees pages and recycles log as far as that
@@ -351,8 +352,8 @@ impl Maintenance {
         let written = self.write_once(&held, named, self.spare_bytes(), between);
         let mut report = written.inspect_err(|_| self.committer.add_log_bytes(log_bytes))?;
         // D3: a second checkpoint of the same root would reclaim the same slice of a dropped tree again.
-        let reaps = held.root().trees.iter().any(|tree| tree.dropped_at.is_some());
-        if let Some(spare_bytes) = twin_spare_bytes.filter(|_| !reaps) {
+        let reclaims = held.root().trees.iter().any(|tree| tree.dropped_at.is_some());
+        if let Some(spare_bytes) = twin_spare_bytes.filter(|_| !reclaims) {
             // The first checkpoint is durable all the same, and the older superblock keeps its own.
             match self.write_once(&held, named, spare_bytes, &mut || ()) {
                 Ok(second) => {
@@ -506,7 +507,7 @@ impl Maintenance {
         // Two rounds: the first clears the use bits.
         for _ in 0..2 {
             self.evict_from(&root, &mut hand);
-            if meter.eviction_target(SWEEP_TO_PERCENT) == 0 {
+            if meter.eviction_target(EVICT_TO_PERCENT) == 0 {
                 break;
             }
             self.evict_from_older_roots(root.seq);
@@ -517,7 +518,7 @@ impl Maintenance {
     /// Evicts from older registered roots. Nodes replaced since then stay in memory only through them.
     fn evict_from_older_roots(&self, newest: CommitSeq) {
         let meter = self.store.pages.meter();
-        let enough = || meter.eviction_target(SWEEP_TO_PERCENT) == 0;
+        let enough = || meter.eviction_target(EVICT_TO_PERCENT) == 0;
         for root in self.store.registry.roots().iter().filter(|root| root.seq < newest) {
             for slot in root.trees.iter().filter_map(|tree| tree.slot.as_ref()) {
                 if evict(slot, &[], &enough).is_some() {
@@ -540,7 +541,7 @@ impl Maintenance {
         // Nodes that only older roots hold count as dirty, and no checkpoint writes them. Without this,
         // commits could wait for ever.
         let commits_are_delayed = self.committer.throttle.delays(&self.store);
-        if self.store.pages.meter().excess(SPILL_FROM_PERCENT) == 0 && !commits_are_delayed {
+        if self.store.pages.meter().excess(WRITE_BACK_FROM_PERCENT) == 0 && !commits_are_delayed {
             return Ok(());
         }
         let _within = self.store.alarm.enter();
@@ -562,11 +563,11 @@ impl Maintenance {
 
     fn evict_from(&self, root: &Root, hand: &mut (TreeId, Vec<u8>)) {
         let meter = self.store.pages.meter();
-        let enough = || meter.eviction_target(SWEEP_TO_PERCENT) == 0;
+        let enough = || meter.eviction_target(EVICT_TO_PERCENT) == 0;
         let start_tree = hand.0;
         let ahead = root.trees.iter().filter(|tree| tree.id >= start_tree);
-        let behind = root.trees.iter().filter(|tree| tree.id <= start_tree);
-        for tree in ahead.chain(behind) {
+        let before = root.trees.iter().filter(|tree| tree.id <= start_tree);
+        for tree in ahead.chain(before) {
             let Some(slot) = &tree.slot else { continue };
             let start = if hand.0 == tree.id { std::mem::take(&mut hand.1) } else { Vec::new() };
             if enough() {

@@ -141,7 +141,7 @@ impl Retained {
         needs: &dyn Fn() -> Result<Vec<FeedNeed>>,
         now_ns: u64,
     ) -> std::result::Result<(), CheckpointError> {
-        let _turn = locked(self.turn.lock());
+        let _one_at_a_time = locked(self.finding_needs.lock());
         let held = self.state().held_from();
         let needs = needs()?;
         self.remove_unneeded(&needs, held, now_ns);
@@ -151,7 +151,7 @@ impl Retained {
 
     /// The consumers' needs, and the commit to copy the log from; `None` if no copy is needed.
     fn plan(&self, job: &Retaining<'_>) -> Result<(Vec<FeedNeed>, Option<CommitSeq>)> {
-        let _turn = locked(self.turn.lock());
+        let _one_at_a_time = locked(self.finding_needs.lock());
         let held = self.state().held_from();
         let needs = (job.needs)()?;
         self.remove_unneeded(&needs, held, job.now_ns);

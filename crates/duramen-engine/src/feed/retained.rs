@@ -44,7 +44,7 @@ pub(crate) struct Retained {
     pub(super) bounds: FeedBounds,
     state: Mutex<State>,
     /// Held while the needs are collected. A hold that begins meanwhile waits for the result.
-    pub(super) turn: Mutex<()>,
+    pub(super) finding_needs: Mutex<()>,
     /// Held through retaining: the file being written.
     pub(super) writer: Mutex<Option<FileWriter>>,
 }
@@ -158,7 +158,7 @@ impl Retained {
             block_bytes: u32::try_from(block_bytes).expect("the geometry was checked"),
             bounds,
             state: Mutex::new(State { next_number: 1, oldest: covered.boundary, ..State::default() }),
-            turn: Mutex::new(()),
+            finding_needs: Mutex::new(()),
             writer: Mutex::new(None),
         };
         let numbers = retained.numbers()?;
@@ -386,7 +386,7 @@ impl Retained {
     /// # Errors
     /// `FeedGap` if they are gone already; `DamagedFeed`.
     pub(crate) fn hold(self: &Arc<Retained>, after: CommitSeq) -> Result<FeedHold> {
-        let _turn = locked(self.turn.lock());
+        let _one_at_a_time = locked(self.finding_needs.lock());
         let mut state = self.state();
         if after < state.oldest {
             drop(state);

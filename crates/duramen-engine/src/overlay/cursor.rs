@@ -38,7 +38,7 @@ struct Entry {
     value: Vec<u8>,
 }
 
-enum Turn {
+enum Source {
     /// The entry of the tree comes next.
     Below,
     /// The change with this index comes next. With `true` it replaces the entry of the tree.
@@ -76,17 +76,17 @@ impl OverlaidCursor {
     pub(crate) fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
         loop {
             self.look_ahead(pages)?;
-            match self.turn() {
-                Turn::Over => return Ok(None),
-                Turn::Below => {
+            match self.next_source() {
+                Source::Over => return Ok(None),
+                Source::Below => {
                     let Ahead::Known(entry) = std::mem::replace(&mut self.ahead, Ahead::Unknown) else {
-                        unreachable!("the turn is that of an entry")
+                        unreachable!("the next is an entry")
                     };
                     self.lent = entry;
                     let Entry { key, big, value } = &self.lent;
                     return Ok(Some((key, StoredValue { big: *big, bytes: value })));
                 }
-                Turn::Change(index, replaces) => {
+                Source::Change(index, replaces) => {
                     if replaces {
                         self.ahead = Ahead::Unknown;
                     }
@@ -117,23 +117,23 @@ impl OverlaidCursor {
     }
 
     /// Which comes next. For equal keys it is the change.
-    fn turn(&self) -> Turn {
+    fn next_source(&self) -> Source {
         let index = match self.direction {
             Direction::Forward => self.from,
             Direction::Reverse => self.to.wrapping_sub(1),
         };
         let change = (self.from < self.to).then(|| self.overlay.changes().of_tree(self.tree).get(index));
         match (&self.ahead, change) {
-            (Ahead::Known(_), None) => Turn::Below,
+            (Ahead::Known(_), None) => Source::Below,
             (Ahead::Known(entry), Some(change)) => {
                 let order = match self.direction {
                     Direction::Forward => entry.key.as_slice().cmp(change.key),
                     Direction::Reverse => change.key.cmp(&entry.key),
                 };
-                if order.is_lt() { Turn::Below } else { Turn::Change(index, order.is_eq()) }
+                if order.is_lt() { Source::Below } else { Source::Change(index, order.is_eq()) }
             }
-            (_, Some(_)) => Turn::Change(index, false),
-            (_, None) => Turn::Over,
+            (_, Some(_)) => Source::Change(index, false),
+            (_, None) => Source::Over,
         }
     }
 }

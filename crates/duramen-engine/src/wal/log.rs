@@ -132,10 +132,10 @@ impl Log {
     pub fn write_and_sync(&self, group: &Group<'_>) -> std::result::Result<Written, LogWriteError> {
         let now = self.disk.wall_ns();
         if self.sync != SyncMethod::Fdatasync {
-            let turn = locked(self.syncing.lock());
+            let syncing = locked(self.syncing.lock());
             if self.state().unsynced.is_empty() {
                 let (written, durable) = self.write_at_time(group, now, true)?;
-                drop(turn);
+                drop(syncing);
                 return if durable { Ok(written) } else { self.sync_after(written) };
             }
         }
@@ -157,7 +157,7 @@ impl Log {
     }
 
     /// Whether a group must wait for a segment to be made. Earlier writes whose sync is due within a bounded
-    /// time must then be synced first, because their sync would wait behind this group.
+    /// time must then be synced first, because their sync would wait for this group.
     #[must_use]
     pub fn lacks_segment(&self, group: &Group<'_>) -> bool {
         let (head, rooms) = {
@@ -178,7 +178,7 @@ impl Log {
     /// # Errors
     /// [`SyncFailure`] at the first failure, and at every call after it (D6).
     pub fn sync(&self) -> std::result::Result<LogPosition, SyncFailure> {
-        let _turn = locked(self.syncing.lock());
+        let _syncing = locked(self.syncing.lock());
         let (unsynced, covered, write_number) = {
             let state = self.state();
             state.check().map_err(SyncFailure)?;
@@ -309,7 +309,7 @@ impl Log {
     fn witness_in(&self, spare: &Arc<Segment>, durable: CommitSeq) {
         {
             let state = self.state();
-            // D3: replay finds no frame behind the header of an unused segment.
+            // D3: replay finds no frame after the header of an unused segment.
             invariant!(!state.is_used(spare.slot), "segment {} is a spare", spare.slot.0);
             invariant!(
                 durable <= state.synced_seq,
@@ -368,7 +368,7 @@ impl Log {
         match outcome {
             Outcome::Written { durable } => {
                 let position = writing.head.last;
-                invariant!(state.head.last == begun, "one thread writes behind commit {}", begun.seq);
+                invariant!(state.head.last == begun, "one thread writes after commit {}", begun.seq);
                 state.stats.written_bytes += writing.bytes;
                 state.stats.frame_count += places.len() as u64;
                 state.stats.sync_count += u64::from(durable);
@@ -417,7 +417,7 @@ impl Log {
         }
     }
 
-    /// Lays the group out behind `head` and in these fresh segments; `None` without room.
+    /// Lays the group out after `head` and in these fresh segments; `None` without room.
     fn places(&self, head: &Head, group: &Group<'_>, rooms: &[Arc<Segment>]) -> Option<Vec<Place>> {
         let record_bytes: Vec<usize> = group.records.iter().map(|record| record.bytes.len()).collect();
         let block = self.geometry.block_bytes as u64;
