@@ -1,9 +1,9 @@
 //! Commits: many writers, one order, one log, and one sync for all commits that arrived during the last sync.
 //!
 //! Stage one (`order`) runs under the order lock, in the committing thread, without the disk. It validates,
-//! takes a sequence, applies the changes to the latest root (`latest`), and joins the forming group. Stage two
-//! runs in one leader at a time, with no lock held (`lead`). It writes the group, syncs if a member wants it
-//! and publishes (`pipeline`), hands leadership on, and wakes the members. What is durable stands in
+//! takes a sequence, applies the changes to the latest root (`latest`), and joins the forming group. Stage
+//! two runs in one leader at a time, with no lock held (`lead`). It writes the group, syncs if a member wants
+//! it and publishes (`pipeline`), hands leadership on, and wakes the members. What is durable stands in
 //! `watermarks`; `levels` waits for it.
 //!
 //! These promises rest here: D1 (a commit is acknowledged only after its sync), D2 and I1 (one order), D6 (a
