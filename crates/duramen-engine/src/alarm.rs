@@ -89,8 +89,8 @@ impl Alarm {
         self.wake(Wakes::Threads);
     }
 
-    /// Raises the alarm in a thread that holds no lock: the callbacks of the program are called, too.
-    pub(crate) fn raise_without_locks(&self, cause: Error) {
+    /// Raises the alarm, and calls the callbacks of the program, too.
+    pub(crate) fn raise_and_call(&self, cause: Error) {
         drop(self.cause.set(cause));
         self.wake(Wakes::All);
     }

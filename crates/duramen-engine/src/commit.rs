@@ -3,8 +3,9 @@
 //! Stage one (`order`) runs under the order lock, in the committing thread, without the disk. It validates,
 //! takes a sequence, applies the changes to the latest root (`latest`), and joins the forming group. Stage
 //! two runs in one leader at a time, with no lock held (`lead`). It writes the group, syncs if a member wants
-//! it and publishes (`pipeline`), hands leadership on, and wakes the members. What is durable stands in
-//! `watermarks`; `levels` waits for it.
+//! it and publishes (`pipeline`), hands leadership on, and wakes the members. `watermarks` has what is
+//! durable; `levels` waits for it. `admission` and `throttle` refuse and delay commits, `alone` runs one
+//! without others, `drops` counts those that were dropped after their calls had returned.
 //!
 //! These promises rest here: D1 (a commit is acknowledged only after its sync), D2 and I1 (one order), D6 (a
 //! failed sync poisons the engine), and D7 (a group that does not fit is dropped whole).
@@ -73,6 +74,7 @@ pub(crate) struct Committer {
     next_tree: AtomicU64,
 }
 
+/// Counters of [`CommitStats`]; the others are in `pipeline` and `drops`.
 #[derive(Debug, Default)]
 struct Counters {
     commits: AtomicU64,
@@ -121,7 +123,7 @@ pub(crate) enum Wait {
     Later,
 }
 
-/// Counters of the pipeline since the database was opened.
+/// Counters of commits since the database was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CommitStats {
     /// Transactions committed.
@@ -320,7 +322,7 @@ impl Committer {
 
     /// Poisons the engine after a failed sync: nothing is acknowledged from now on (D6).
     pub(crate) fn poison(&self, cause: Error) {
-        self.store.alarm.raise_without_locks(cause);
+        self.store.alarm.raise_and_call(cause);
     }
 
     /// Wakes those that wait, to check again whether they may go on.

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Sets a flag when it is dropped. What runs until the flag is set ends then, also if the work panicked.
+/// Sets a flag when it is dropped, also by a panic. A thread that runs until the flag is set then ends.
 #[derive(Debug)]
-pub struct UntilDropped<'a>(pub &'a AtomicBool);
+pub struct SetOnDrop<'a>(pub &'a AtomicBool);
 
-impl Drop for UntilDropped<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }

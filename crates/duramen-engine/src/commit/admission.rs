@@ -7,14 +7,14 @@ use super::Submission;
 use crate::alarm::{Alarm, locked};
 use crate::error::{Code, Error, Result};
 
-/// What a commit is refused for, whatever it writes.
+/// Why commits are refused before they are validated.
 #[derive(Debug)]
 pub(super) struct Admission {
     alarm: Arc<Alarm>,
     /// The process that opened the database.
     process: u32,
     closed: AtomicBool,
-    /// Whether `feed_refusal` is set. A commit reads this alone.
+    /// Whether `feed_refusal` is set. Only then a commit takes its lock.
     refuses: AtomicBool,
     /// Why writers are refused: the change feed has no room for what it must keep.
     feed_refusal: RwLock<Option<Error>>,

@@ -1,6 +1,7 @@
 //! Transactions that run alone, and calls that would wait for their own thread.
 //!
-//! **The outer loop, `Engine::run`**, runs the closure again after a conflict. After `CONFLICTS_MAX` of them
+//! Beside the loop of `order.rs` there is another one: `Engine::run` (engine.rs) runs the closure again after a
+//! conflict. After `CONFLICTS_MAX` of them
 //! it calls `submit_alone`, which holds the order lock while the closure runs. No other commit is ordered
 //! then, so validation succeeds. Without it a long transaction beside short ones could starve. It runs alone
 //! again, `CONFLICTS_MAX` times at most, if commits that it read were dropped. On a full disk `run` writes

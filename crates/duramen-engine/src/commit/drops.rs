@@ -18,7 +18,7 @@ pub(crate) struct Dropped {
     pub why: Error,
 }
 
-/// Counts such commits, and keeps those that were not reported yet.
+/// The dropped commits since the database was opened, and those that were not reported yet.
 #[derive(Debug, Default)]
 pub(super) struct Drops {
     count: AtomicU64,
@@ -26,12 +26,12 @@ pub(super) struct Drops {
 }
 
 impl Drops {
-    /// How many there were.
+    /// Number of dropped commits.
     pub(super) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Adds some, with those that were not reported yet.
+    /// Adds dropped commits to those that were not reported yet.
     pub(super) fn add(&self, dropped: Dropped) {
         self.count.fetch_add(dropped.count, Ordering::Relaxed);
         let mut unreported = locked(self.unreported.lock());
@@ -42,7 +42,7 @@ impl Drops {
         *unreported = Some(Dropped { count, after, why: dropped.why });
     }
 
-    /// Takes those that were not reported yet.
+    /// Takes the dropped commits that were not reported yet.
     pub(super) fn take(&self) -> Option<Dropped> {
         locked(self.unreported.lock()).take()
     }

@@ -6,7 +6,7 @@
 //! leadership: it passes the flag, still set, to the first waiter of the forming group, or clears it. Either
 //! way it wakes the leadership condition.
 //!
-//! The steps of `lead`, in this order, and what breaks without it:
+//! The steps of `lead`, in this order, and what breaks without it. Steps 2 to 4 are `Pipeline::write_group`:
 //!
 //! 1. Take the forming group and the latest root in one critical section. Apart, the root could hold later
 //!    commits.
@@ -55,7 +55,7 @@ impl Committer {
         let _within = self.store.alarm.enter();
         let (group, root) = {
             let mut order = self.order.lock();
-            invariant!(order.leading, "a thread that leads has taken leadership");
+            invariant!(order.is_led(), "a thread that leads has taken leadership");
             (std::mem::take(&mut order.forming), self.latest())
         };
         let (result, panic) = self.write_or_drop(&group, &root);
@@ -154,7 +154,7 @@ impl Committer {
     /// thread keeps leading. It must then call [`write_unwaited`](Self::write_unwaited) after waking its own
     /// members. Returns whether it keeps leading.
     #[must_use]
-    pub(super) fn hand_on(&self) -> bool {
+    fn hand_on(&self) -> bool {
         let order = self.order.lock();
         if order.forming.is_unwaited() {
             return true;
@@ -182,9 +182,9 @@ impl Committer {
     }
 
     /// Passes leadership to the first waiter, or clears it.
-    pub(super) fn lay_down(&self, mut order: MutexGuard<'_, Order>) {
+    fn lay_down(&self, mut order: MutexGuard<'_, Order>) {
         let what = format_args!("a thread that lays down leadership has it");
-        self.store.alarm.require(order.leading, what);
+        self.store.alarm.require(order.is_led(), what);
         let next = order.pass_leadership();
         self.order.unlock_and_wake(order);
         if let Some(next) = next {
@@ -218,14 +218,16 @@ impl Committer {
         let mut order = self.order.lock();
         loop {
             self.not_poisoned()?;
-            if !order.take_leadership() {
+            if order.is_led() {
                 order = self.order.wait(order);
                 continue;
             }
             if order.forming.is_empty() {
                 self.check_all_published();
+                order.lead();
                 break;
             }
+            order.lead();
             drop(order);
             self.lead()?;
             order = self.order.lock();

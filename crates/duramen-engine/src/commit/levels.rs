@@ -1,4 +1,5 @@
-//! Waits until a commit reaches its level.
+//! Waits outside of the committing call, until a commit is published or durable: for receipts, reads and
+//! syncs.
 
 use super::order::conflict;
 use super::{Committer, Ordered};

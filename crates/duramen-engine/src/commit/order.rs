@@ -19,7 +19,7 @@
 //! commits up to it, and makes it the base. `enter` compares only the commits after that. If a group was
 //! dropped in between, the rollback epochs differ, and that is a conflict.
 //!
-//! **The outer loop** runs a transaction again after a conflict: see `alone.rs`.
+//! **The outer loop**, `Engine::run`, runs the closure again after a conflict, at last alone: see `alone.rs`.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};

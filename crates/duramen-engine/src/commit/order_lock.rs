@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::group::Forming;
 use super::recent::Recent;
 use super::wait::Waiter;
-use crate::alarm::locked;
+use crate::alarm::{invariant, locked};
 use crate::ids::CommitSeq;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
@@ -17,7 +17,7 @@ pub(super) struct Order {
     /// The newest commits, for validation.
     pub(super) recent: Recent,
     /// Whether a thread leads.
-    pub(super) leading: bool,
+    leading: bool,
     /// How often ordered commits were dropped.
     pub(super) rollback_epoch: u64,
     /// Threads that wait on the leadership condition. At zero, no thread is notified.
@@ -77,6 +77,18 @@ impl OrderLock {
 }
 
 impl Order {
+    /// Whether a thread leads.
+    #[must_use]
+    pub(super) fn is_led(&self) -> bool {
+        self.leading
+    }
+
+    /// Takes leadership for this thread. No other thread leads.
+    pub(super) fn lead(&mut self) {
+        invariant!(!self.leading, "one thread leads");
+        self.leading = true;
+    }
+
     /// Takes leadership, unless a thread leads.
     #[must_use]
     pub(super) fn take_leadership(&mut self) -> bool {

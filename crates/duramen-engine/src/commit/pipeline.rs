@@ -15,12 +15,12 @@ use crate::ids::CommitSeq;
 use crate::snapshot::Newest;
 use crate::wal::{Group, Log, LogPosition, LogWriteError, SyncFailure};
 
-/// The log, and the root that is published: it holds the commits that are in the log.
+/// The log, and the root that is published.
 #[derive(Debug)]
 pub(super) struct Pipeline {
     store: Arc<Store>,
     pub(super) log: Log,
-    /// What new snapshots read.
+    /// What new snapshots read. Set by the leader, or under the order lock while no thread leads.
     pub(super) published: Newest,
     pub(super) watermarks: Watermarks,
     /// Wakes readers of the change feed that wait for a durable commit.
@@ -77,6 +77,8 @@ impl Pipeline {
 
     /// Writes and syncs a durable watermark: every commit through `durable` is durable.
     pub(super) fn write_mark(&self, durable: CommitSeq) -> Result<()> {
+        let known = self.watermarks.durable();
+        invariant!(durable <= known, "a watermark covers commit {durable}, and {known} is durable");
         self.log.write_mark(durable).map_err(|error| self.log_failed(&error))?;
         self.sync_log()?;
         self.watermarks.set_marked(durable);
@@ -133,7 +135,7 @@ impl Pipeline {
 
     fn in_doubt(&self, cause: Error) -> Error {
         let error = Error::in_doubt(&cause);
-        self.store.alarm.raise_without_locks(cause);
+        self.store.alarm.raise_and_call(cause);
         error
     }
 

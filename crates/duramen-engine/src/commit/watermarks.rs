@@ -1,11 +1,11 @@
-//! How far the log is durable, and how much of it is not yet.
+//! How far the log is durable, how much of it is not, and how much the next checkpoint will cover.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::alarm::invariant;
 use crate::ids::CommitSeq;
 
-/// What was written to the log, and what of it survives a power cut. Only the leader changes it.
+/// What was written to the log, and what of it survives a power cut. Only the leader changes it; checkpoints
+/// count `log_bytes` anew, and opening sets the first values.
 #[derive(Debug)]
 pub(super) struct Watermarks {
     durable: AtomicU64,
@@ -43,8 +43,6 @@ impl Watermarks {
 
     /// Notes that a watermark in the log covers a commit.
     pub(super) fn set_marked(&self, seq: CommitSeq) {
-        let durable = self.durable();
-        invariant!(seq <= durable, "a watermark covers commit {seq}, and {durable} is durable");
         self.marked.store(seq.0, Ordering::Relaxed);
     }
 
@@ -53,7 +51,7 @@ impl Watermarks {
         self.unsynced_bytes.load(Ordering::Relaxed)
     }
 
-    /// Notes bytes written to the log.
+    /// Notes bytes written to the log, for the leader.
     pub(super) fn written(&self, bytes: u64, is_synced: bool) {
         self.add_log_bytes(bytes);
         let unsynced_bytes = if is_synced { 0 } else { self.unsynced_bytes() + bytes };

@@ -15,7 +15,7 @@ use duramen_disk::{Disk, MemDisk};
 use duramen_engine::{Background, Durability, Engine, Hooks, Options, Receipt};
 
 use super::coverage::Levels;
-use crate::beside::UntilDropped;
+use crate::beside::SetOnDrop;
 use crate::contents::Dice;
 use crate::history::{Event, Fate, Listener, Manner, Run, Step, Verdict, check, run_heard};
 use crate::search::cuts::{LOG_DIR, LOG_DISK};
@@ -202,7 +202,7 @@ fn in_company<T>(
             }
             Ok(())
         });
-        let work_ends = UntilDropped(&is_over);
+        let work_ends = SetOnDrop(&is_over);
         let done = work();
         drop(work_ends);
         match steps.join() {

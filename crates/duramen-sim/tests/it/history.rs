@@ -10,7 +10,7 @@ use std::thread;
 
 use duramen_disk::{Disk, MemDisk, OsDisk};
 use duramen_engine::{Background, Durability, Engine, Geometry, Hooks, Options};
-use duramen_sim::beside::UntilDropped;
+use duramen_sim::beside::SetOnDrop;
 use duramen_sim::contents::Dice;
 use duramen_sim::history::{Manner, Run, Verdict, check, run};
 use duramen_sim::search::shapes::GEOMETRY;
@@ -72,7 +72,7 @@ fn a_check_beside_writers_finds_nothing() {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let _work = UntilDropped(&done);
+            let _work = SetOnDrop(&done);
             let mut dice = Dice::new(9);
             for round in 0..600 {
                 write_some(&engine, &mut dice);
@@ -120,7 +120,7 @@ fn checkpoints_asked_for_by_many_threads_come_one_after_the_other() {
                 }
             });
         }
-        let _work = UntilDropped(&done);
+        let _work = SetOnDrop(&done);
         let mut dice = Dice::new(5);
         for round in 0..2000 {
             write_some(&engine, &mut dice);

@@ -113,8 +113,17 @@ fn a_root_whose_log_does_not_lie_after_that_of_the_published_one_is_not_publishe
     breaks(&committer.store.alarm, "the log of root 2 lies after that of 1", commit);
     assert_eq!((committer.published().seq, committer.durable()), (CommitSeq(1), CommitSeq(1)));
     assert_eq!(committer.latest().seq, CommitSeq(1), "dropped");
-    assert!(!committer.order.lock().leading, "leadership was handed on");
+    assert!(!committer.order.lock().is_led(), "leadership was handed on");
     assert_eq!(committer.submit_nothing().unwrap_err().code(), Code::EnginePoisoned);
+}
+
+#[test]
+fn a_watermark_covers_only_what_is_durable() {
+    let committer = committer();
+    let end = committer.log().position();
+    let mark = || drop(committer.pipeline.write_mark(CommitSeq(9)));
+    breaks(&committer.store.alarm, "a watermark covers commit 9, and 0 is durable", mark);
+    assert_eq!(committer.log().position(), end, "nothing is written");
 }
 
 #[test]
