@@ -358,7 +358,7 @@ impl Committer {
             let position = root.position.clone();
             Arc::new(Root { seq: root.seq, rollback_epoch: root.rollback_epoch, trees, position })
         };
-        if order.leading || !order.forming.is_empty() {
+        if order.is_led() || !order.forming.is_empty() {
             return;
         }
         self.check_all_published();
