@@ -1,6 +1,7 @@
 //! Simulated power cuts, models and house rules. Unpublished.
 #![allow(clippy::disallowed_methods, reason = "the simulation owns files, the clock and threads")]
 
+pub mod beside;
 pub mod concurrent;
 pub mod contents;
 pub mod damage;

@@ -15,6 +15,7 @@ use duramen_disk::{Disk, MemDisk};
 use duramen_engine::{Background, Durability, Engine, Hooks, Options, Receipt};
 
 use super::coverage::Levels;
+use crate::beside::SetOnDrop;
 use crate::contents::Dice;
 use crate::history::{Event, Fate, Listener, Manner, Run, Step, Verdict, check, run_heard};
 use crate::search::cuts::{LOG_DIR, LOG_DISK};
@@ -201,8 +202,9 @@ fn in_company<T>(
             }
             Ok(())
         });
+        let work_ends = SetOnDrop(&is_over);
         let done = work();
-        is_over.store(true, Ordering::Relaxed);
+        drop(work_ends);
         match steps.join() {
             Ok(stepped) => stepped.and(done),
             Err(panic) => std::panic::resume_unwind(panic),
@@ -301,7 +303,7 @@ fn with_empty_commits(mut events: Vec<Event>) -> (Vec<Event>, u64) {
 }
 
 impl Life {
-    /// Each promise with the operation from which it holds: right behind the remark.
+    /// Each promise with the operation from which it holds: right after the remark.
     #[must_use]
     pub fn promises(&self) -> Vec<(usize, u64)> {
         let remarks = self.trace.marks();

@@ -10,6 +10,7 @@ use std::thread;
 
 use duramen_disk::{Disk, MemDisk, OsDisk};
 use duramen_engine::{Background, Durability, Engine, Geometry, Hooks, Options};
+use duramen_sim::beside::SetOnDrop;
 use duramen_sim::contents::Dice;
 use duramen_sim::history::{Manner, Run, Verdict, check, run};
 use duramen_sim::search::shapes::GEOMETRY;
@@ -71,6 +72,7 @@ fn a_check_beside_writers_finds_nothing() {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
+            let _work = SetOnDrop(&done);
             let mut dice = Dice::new(9);
             for round in 0..600 {
                 write_some(&engine, &mut dice);
@@ -81,7 +83,6 @@ fn a_check_beside_writers_finds_nothing() {
                     engine.checkpoint().unwrap();
                 }
             }
-            done.store(true, Ordering::SeqCst);
         });
         while !done.load(Ordering::SeqCst) {
             let report = engine.check().unwrap();
@@ -119,6 +120,7 @@ fn checkpoints_asked_for_by_many_threads_come_one_after_the_other() {
                 }
             });
         }
+        let _work = SetOnDrop(&done);
         let mut dice = Dice::new(5);
         for round in 0..2000 {
             write_some(&engine, &mut dice);
@@ -126,7 +128,6 @@ fn checkpoints_asked_for_by_many_threads_come_one_after_the_other() {
                 engine.transact(Durability::Memory, |tx| tx.drop_tree("t")).unwrap();
             }
         }
-        done.store(true, Ordering::SeqCst);
     });
     let report = engine.check().unwrap();
     assert!(report.is_clean(), "{:?}", report.problems);
