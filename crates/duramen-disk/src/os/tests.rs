@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 
 #[cfg(target_os = "linux")]
 use super::platform;
-use super::{Unfinished, WriteSome, dsync_failure, write_loop};
+use super::{Unfinished, WriteSome, dsync_failure, is_untouched, write_loop};
 use crate::{DurableWriteError, WriteError};
 
 /// The next result of the fake call: bytes taken, or an error.
@@ -87,7 +87,9 @@ fn failed_write_says_whether_bytes_may_have_been_taken() {
 #[test]
 fn a_failed_write_and_sync_is_in_doubt() {
     let failure = |kind, is_begun, has_worked| {
-        let error = WriteError { source: io::Error::from(kind), may_be_partial: true };
+        // As a failed write reports it.
+        let source = io::Error::from(kind);
+        let error = WriteError { may_be_partial: is_begun || !is_untouched(&source, false), source };
         dsync_failure(Unfinished { error, is_begun }, has_worked)
     };
     let kinds = [
