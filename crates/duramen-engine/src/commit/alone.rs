@@ -1,11 +1,11 @@
 //! Transactions that run alone, and calls that would wait for their own thread.
 //!
-//! Beside the loop of `order.rs` there is another one: `Engine::run` (engine.rs) runs the closure again after a
-//! conflict. After `CONFLICTS_MAX` of them
-//! it calls `submit_alone`, which holds the order lock while the closure runs. No other commit is ordered
-//! then, so validation succeeds. Without it a long transaction beside short ones could starve. It runs alone
-//! again, `CONFLICTS_MAX` times at most, if commits that it read were dropped. On a full disk `run` writes
-//! two checkpoints, once, and tries again. The steps of `submit_alone`:
+//! Beside the loop of `order.rs` there is another one: `Engine::run` (engine.rs) runs the closure again after
+//! a conflict. After `CONFLICTS_MAX` of them it calls `submit_alone`, which holds the order lock while the
+//! closure runs. No other commit is ordered then, so validation succeeds. Without it a long transaction
+//! beside short ones could starve. It runs alone again, `CONFLICTS_MAX` times at most, if commits that it
+//! read were dropped. On a full disk `run` writes two checkpoints, once, and tries again. The steps of
+//! `submit_alone`:
 //!
 //! 1. Wait for memory before taking the lock: the checkpoint that frees memory needs the lock, too.
 //! 2. Mark the thread. A commit inside the closure then fails with `Invalid`, and does not wait for itself.
