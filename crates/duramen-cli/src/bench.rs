@@ -31,7 +31,7 @@ use crate::signals::Signals;
 
 /// The results. A part is absent if it was not requested, or the run ended before it.
 #[derive(Default)]
-struct Laboratory {
+struct SyncBenchmark {
     file_system: String,
     strategies: Option<strategies::Found>,
     every: Option<every::Found>,
@@ -91,8 +91,8 @@ pub(crate) fn sync(args: &BenchSyncArgs, out: Output) -> Result<()> {
         }
         None => {
             let host = Host::this();
-            let laboratory = measure(args, &host, None, &signals, out)?;
-            laboratory.show(args, out)?;
+            let benchmark = measure(args, &host, None, &signals, out)?;
+            benchmark.show(args, out)?;
         }
     }
     match signals.received() {
@@ -105,18 +105,18 @@ pub(crate) fn sync(args: &BenchSyncArgs, out: Output) -> Result<()> {
 fn with_report(args: &BenchSyncArgs, file: HtmlFile, signals: &Signals, out: Output) -> Result<()> {
     let host = Host::this();
     let examined = doctor::examine_disk(&host, &args.dir)?;
-    let laboratory = measure(args, &host, examined.sync_p50(), signals, out)?;
+    let benchmark = measure(args, &host, examined.sync_p50(), signals, out)?;
     let found = report::Found {
         args,
         examined: &examined,
-        laboratory: &laboratory,
+        benchmark: &benchmark,
         is_interrupted: signals.received().is_some(),
     };
     let figures = found.as_json();
     if out.is_json() {
         out.object("bench-sync-report", figures.clone())?;
     } else {
-        laboratory.show(args, out)?;
+        benchmark.show(args, out)?;
     }
     file.finish(&found.page(&figures)?.to_html())?;
     let place = args.html.as_deref().unwrap_or(&args.dir).display().to_string();
@@ -131,7 +131,7 @@ fn measure(
     report_sync: Option<Duration>,
     signals: &Signals,
     out: Output,
-) -> Result<Laboratory> {
+) -> Result<SyncBenchmark> {
     let Parts { is_all, strategies: does_strategies, every: does_every, parallel: does_parallel } =
         Parts::of(args);
     let file_bytes = every::file_bytes(args, report_sync.filter(|_| is_all));
@@ -148,7 +148,7 @@ fn measure(
     }
     let file_system =
         OsDisk::new().file_system(&args.dir).map_or_else(|_| "unknown".to_owned(), |found| found.name);
-    let mut laboratory = Laboratory { file_system, ..Laboratory::default() };
+    let mut benchmark = SyncBenchmark { file_system, ..SyncBenchmark::default() };
     let goes_on = || signals.received().is_none();
     if does_strategies {
         let plan = strategies::plan(args);
@@ -160,7 +160,7 @@ fn measure(
             time(strategies::lasts(&plan))
         ));
         let report = probe(host, &args.dir).map_err(|error| Failure::io("look at", &args.dir, &error))?;
-        laboratory.strategies = Some(strategies::measure(args, host, &report, signals)?);
+        benchmark.strategies = Some(strategies::measure(args, host, &report, signals)?);
     }
     if does_every && goes_on() {
         out.note(&format!(
@@ -170,7 +170,7 @@ fn measure(
             args.record
         ));
         let ends_after = is_all.then_some(every::REPORT_ENDS_AFTER);
-        laboratory.every = Some(every::measure(args, file_bytes, ends_after, signals)?);
+        benchmark.every = Some(every::measure(args, file_bytes, ends_after, signals)?);
     }
     if does_parallel && goes_on() {
         let plan = parallel::plan(args);
@@ -180,12 +180,12 @@ fn measure(
             counted(u64::from(plan.threads.last().copied().unwrap_or(0)), "thread"),
             time(parallel::lasts(&plan))
         ));
-        laboratory.parallel = Some(parallel::measure(args, signals)?);
+        benchmark.parallel = Some(parallel::measure(args, signals)?);
     }
-    Ok(laboratory)
+    Ok(benchmark)
 }
 
-impl Laboratory {
+impl SyncBenchmark {
     /// The results by name, each in the form that its own command prints.
     fn parts(&self, args: &BenchSyncArgs) -> Vec<(&'static str, Document)> {
         let strategies = self.strategies.as_ref().map(|found| found.as_json(&args.dir, &self.file_system));

@@ -183,8 +183,8 @@ fn conclude(dir: &Path, recovered: &Recovered, begun: Instant, out: Output) -> R
     let whole = recovered.found == recovered.acknowledged;
     if !whole {
         return Err(Failure::said(
-            crate::failure::DAMAGE,
-            Code::DamagedData,
+            crate::failure::CORRUPT,
+            Code::CorruptData,
             format!(
                 "{} of {} acknowledged rows are missing",
                 recovered.acknowledged - recovered.found,

@@ -9,7 +9,7 @@ use duramen::{
 
 use crate::args::{CheckArgs, DatabaseArgs};
 use crate::database;
-use crate::failure::{DAMAGE, Failure, Result};
+use crate::failure::{CORRUPT, Failure, Result};
 use crate::keys;
 use crate::numbers::{bytes, counted, grouped};
 use crate::output::{Output, align_right, new_table, printable, shell_word};
@@ -201,7 +201,7 @@ pub(crate) fn check(args: &CheckArgs, out: Output) -> Result<()> {
         counted(problem_count, "problem"),
         shell_word(&args.database.db.display().to_string()),
     ));
-    Err(Failure::Exit(DAMAGE))
+    Err(Failure::Exit(CORRUPT))
 }
 
 fn checked(pages: &CheckReport, documents: Option<&DocumentReport>, problem_count: u64) -> Document {

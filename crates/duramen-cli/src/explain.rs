@@ -30,7 +30,7 @@ fn show(code: Code, out: Output) -> Result<()> {
     }
     let fields = doc! {
         "code": code.to_string(),
-        "name": format!("{code:?}"),
+        "name": name_in_json(code),
         "kind_of_error": format!("{:?}", code.kind()),
         "summary": code.summary(),
         "page": page,
@@ -43,7 +43,7 @@ fn list(out: Output) -> Result<()> {
         let codes = Code::ALL.iter().map(|code| {
             Value::Map(doc! {
                 "code": code.to_string(),
-                "name": format!("{code:?}"),
+                "name": name_in_json(*code),
                 "kind_of_error": format!("{:?}", code.kind()),
                 "summary": code.summary(),
             })
@@ -60,12 +60,25 @@ fn list(out: Output) -> Result<()> {
     Ok(())
 }
 
-/// `E0213`, `e213`, `213` or the name of a code.
+/// The name of a code in JSON, where it never changes.
+fn name_in_json(code: Code) -> String {
+    match code {
+        Code::CorruptData => "DamagedData".to_owned(),
+        Code::CorruptLog => "DamagedLog".to_owned(),
+        Code::CorruptSuperblock => "DamagedSuperblock".to_owned(),
+        Code::CorruptFeed => "DamagedFeed".to_owned(),
+        code => format!("{code:?}"),
+    }
+}
+
+/// `E0213`, `e213`, `213` or the name of a code; the name in JSON is accepted, too.
 fn parse(text: &str) -> Result<Code> {
     let digits = text.strip_prefix(['E', 'e']).unwrap_or(text);
     let number = digits.parse::<u32>().ok();
-    let is_meant =
-        |code: &&Code| number == Some(**code as u32) || format!("{code:?}").eq_ignore_ascii_case(text);
+    let is_named = |code: Code| {
+        format!("{code:?}").eq_ignore_ascii_case(text) || name_in_json(code).eq_ignore_ascii_case(text)
+    };
+    let is_meant = |code: &&Code| number == Some(**code as u32) || is_named(**code);
     Code::ALL.iter().find(is_meant).copied().ok_or_else(|| {
         let same_kind = |code: &&Code| number.is_some_and(|number| number / 100 == **code as u32 / 100);
         let near: Vec<String> = Code::ALL.iter().filter(same_kind).map(ToString::to_string).collect();

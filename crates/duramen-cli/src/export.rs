@@ -10,7 +10,7 @@ use duramen::{Direction, Document, Reads, Rows, Schema, Value, json};
 
 use crate::args::{ExportArgs, Format};
 use crate::database;
-use crate::failure::{DAMAGE, Failure, Result};
+use crate::failure::{CORRUPT, Failure, Result};
 use crate::keys;
 use crate::numbers::{counted, grouped};
 use crate::output::{Output, flush, printable, shell_word};
@@ -179,7 +179,7 @@ impl Export<'_> {
 
     /// Corruption does not invalidate what was written before it.
     fn cut_short(&self, failure: Failure) -> Failure {
-        if failure.exit() != DAMAGE {
+        if failure.exit() != CORRUPT {
             return failure;
         }
         let up_to = match keys::shown(&self.last_key) {

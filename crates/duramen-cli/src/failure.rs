@@ -31,7 +31,7 @@ pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
-pub(crate) const DAMAGE: u8 = 3;
+pub(crate) const CORRUPT: u8 = 3;
 const LOCKED: u8 = 4;
 pub(crate) const CANNOT_KEEP: u8 = 5;
 const SIGNAL_BASE: u8 = 128;
@@ -115,7 +115,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let exit = match error.kind() {
-            ErrorKind::Corrupt => DAMAGE,
+            ErrorKind::Corrupt => CORRUPT,
             ErrorKind::Locked => LOCKED,
             _ if error.code() == Code::NetworkFileSystem => CANNOT_KEEP,
             _ => FAILED,

@@ -14,7 +14,7 @@ use crate::database::{self, candidates};
 use crate::failure::{Failure, Result};
 use crate::numbers::{counted, grouped};
 use crate::output::{Output, flush, new_table, printable, shell_word};
-use crate::read::{Asked, Grid};
+use crate::read::{Grid, ViewQuery};
 use crate::signals::Signals;
 
 /// The maximum number of documents read without `--scan`.
@@ -48,8 +48,8 @@ fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Resu
     let find = if args.reverse { find.reverse() } else { find };
     let Some(view) = &args.view else { return Ok(find) };
     let range = RangeFlags { prefix: prefix.cloned(), ..RangeFlags::default() };
-    let asked = Asked::of(snapshot, schema, view, &range)?;
-    Ok(find.view(view).range(asked.span))
+    let query = ViewQuery::of(snapshot, schema, view, &range)?;
+    Ok(find.view(view).range(query.span))
 }
 
 /// Parses a condition. The error suggests similar names of fields.

@@ -28,7 +28,7 @@ use progress::Progress;
 use source::Input;
 
 /// The user's description of the rows, validated as far as possible without the database.
-pub(crate) struct Asked {
+pub(crate) struct RowDescription {
     pub(crate) collection: String,
     pub(crate) key: Vec<String>,
     pub(crate) sum: Vec<String>,
@@ -38,7 +38,7 @@ pub(crate) struct Asked {
     pub(crate) stored: Option<Schema>,
 }
 
-impl Asked {
+impl RowDescription {
     /// The resulting collection, without its columns.
     fn schema(&self) -> Result<Schema> {
         let mut schema = match &self.stored {
@@ -51,10 +51,10 @@ impl Asked {
             }
             None => Schema::new(&self.collection).key(self.key.clone()).sum(self.sum.clone()),
         };
-        let asked = Schema::new(&self.collection)
+        let description = Schema::new(&self.collection)
             .key(if self.key.is_empty() { schema.key_columns().to_vec() } else { self.key.clone() })
             .sum(if self.sum.is_empty() { schema.sum_columns().to_vec() } else { self.sum.clone() });
-        schema.check_same_terms(&asked)?;
+        schema.check_same_terms(&description)?;
         if let (Some(marker), None) = (self.null.first(), schema.null()) {
             schema = schema.null_marker(marker);
         }
@@ -63,9 +63,9 @@ impl Asked {
 
     /// The type that the user or the catalogue gives a column.
     pub(crate) fn given(&self, column: &str) -> Option<ColumnType> {
-        let asked = self.types.iter().find(|(name, _)| name == column).map(|(_, kind)| *kind);
+        let description = self.types.iter().find(|(name, _)| name == column).map(|(_, kind)| *kind);
         let stored = self.stored.as_ref().and_then(|stored| stored.kind(column));
-        asked.or(stored.filter(|kind| *kind != ColumnType::Unknown))
+        description.or(stored.filter(|kind| *kind != ColumnType::Unknown))
     }
 
     /// Whether a column is summed.
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
         Some(db) => db.collections()?.into_iter().find(|schema| schema.name() == args.collection),
         None => None,
     };
-    let asked = Asked {
+    let description = RowDescription {
         collection: args.collection.clone(),
         key: args.key.clone(),
         sum: args.sum.clone(),
@@ -143,10 +143,10 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
         null: args.null.clone(),
         stored,
     };
-    asked.schema()?;
+    description.schema()?;
     let progress = Progress::new(out, input.bytes_read(), input.bytes_total());
     let report = Report { args, begun: Instant::now(), out };
-    let (schema, rows) = match prepare(format, input, &asked, &progress, &signals) {
+    let (schema, rows) = match prepare(format, input, &description, &progress, &signals) {
         Err(Failure::Exit(_)) => {
             progress.finish();
             let nothing = Loaded::default();
@@ -190,17 +190,17 @@ fn named_once(flag: &str, columns: &[String]) -> Result<()> {
 fn prepare(
     format: Format,
     input: Input,
-    asked: &Asked,
+    description: &RowDescription,
     progress: &Progress,
     signals: &Signals,
 ) -> Result<(Schema, Box<dyn RowSource>)> {
     Ok(match format {
         Format::Csv => {
-            let (schema, rows) = csv_rows::prepare(input, asked, progress, signals)?;
+            let (schema, rows) = csv_rows::prepare(input, description, progress, signals)?;
             (schema, Box::new(rows) as Box<dyn RowSource>)
         }
         Format::Ndjson => {
-            let (schema, rows) = ndjson_rows::prepare(input, asked, progress, signals)?;
+            let (schema, rows) = ndjson_rows::prepare(input, description, progress, signals)?;
             (schema, Box::new(rows) as Box<dyn RowSource>)
         }
     })

@@ -15,7 +15,7 @@ use crate::numbers::{counted, grouped};
 use crate::output::{Output, align_right, flush, new_table, printable};
 use crate::signals::Signals;
 pub(crate) use grid::Grid;
-pub(crate) use of_view::Asked;
+pub(crate) use of_view::ViewQuery;
 
 /// The document under a key; exit code 1 and nothing on standard output if there is none.
 pub(crate) fn get(args: &GetArgs, out: Output) -> Result<()> {
@@ -120,8 +120,8 @@ pub(crate) fn count(args: &RangeArgs, out: Output) -> Result<()> {
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     if let Some(view) = &args.view {
-        let asked = Asked::of(&snapshot, &schema, view, &args.range)?;
-        let count = snapshot.documents(schema.name()).view(view).range(asked.span).count()?;
+        let query = ViewQuery::of(&snapshot, &schema, view, &args.range)?;
+        let count = snapshot.documents(schema.name()).view(view).range(query.span).count()?;
         if out.is_json() {
             return out.object(
                 "count",

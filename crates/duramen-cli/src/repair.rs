@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::RepairArgs;
 use crate::database;
-use crate::failure::{DAMAGE, FAILED, Failure, Result};
+use crate::failure::{CORRUPT, FAILED, Failure, Result};
 use crate::keys;
 use crate::numbers::{bytes, counted, grouped, time};
 use crate::output::{Output, align_right, new_table, printable};
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &RepairArgs, out: Output) -> Result<()> {
         args.new.display(),
         db.display()
     ));
-    Err(Failure::Exit(DAMAGE))
+    Err(Failure::Exit(CORRUPT))
 }
 
 /// Refuses a new database inside of the corrupt one or its log, by any path: the corrupt one must not be
@@ -106,7 +106,7 @@ fn resolved(path: &Path) -> Option<PathBuf> {
 fn failed(error: Error) -> Failure {
     let mut failure = Failure::from(error);
     if let Failure::Said(said) = &mut failure
-        && said.exit == DAMAGE
+        && said.exit == CORRUPT
     {
         said.exit = FAILED;
     }

@@ -84,7 +84,7 @@ fn look(observer: &mut Observer, before: &(Observed, Instant), at_most: Duration
         let change = match observer.next() {
             Ok(Some(change)) => change,
             Ok(None) => break,
-            Err(error) if matches!(error.code(), Code::FeedGap | Code::DamagedFeed | Code::Unreadable) => {
+            Err(error) if matches!(error.code(), Code::FeedGap | Code::CorruptFeed | Code::Unreadable) => {
                 has_gap = true;
                 continue;
             }

@@ -96,7 +96,7 @@ fn follow(
                 thread::sleep(REST);
             }
             // Missing changes are reported in the output; later changes follow all the same.
-            Err(error) if matches!(error.code(), Code::FeedGap | Code::DamagedFeed | Code::Unreadable) => {
+            Err(error) if matches!(error.code(), Code::FeedGap | Code::CorruptFeed | Code::Unreadable) => {
                 if out.is_json() {
                     let line = missing(&error, observer.position()).to_json()?;
                     writeln!(stream, "{line}").map_err(|error| Failure::output(&error))?;

@@ -24,11 +24,11 @@ pub(crate) struct ViewAttribute {
 struct Reduction {
     kind: Ident,
     /// The argument before the field.
-    told: Told,
+    told: Argument,
     of: Option<Ident>,
 }
 
-enum Told {
+enum Argument {
     Nothing,
     /// The number of values.
     Count(LitInt),
@@ -126,7 +126,7 @@ impl Parse for Reduction {
                 format!("unknown: a view reduces by {}", REDUCTIONS.join(", ")),
             ));
         }
-        let mut reduction = Reduction { told: Told::Nothing, of: None, kind };
+        let mut reduction = Reduction { told: Argument::Nothing, of: None, kind };
         match reduction.kind.to_string().as_str() {
             "TopK" | "BottomK" => reduction.top(input)?,
             "With" => reduction.with(input)?,
@@ -157,7 +157,7 @@ impl Reduction {
         if !count.base10_parse().is_ok_and(|count: usize| (1..=TOP_MAX).contains(&count)) {
             return Err(wrong(count.span()));
         }
-        self.told = Told::Count(count);
+        self.told = Argument::Count(count);
         self.of = after_comma(&inside)?;
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Reduction {
         }
         let inside;
         parenthesized!(inside in input);
-        self.told = Told::Code(Box::new(inside.parse()?));
+        self.told = Argument::Code(Box::new(inside.parse()?));
         self.of = after_comma(&inside)?;
         Ok(())
     }
@@ -180,9 +180,9 @@ impl Reduction {
     /// An example with a field.
     fn example(&self) -> String {
         match &self.told {
-            Told::Nothing => format!("{}(field)", self.kind),
-            Told::Count(count) => format!("{}({count}, field)", self.kind),
-            Told::Code(code) => format!("{}({}, field)", self.kind, quote!(#code)),
+            Argument::Nothing => format!("{}(field)", self.kind),
+            Argument::Count(count) => format!("{}({count}, field)", self.kind),
+            Argument::Code(code) => format!("{}({}, field)", self.kind, quote!(#code)),
         }
     }
 
@@ -190,15 +190,15 @@ impl Reduction {
     fn over(&self, field: &TokenStream, index: usize, duramen: &TokenStream, all: &mut Reduced) {
         let (kind, reduce) = (&self.kind, quote!(#duramen::view::reduce));
         let (kept, is) = match &self.told {
-            Told::Count(count) => (quote!(#kind(#index, #count)), quote!(#reduce::#kind<#field, #count>)),
-            Told::Code(code) => {
+            Argument::Count(count) => (quote!(#kind(#index, #count)), quote!(#reduce::#kind<#field, #count>)),
+            Argument::Code(code) => {
                 all.asserts.push(quote!(is_taken_by::<#code, #field>()));
                 (quote!(code::<#code>(#index)), quote!(#reduce::With<#code>))
             }
-            Told::Nothing if kind == "Min" || kind == "Max" => {
+            Argument::Nothing if kind == "Min" || kind == "Max" => {
                 (quote!(#kind(#index)), quote!(#reduce::#kind<#field>))
             }
-            Told::Nothing => {
+            Argument::Nothing => {
                 match kind.to_string().as_str() {
                     "Quantiles" => all.asserts.push(quote!(is_measured::<#field>())),
                     "Sum" | "Mean" => all.asserts.push(quote!(is_summed::<#field>())),

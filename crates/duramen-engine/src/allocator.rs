@@ -269,7 +269,7 @@ impl Space {
             let offset = self.data.offset(page.block);
             if offset.saturating_add(u64::from(page.raw_bytes)) > file_bytes {
                 let what = "the log names a value beyond the end of the file";
-                return Err(Error::damaged_data(self.data.path(), offset, what));
+                return Err(Error::corrupt_data(self.data.path(), offset, what));
             }
         }
         let mut state = self.lock();
@@ -280,7 +280,7 @@ impl Space {
                      holds some of them",
                     page.block_count
                 );
-                return Err(Error::damaged_data(self.data.path(), self.data.offset(page.block), what));
+                return Err(Error::corrupt_data(self.data.path(), self.data.offset(page.block), what));
             }
         }
         Ok(())

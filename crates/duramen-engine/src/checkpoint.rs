@@ -19,7 +19,7 @@ use crate::catalog::{CATALOG, Root, RootEntry, TreeState, TreeTable};
 use crate::data_file::{Page, SUPERBLOCK_OFFSETS, Superblock};
 use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, Generation, TreeId};
-use crate::tree::{Apply, ApplyError, Change, Loading, Node, Place, Slot, StoredValue, write_tree};
+use crate::tree::{Apply, ApplyError, Change, Loading, Node, NodePointer, Slot, StoredValue, write_tree};
 use crate::wal::LogPosition;
 
 use output::Output;
@@ -68,7 +68,7 @@ struct Newest {
 /// The tree of roots written by a checkpoint.
 struct NewRoots {
     slot: Option<Slot>,
-    place: Option<Place>,
+    pointer: Option<NodePointer>,
     replaced: Vec<Arc<Node>>,
 }
 
@@ -186,20 +186,20 @@ impl Checkpointer {
         let replay = newest.superblock.replay;
         invariant!(root.seq >= replay.seq, "root {} is not before checkpoint {}", root.seq, replay.seq);
         if root.seq > replay.seq {
-            self.store.retire_unread(root.seq);
+            self.store.defer_free_unread(root.seq);
         }
         let generation = newest.superblock.generation.next();
         let mut output = Output::new(&self.store, between);
         let (new_roots, draft) = self.write_all(&newest, &mut reclaiming, root, generation, &mut output)?;
         let written_bytes = output.written_bytes();
         drop(output);
-        let NewRoots { slot: roots, place: roots_place, .. } = new_roots;
+        let NewRoots { slot: roots, pointer: roots_pointer, .. } = new_roots;
         self.sync()?;
         let superblock = Superblock {
             generation,
             replay: position,
             marked: position.seq,
-            roots: roots_place.map(|place| place.location),
+            roots: roots_pointer.map(|pointer| pointer.page),
             space: Some(draft.index),
             hot: aim.hot,
             end_block: draft.end_block,
@@ -216,6 +216,7 @@ impl Checkpointer {
         let next = Newest { superblock, older: replay, roots, trees: root.trees.clone() };
         let before = std::mem::replace(&mut *self.newest(), next);
         drop(reclaiming);
+        // After unlocking: it may be the last owner of a large tree of roots, and freeing that takes long.
         drop(before);
         self.release_through(replay.seq);
         Ok(CheckpointReport { seq: root.seq, keep_log_from: replay, written_bytes })
@@ -265,10 +266,10 @@ impl Checkpointer {
     ) -> Result<(NewRoots, MapDraft)> {
         let new_roots = self.write_roots(newest, reclaiming, root, output)?;
         let gone =
-            new_roots.replaced.iter().filter_map(|node| node.place()).map(|place| place.location.extent());
+            new_roots.replaced.iter().filter_map(|node| node.pointer()).map(|pointer| pointer.page.extent());
         let put = &mut |page: &Page, block| output.put_at(page, block);
         let draft = self.store.space.draft(root.seq, generation, gone.collect(), put)?;
-        let roots = new_roots.place.as_ref().map(|place| place.location.extent());
+        let roots = new_roots.pointer.as_ref().map(|pointer| pointer.page.extent());
         let covers = self.store.space.check_covers(&draft, roots);
         if let Err(error) = covers.and_then(|()| output.finish()) {
             self.store.space.discard(&draft);
@@ -310,8 +311,8 @@ impl Checkpointer {
             })
             .collect();
         if changes.is_empty() {
-            let place = newest.roots.as_ref().and_then(Slot::place);
-            return Ok(NewRoots { slot: newest.roots.clone(), place, replaced: Vec::new() });
+            let pointer = newest.roots.as_ref().and_then(Slot::pointer);
+            return Ok(NewRoots { slot: newest.roots.clone(), pointer, replaced: Vec::new() });
         }
         output.flush()?;
         output.begin_roots();
@@ -321,8 +322,8 @@ impl Checkpointer {
             ApplyError::Missing => unreachable!("loading is allowed"),
         })?;
         let replaced = apply.replaced;
-        let place = roots.as_ref().map(|slot| write_tree(pages, slot, None, output)).transpose()?;
-        Ok(NewRoots { slot: roots, place, replaced })
+        let pointer = roots.as_ref().map(|slot| write_tree(pages, slot, None, output)).transpose()?;
+        Ok(NewRoots { slot: roots, pointer, replaced })
     }
 
     /// Writes one tree and returns its entry; `None` once a dropped tree is reclaimed completely.
@@ -336,7 +337,7 @@ impl Checkpointer {
     ) -> Result<Option<RootEntry>> {
         let slot = tree.slot.as_ref();
         let reducer = tree.reducer.as_deref();
-        let place = slot.map(|slot| write_tree(&self.store.pages, slot, reducer, output)).transpose()?;
+        let pointer = slot.map(|slot| write_tree(&self.store.pages, slot, reducer, output)).transpose()?;
         let mut reclaimed_to = Vec::new();
         if let Some(slot) = slot.filter(|_| tree.dropped_at.is_some()) {
             output.flush()?;
@@ -356,7 +357,7 @@ impl Checkpointer {
         }
         Ok(Some(RootEntry {
             spec: tree.spec.clone(),
-            place,
+            pointer,
             count: tree.len(),
             has_big_values: tree.has_big_values,
             dropped_at: tree.dropped_at,

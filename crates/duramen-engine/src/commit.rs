@@ -320,9 +320,10 @@ impl Committer {
         self.store.alarm.cause()
     }
 
-    /// Poisons the engine after a failed sync: nothing is acknowledged from now on (D6).
+    /// Poisons the engine after a failed sync: nothing is acknowledged from now on (D6). The caller may hold
+    /// locks, so the callbacks of the program are left to the background.
     pub(crate) fn poison(&self, cause: Error) {
-        self.store.alarm.raise_and_call(cause);
+        self.store.alarm.raise(cause);
     }
 
     /// Wakes those that wait, to check again whether they may go on.

@@ -25,7 +25,7 @@ use crate::ids::DatabaseId;
 
 pub use buffers::Buffers;
 pub use page::{INDEX_SLACK_BYTES, PAGE_HEADER_BYTES, Page, PageKind};
-pub use page_pointer::{INNER_FLAG, LOCATION_BYTES, PagePointer};
+pub use page_pointer::{INNER_FLAG, POINTER_BYTES, PagePointer};
 pub use superblock::{
     FORMAT_VERSION, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError, first_free_block,
 };
@@ -144,27 +144,27 @@ impl DataFile {
     /// can go wrong while the stored bytes are fine, and a corrupt page is given up for good.
     ///
     /// # Errors
-    /// `DamagedData` (E0501) with file and offset if the bytes differ from those written; `System` (E1001) if
+    /// `CorruptData` (E0501) with file and offset if the bytes differ from those written; `System` (E1001) if
     /// reading failed.
-    pub fn read(&self, location: &PagePointer, kind: PageKind) -> Result<Page> {
-        self.check(location, kind)?;
-        match self.read_once(location, kind) {
-            Err(error) if error.is_damage() => self.read_once(location, kind),
+    pub fn read(&self, pointer: &PagePointer, kind: PageKind) -> Result<Page> {
+        self.check(pointer, kind)?;
+        match self.read_once(pointer, kind) {
+            Err(error) if error.is_corruption() => self.read_once(pointer, kind),
             answer => answer,
         }
     }
 
-    fn read_once(&self, location: &PagePointer, kind: PageKind) -> Result<Page> {
-        let offset = self.offset(location.block);
-        let mut page = Page::unread(&self.buffers, location.raw_bytes as usize);
+    fn read_once(&self, pointer: &PagePointer, kind: PageKind) -> Result<Page> {
+        let offset = self.offset(pointer.block);
+        let mut page = Page::unread(&self.buffers, pointer.raw_bytes as usize);
         self.file.read_at(page.bytes_mut(), offset).map_err(|error| self.read_error(offset, &error))?;
-        let found = self.tag(page.bytes(), location.block, page.generation());
-        let wanted = u128::from_le_bytes(location.tag);
+        let found = self.tag(page.bytes(), pointer.block, page.generation());
+        let wanted = u128::from_le_bytes(pointer.tag);
         if found != wanted {
-            let what = format!("page at block {}: checksum {found:032x}, want {wanted:032x}", location.block);
-            return Err(Error::damaged_data(&self.path, offset, what));
+            let what = format!("page at block {}: checksum {found:032x}, want {wanted:032x}", pointer.block);
+            return Err(Error::corrupt_data(&self.path, offset, what));
         }
-        page.check(kind).map_err(|what| Error::damaged_data(&self.path, offset, what))?;
+        page.check(kind).map_err(|what| Error::corrupt_data(&self.path, offset, what))?;
         Ok(page)
     }
 
@@ -174,29 +174,29 @@ impl DataFile {
     /// right checksum may still be wrong: a hostile program can write both.
     ///
     /// # Errors
-    /// `DamagedData` (E0501) with file and offset; `System` (E1001) if the file cannot be measured.
-    pub fn check(&self, location: &PagePointer, kind: PageKind) -> Result<()> {
-        let offset = self.offset(location.block);
-        let PagePointer { block_count, raw_bytes, flags, .. } = *location;
+    /// `CorruptData` (E0501) with file and offset; `System` (E1001) if the file cannot be measured.
+    pub fn check(&self, pointer: &PagePointer, kind: PageKind) -> Result<()> {
+        let offset = self.offset(pointer.block);
+        let PagePointer { block_count, raw_bytes, flags, .. } = *pointer;
         let bytes = raw_bytes as usize;
         if flags & !INNER_FLAG != 0 {
-            return Err(Error::damaged_data(&self.path, offset, "a pointer that this build cannot follow"));
+            return Err(Error::corrupt_data(&self.path, offset, "a pointer that this build cannot follow"));
         }
         if !(PAGE_HEADER_BYTES..=PAGE_HEADER_BYTES + kind.payload_bytes_max()).contains(&bytes) {
             let what = format!("a pointer to a page of {bytes} bytes, which no page of its kind has");
-            return Err(Error::damaged_data(&self.path, offset, what));
+            return Err(Error::corrupt_data(&self.path, offset, what));
         }
         let blocks = |bytes: usize| bytes.div_ceil(self.block_bytes);
         if !(blocks(bytes)..=blocks(bytes + kind.slack_bytes())).contains(&(block_count as usize)) {
             let what = format!("a pointer to {bytes} bytes in {block_count} blocks");
-            return Err(Error::damaged_data(&self.path, offset, what));
+            return Err(Error::corrupt_data(&self.path, offset, what));
         }
         let end = offset.saturating_add(raw_bytes.into());
         if end > self.seen_bytes.load(Ordering::Relaxed) {
             let file_bytes = self.file.len().map_err(|error| Error::io("measure", &self.path, &error))?;
             self.seen_bytes.store(file_bytes, Ordering::Relaxed);
             if end > file_bytes {
-                return Err(Error::damaged_data(&self.path, offset, "the file ends before the page does"));
+                return Err(Error::corrupt_data(&self.path, offset, "the file ends before the page does"));
             }
         }
         Ok(())
@@ -210,7 +210,7 @@ impl DataFile {
 
     fn read_error(&self, offset: u64, error: &std::io::Error) -> Error {
         if error.kind() == std::io::ErrorKind::UnexpectedEof {
-            return Error::damaged_data(&self.path, offset, "the file ends before the page does");
+            return Error::corrupt_data(&self.path, offset, "the file ends before the page does");
         }
         Error::new(Code::System, format!("cannot read {} @ {offset:#x}: {error}", self.path.display()))
     }

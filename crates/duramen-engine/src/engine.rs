@@ -131,7 +131,7 @@ impl Engine {
     /// # Errors
     /// `ReadOnly` (E0204) if the database was opened read-only; `Closed` (E0207) after a close;
     /// `ForkedHandle` (E0206) in a forked process; `EnginePoisoned` (E0601) after a failed sync.
-    /// `DamagedData` (E0501) or `System` (E1001) if the log could not be applied to the trees after opening.
+    /// `CorruptData` (E0501) or `System` (E1001) if the log could not be applied to the trees after opening.
     pub fn begin(&self) -> Result<Transaction> {
         let (committer, _) = self.parts()?;
         self.inner.deferred_redo.not_failed()?;
@@ -325,7 +325,7 @@ impl Engine {
     /// # Errors
     /// `SnapshotExpired` (E0801) if the snapshot that is checked was ended to free its space;
     /// `System` (E1001) if a file of the change feed cannot be read; `ForkedHandle` (E0206) in a forked
-    /// process. Shortly after opening `DamagedData` (E0501) or `System` (E1001) if the log could not be
+    /// process. Shortly after opening `CorruptData` (E0501) or `System` (E1001) if the log could not be
     /// applied to the trees. Everything else that cannot be read is in the report.
     pub fn check(&self) -> Result<CheckReport> {
         self.inner.deferred_redo.wait()?;

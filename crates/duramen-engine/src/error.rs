@@ -17,7 +17,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// own codes.
 ///
 /// # Reads
-/// - `DamagedData` (E0501): a page is corrupt.
+/// - `CorruptData` (E0501): a page is corrupt.
 /// - `System` (E1001): the operating system cannot read it.
 /// - `SnapshotExpired` (E0801): the snapshot was ended to free its space.
 /// - `WriteConflict` (E0101): commits that the transaction reads were dropped.
@@ -57,8 +57,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// - `DiskFull` (E0301): there is no room for the checkpoint, or for what the change feed keeps.
 /// - `System` (E1001): the operating system refused a write or a sync.
 /// - `EnginePoisoned` (E0601): a sync failed earlier, or the log could not be synced first.
-/// - `DamagedData` (E0501), `DamagedSuperblock` (E0504): what the checkpoint reads is corrupt.
-/// - `DamagedLog` (E0502), `LogMissing` (E0503), `DamagedFeed` (E0505): the change feed cannot be kept.
+/// - `CorruptData` (E0501), `CorruptSuperblock` (E0504): what the checkpoint reads is corrupt.
+/// - `CorruptLog` (E0502), `LogMissing` (E0503), `CorruptFeed` (E0505): the change feed cannot be kept.
 /// - `InvalidArgument` (E0201): the call is inside an event hook, or inside a closure that runs alone.
 ///
 /// # Opening
@@ -69,7 +69,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// - `NetworkFileSystem` (E0212): the file system is on a network or unknown.
 /// - `ReadOnly` (E0204): the file system is read-only, and the database is opened to write.
 /// - `Unsupported` (E0211): a later release wrote it.
-/// - `DamagedSuperblock` (E0504), `DamagedData` (E0501), `DamagedLog` (E0502): it is corrupt.
+/// - `CorruptSuperblock` (E0504), `CorruptData` (E0501), `CorruptLog` (E0502): it is corrupt.
 /// - `LogMissing` (E0503): the log is not there, or is older than the data.
 /// - `DiskFull` (E0301): there is no room for the log.
 /// - `InvalidArgument` (E0201): the options do not fit together.
@@ -78,14 +78,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// # Changes
 /// Reading the change feed can return these:
 /// - `FeedGap` (E0804): changes are no longer kept.
-/// - `DamagedFeed` (E0505), `DamagedLog` (E0502), `DamagedData` (E0501): they are corrupt.
+/// - `CorruptFeed` (E0505), `CorruptLog` (E0502), `CorruptData` (E0501): they are corrupt.
 /// - `LogMissing` (E0503): a part of the log is not there.
 /// - `Unsupported` (E0211): a later release wrote them.
 /// - `System` (E1001): the operating system cannot read them.
 ///
 /// An observer can also return these:
 /// - `NoSuchDatabase` (E0902), `NotADatabase` (E0209): the database was removed or replaced.
-/// - `DamagedSuperblock` (E0504): no superblock can be read.
+/// - `CorruptSuperblock` (E0504): no superblock can be read.
 #[derive(Debug, Clone)]
 pub struct Error {
     code: Code,
@@ -170,11 +170,11 @@ codes! {
     DiskFull = 301, Full, "there is no room for the transaction";
     FeedFull = 302, Full, "the change feed is full, and a consumer may not lose changes";
     OutcomeUnknown = 401, InDoubt, "the transaction may or may not survive";
-    DamagedData = 501, Corrupt, "the data file is corrupt";
-    DamagedLog = 502, Corrupt, "the log is corrupt";
+    CorruptData = 501, Corrupt, "the data file is corrupt";
+    CorruptLog = 502, Corrupt, "the log is corrupt";
     LogMissing = 503, Corrupt, "the log of this database is missing";
-    DamagedSuperblock = 504, Corrupt, "no superblock can be read";
-    DamagedFeed = 505, Corrupt, "a file of the change feed is corrupt";
+    CorruptSuperblock = 504, Corrupt, "no superblock can be read";
+    CorruptFeed = 505, Corrupt, "a file of the change feed is corrupt";
     EnginePoisoned = 601, Poisoned, "a sync failed, and no commit is acknowledged any more";
     DatabaseLocked = 701, Locked, "another process has the database open";
     SnapshotExpired = 801, Expired, "the snapshot was ended to free its space";
@@ -213,7 +213,7 @@ impl Error {
     }
 
     /// The commit after which the feed can be read further, if changes before it are missing (`FeedGap`,
-    /// `DamagedFeed`) or cannot be read (`System`, which may be temporary).
+    /// `CorruptFeed`) or cannot be read (`System`, which may be temporary).
     #[must_use]
     pub fn goes_on_after(&self) -> Option<CommitSeq> {
         self.goes_on_after
@@ -251,20 +251,20 @@ impl Error {
 
     /// Whether bytes on disk are not what was written.
     #[must_use]
-    pub fn is_damage(&self) -> bool {
+    pub fn is_corruption(&self) -> bool {
         self.kind() == ErrorKind::Corrupt
     }
 
     /// Corruption in the data file: file, offset, and what was found and expected.
     #[must_use]
-    pub fn damaged_data(file: &Path, offset: u64, what: impl fmt::Display) -> Error {
-        Error::new(Code::DamagedData, format!("{} @ {offset:#x}: {what}", file.display()))
+    pub fn corrupt_data(file: &Path, offset: u64, what: impl fmt::Display) -> Error {
+        Error::new(Code::CorruptData, format!("{} @ {offset:#x}: {what}", file.display()))
     }
 
     /// Corruption in the log: file, offset, and what was found and expected.
     #[must_use]
-    pub fn damaged_log(file: &Path, offset: u64, what: impl fmt::Display) -> Error {
-        Error::new(Code::DamagedLog, format!("{} @ {offset:#x}: {what}", file.display()))
+    pub fn corrupt_log(file: &Path, offset: u64, what: impl fmt::Display) -> Error {
+        Error::new(Code::CorruptLog, format!("{} @ {offset:#x}: {what}", file.display()))
     }
 
     /// An operating system error about a file, mapped to the kind that a caller can act on.

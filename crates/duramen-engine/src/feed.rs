@@ -142,7 +142,7 @@ pub struct FeedStats {
 
 /// The error for changes that are corrupt.
 pub(crate) fn cannot_read(after: CommitSeq, flaw: &str, goes_on: CommitSeq) -> Error {
-    Error::new(Code::DamagedFeed, format!("changes after commit {after} cannot be read: {flaw}"))
+    Error::new(Code::CorruptFeed, format!("changes after commit {after} cannot be read: {flaw}"))
         .with_hint(format!("read what the collections hold now, and go on from {goes_on}"))
         .goes_on(goes_on)
 }

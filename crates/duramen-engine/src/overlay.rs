@@ -91,26 +91,26 @@ impl fmt::Debug for Overlay {
 }
 
 /// A tree in the form that a query needs.
-pub(crate) enum Asked<'a> {
+pub(crate) enum QueriedTree<'a> {
     /// As it is in a root.
     Rooted(&'a TreeState),
     /// With changes applied for this query.
     Forked(&'a TreeState, Option<Slot>),
 }
 
-impl Asked<'_> {
+impl QueriedTree<'_> {
     /// The state of the tree.
     pub(crate) fn state(&self) -> &TreeState {
         match self {
-            Asked::Rooted(state) | Asked::Forked(state, _) => state,
+            QueriedTree::Rooted(state) | QueriedTree::Forked(state, _) => state,
         }
     }
 
     /// Its root node.
     pub(crate) fn slot(&self) -> Option<&Slot> {
         match self {
-            Asked::Rooted(state) => state.slot.as_ref(),
-            Asked::Forked(_, slot) => slot.as_ref(),
+            QueriedTree::Rooted(state) => state.slot.as_ref(),
+            QueriedTree::Forked(_, slot) => slot.as_ref(),
         }
     }
 }
@@ -199,21 +199,21 @@ impl Overlay {
         pages: &Pages,
         state: &'a TreeState,
         range: &KeyRange,
-    ) -> Result<Asked<'a>> {
+    ) -> Result<QueriedTree<'a>> {
         let changes = self.changes.of_tree(state.id).within(range);
         if changes.is_empty() {
-            return Ok(Asked::Rooted(state));
+            return Ok(QueriedTree::Rooted(state));
         }
         if changes.len() > self.limit.changes_max && self.drain.get().is_some() {
             let root = self.wait()?.root();
             return match root.trees.get(state.id) {
-                Some(state) => Ok(Asked::Rooted(state)),
+                Some(state) => Ok(QueriedTree::Rooted(state)),
                 None => Err(Error::new(Code::NoSuchTree, format!("there is no tree with id {}", state.id))),
             };
         }
         let known = locked(self.forks.lock()).get(&state.id).cloned();
         if let Some((_, fork)) = known.filter(|(applied, _)| covers(applied, range)) {
-            return Ok(Asked::Forked(state, fork));
+            return Ok(QueriedTree::Forked(state, fork));
         }
         let fork = self.fork(pages, state, changes)?;
         let mut forks = locked(self.forks.lock());
@@ -221,7 +221,7 @@ impl Overlay {
             forks.insert(state.id, (range.clone(), fork.clone()));
         }
         drop(forks);
-        Ok(Asked::Forked(state, fork))
+        Ok(QueriedTree::Forked(state, fork))
     }
 
     fn fork(&self, pages: &Pages, state: &TreeState, changes: ChangesOf<'_>) -> Result<Option<Slot>> {

@@ -531,9 +531,9 @@ impl Pages {
     ///
     /// # Errors
     /// As [`DataFile::read`].
-    pub(crate) fn read(&self, location: &PagePointer, kind: PageKind) -> Result<Page> {
+    pub(crate) fn read(&self, pointer: &PagePointer, kind: PageKind) -> Result<Page> {
         self.meter.pages_read.fetch_add(1, Ordering::Relaxed);
         self.meter.make_room();
-        self.data.read(location, kind)
+        self.data.read(pointer, kind)
     }
 }

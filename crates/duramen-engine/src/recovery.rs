@@ -69,7 +69,7 @@ pub(crate) fn load(
     let mut leads_nowhere = older.is_none();
     if let Some(index) = older.as_ref().and_then(|older| older.space) {
         match space.hold(&index, superblock.replay.seq) {
-            Err(error) if error.is_damage() => leads_nowhere = true,
+            Err(error) if error.is_corruption() => leads_nowhere = true,
             held => held?,
         }
     }
@@ -107,19 +107,19 @@ fn check_length(file: &Arc<dyn File>, superblock: &Superblock, path: &Path) -> R
         return Ok(());
     }
     let what = format!("the file is cut short: {bytes} bytes, the newest checkpoint reaches to {needed}");
-    Err(Error::damaged_data(path, bytes, what))
+    Err(Error::corrupt_data(path, bytes, what))
 }
 
 fn load_trees(store: &Store, superblock: &Superblock) -> Result<(Option<Slot>, TreeTable)> {
     let mut trees = TreeTable::default();
     let mut roots = None;
-    if let Some(location) = superblock.roots {
-        let slot = Slot::of_unknown_count(&store.pages, location)?;
+    if let Some(pointer) = superblock.roots {
+        let slot = Slot::of_unknown_count(&store.pages, pointer)?;
         let mut rows = Cursor::new(Some(&slot), KeyRange::all(), Direction::Forward);
         while let Some((key, value)) = rows.next(&store.pages)? {
             let tree = decode_tree(store, key, value.bytes).ok_or_else(|| {
-                let offset = store.pages.data().offset(location.block);
-                Error::damaged_data(store.pages.data().path(), offset, "an entry of the tree of roots")
+                let offset = store.pages.data().offset(pointer.block);
+                Error::corrupt_data(store.pages.data().path(), offset, "an entry of the tree of roots")
             })?;
             trees.set(tree.id, Some(tree));
         }
@@ -134,7 +134,7 @@ fn load_trees(store: &Store, superblock: &Superblock) -> Result<(Option<Slot>, T
 fn decode_tree(store: &Store, key: &[u8], value: &[u8]) -> Option<TreeState> {
     let id = Some(TreeId(u64::from_be_bytes(key.try_into().ok()?))).filter(|id| id.is_plausible())?;
     let entry = RootEntry::decode(value)?;
-    let slot = entry.place.map(|place| Slot::on_disk(store.pages.meter(), entry.count, place));
+    let slot = entry.pointer.map(|pointer| Slot::on_disk(store.pages.meter(), entry.count, pointer));
     let empty = TreeState::empty(id, entry.spec, &store.reducers);
     Some(TreeState {
         slot,

@@ -18,7 +18,7 @@ use crate::data_file::{DataFile, Superblock};
 use crate::error::Result;
 use crate::ids::{CommitSeq, TreeId};
 use crate::page_cache::Pages;
-use crate::tree::{Place, Reduction, StoredValue};
+use crate::tree::{NodePointer, Reduction, StoredValue};
 use crate::wal::{LogIdentity, repair};
 
 pub(crate) use walk::{Meets, walk};
@@ -127,9 +127,9 @@ impl Trees {
 
     fn read(pages: &Pages, superblock: &Superblock) -> Result<Trees> {
         let mut trees = Trees::default();
-        let Some(location) = superblock.roots else { return Ok(trees) };
+        let Some(pointer) = superblock.roots else { return Ok(trees) };
         let mut roots = Rows { of: TREE_OF_ROOTS, rows: Vec::new(), lost: Vec::new() };
-        walk(pages, &Place { location, reduction: Reduction::UNKNOWN }, None, &mut roots)?;
+        walk(pages, &NodePointer { page: pointer, reduction: Reduction::UNKNOWN }, None, &mut roots)?;
         for (key, value) in std::mem::take(&mut roots.rows) {
             let id = key.as_slice().try_into().ok().map(|id| TreeId(u64::from_be_bytes(id)));
             match id.zip(RootEntry::decode(&value)) {
@@ -140,8 +140,8 @@ impl Trees {
         trees.lost = roots.lost;
         let mut names = Rows { of: NAMES, rows: Vec::new(), lost: Vec::new() };
         match trees.roots.get(&CATALOG) {
-            Some(RootEntry { place: Some(place), count, .. }) => {
-                walk(pages, place, Some(*count), &mut names)?
+            Some(RootEntry { pointer: Some(pointer), count, .. }) => {
+                walk(pages, pointer, Some(*count), &mut names)?
             }
             Some(_) => {}
             None if trees.lost.is_empty() => {}

@@ -19,18 +19,18 @@ const _: () = assert!(2 * TICK.as_millis() <= MARK_IDLE_MS as u128, "an idle log
 /// Background threads. Dropping this stops and joins them.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    stop: Arc<Stop>,
+    stop: Arc<StopSignal>,
     handles: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Stop {
+struct StopSignal {
     asked: AtomicBool,
     lock: Mutex<()>,
     changed: Condvar,
 }
 
-impl Stop {
+impl StopSignal {
     /// Waits a tick. Returns `false` once the threads must stop.
     fn tick(&self) -> bool {
         let guard = locked(self.lock.lock());
@@ -45,7 +45,7 @@ impl Threads {
     /// No threads yet.
     #[must_use]
     pub(crate) fn new() -> Threads {
-        Threads { stop: Arc::new(Stop::default()), handles: Vec::new() }
+        Threads { stop: Arc::new(StopSignal::default()), handles: Vec::new() }
     }
 
     /// Starts a thread that runs `step` about every ten milliseconds. If a step panics, `failed` gets an

@@ -503,7 +503,7 @@ impl Transaction {
         if value.big {
             let big = BigRef::decode(&value.bytes).expect("this transaction encoded it");
             // Only at the end: a cursor of this transaction may still read it.
-            let (block, pages) = (big.location.block, self.values.remove(&big.location.block));
+            let (block, pages) = (big.pointer.block, self.values.remove(&big.pointer.block));
             invariant!(pages.is_some(), "the extents of the value at block {block} are known");
             self.superseded.extend(pages.unwrap_or_default());
         }
@@ -516,16 +516,16 @@ impl Transaction {
         let written = BigRef::write(source, store.geometry.big_value_extent_bytes, &mut |page| {
             let block_count = data.blocks_of(page.bytes().len());
             let block = store.space.allocate_value(block_count)?;
-            let location = data.locate(page, block);
-            unnamed.pages.push(location);
+            let pointer = data.locate(page, block);
+            unnamed.pages.push(pointer);
             let mut bytes = page.bytes().to_vec();
             bytes.resize(block_count as usize * data.block_bytes(), 0);
             let written = data.file().write_at(&bytes, data.offset(block));
             written.map_err(|error| Error::io("write to", data.path(), &error.source))?;
-            Ok(location)
+            Ok(pointer)
         });
         let value = written.inspect_err(|error| self.ask_for_room(error))?;
-        let (last, named) = (unnamed.pages.last().map(|page| page.block), value.location.block);
+        let (last, named) = (unnamed.pages.last().map(|page| page.block), value.pointer.block);
         invariant!(last == Some(named), "a value is named by its last extent: {last:?}, {named}");
         let earlier = self.values.insert(named, std::mem::take(&mut unnamed.pages));
         invariant!(earlier.is_none(), "block {named} names one value of a transaction");

@@ -1,7 +1,7 @@
 //! The subcommands, and the flags that several of them share.
 
 mod concurrent;
-mod damage;
+mod corruption;
 mod faulty;
 mod fuzz;
 mod product;
@@ -23,7 +23,7 @@ pub(crate) enum Command {
     Replay(replay::Replay),
     Product(product::Product),
     Trace(trace::Trace),
-    Damage(damage::Damage),
+    Corruption(corruption::Corruption),
     Repair(repair::Repair),
     Faulty(faulty::Faulty),
     Fuzz(fuzz::Fuzz),
@@ -41,7 +41,7 @@ impl Command {
             Command::Replay(command) => command.run(),
             Command::Product(command) => command.run(),
             Command::Trace(command) => command.run(),
-            Command::Damage(command) => command.run(),
+            Command::Corruption(command) => command.run(),
             Command::Repair(command) => command.run(),
             Command::Faulty(command) => command.run(),
             Command::Fuzz(command) => command.run(),

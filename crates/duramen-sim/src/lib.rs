@@ -4,7 +4,7 @@
 pub mod beside;
 pub mod concurrent;
 pub mod contents;
-pub mod damage;
+pub mod corruption;
 pub mod faults;
 pub mod faulty;
 pub mod fuzz;

@@ -16,7 +16,7 @@ use duramen_disk::MemDisk;
 use duramen_disk::memory::{CallKind, Effect, Fault};
 
 use crate::contents::Dice;
-use crate::damage::files_of;
+use crate::corruption::files_of;
 use crate::part::Part;
 
 pub use specimen::{DATABASE, REPAIRED, Rows, Specimen, Stored, closed, killed, open, options};
@@ -167,13 +167,13 @@ fn judge(specimen: &Specimen, disk: &MemDisk, is_one_page: bool, report: &mut Re
     let before = old_files(disk);
     let repaired = options().repair_on(Arc::new(disk.clone()), DATABASE, REPAIRED, |_| Ok(()));
     if old_files(disk) != before {
-        return Err("the damaged database was written to".to_owned());
+        return Err("the corrupt database was written to".to_owned());
     }
     let told = match repaired {
         Ok(told) => told,
         // Cut so short that not even one superblock is left.
         Err(error)
-            if error.code() == Code::DamagedSuperblock
+            if error.code() == Code::CorruptSuperblock
                 && before.iter().any(|(_, bytes)| bytes.is_empty()) =>
         {
             return Ok(());
@@ -203,7 +203,7 @@ fn judge(specimen: &Specimen, disk: &MemDisk, is_one_page: bool, report: &mut Re
         report.commits_lost_count += 1;
     } else if missing > 0 {
         if is_one_page && told.lost.len() > 1 {
-            return Err(format!("one page is damaged, and {} stretches are lost", told.lost.len()));
+            return Err(format!("one page is corrupt, and {} stretches are lost", told.lost.len()));
         }
         report.rows_lost_count += 1;
         report.lost_rows_max = report.lost_rows_max.max(missing);

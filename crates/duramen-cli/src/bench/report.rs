@@ -11,7 +11,7 @@ use duramen::probe::Trust;
 use duramen::{Disk, Document, OsDisk, Time, Value, doc};
 use duramen_lab::report::{Page, Section, Tone};
 
-use super::Laboratory;
+use super::SyncBenchmark;
 use crate::args::BenchSyncArgs;
 use crate::doctor::facts::trust_name;
 use crate::doctor::{Examined, build};
@@ -25,7 +25,7 @@ use super::table::{ns, unsteady};
 pub(super) struct Found<'a> {
     pub(super) args: &'a BenchSyncArgs,
     pub(super) examined: &'a Examined,
-    pub(super) laboratory: &'a Laboratory,
+    pub(super) benchmark: &'a SyncBenchmark,
     pub(super) is_interrupted: bool,
 }
 
@@ -34,7 +34,7 @@ impl Found<'_> {
         let verdict = &self.examined.verdict;
         let mut out = doc! {
             "directory": self.args.dir.display().to_string(),
-            "file_system": self.laboratory.file_system.as_str(),
+            "file_system": self.benchmark.file_system.as_str(),
             "command": command_line(),
             "version": env!("CARGO_PKG_VERSION"),
             "build": build::this().describe(),
@@ -42,7 +42,7 @@ impl Found<'_> {
             "interrupted": self.is_interrupted,
             "verdict": doc! { "trust": trust_name(verdict.trust), "reason": verdict.reason.as_str() },
         };
-        for (name, part) in self.laboratory.parts(self.args) {
+        for (name, part) in self.benchmark.parts(self.args) {
             out.set(name, Value::Map(part));
         }
         out
@@ -50,14 +50,14 @@ impl Found<'_> {
 
     /// The page, with the figures embedded for programs.
     pub(super) fn page(&self, figures: &Document) -> Result<Page> {
-        let lab = self.laboratory;
+        let lab = self.benchmark;
         let lead = format!(
             "What a durable write costs in {} on {}, {}",
             self.args.dir.display(),
             lab.file_system,
             now()
         );
-        let mut page = Page::new("Sync laboratory", lead).section(self.disk());
+        let mut page = Page::new("Sync benchmark", lead).section(self.disk());
         let sections = [
             lab.strategies.as_ref().map(strategies),
             lab.every.as_ref().map(every),
@@ -102,10 +102,10 @@ impl Found<'_> {
         }
         let mut facts = self.examined.places();
         if let Some((chosen, candidates)) = self
-            .laboratory
+            .benchmark
             .strategies
             .as_ref()
-            .and_then(|found| preferred_of(&found.rows, &self.laboratory.file_system))
+            .and_then(|found| preferred_of(&found.rows, &self.benchmark.file_system))
         {
             let medians: Vec<String> = candidates
                 .iter()

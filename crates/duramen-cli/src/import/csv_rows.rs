@@ -10,7 +10,7 @@ use duramen::cell::{self, BadCell, Misfit, RowEncoder};
 use duramen::schema::ColumnType;
 use duramen::{RowBatch, Schema};
 
-use super::Asked;
+use super::RowDescription;
 use super::pipeline::RowSource;
 use super::progress::Progress;
 use super::records::Records;
@@ -36,13 +36,13 @@ pub(super) struct CsvRows {
 /// Reads the header and infers the types. The rows then begin at the first.
 pub(super) fn prepare(
     mut input: Input,
-    asked: &Asked,
+    description: &RowDescription,
     progress: &Progress,
     signals: &Signals,
 ) -> Result<(Schema, CsvRows)> {
-    let null_markers = null_markers(asked);
+    let null_markers = null_markers(description);
     let mut records = Records::open(&mut input)?;
-    let mut inference = Inference::new(asked, &records.header, &null_markers)?;
+    let mut inference = Inference::new(description, &records.header, &null_markers)?;
     let mut sample = VecDeque::new();
     if input.is_regular() {
         if !inference.is_settled() {
@@ -55,20 +55,20 @@ pub(super) fn prepare(
             sample.push_back(records.record.clone());
         }
         if sample.len() == SAMPLE_ROWS {
-            inference.settle_as_text(asked, progress);
+            inference.settle_as_text(description, progress);
         }
     }
-    let schema = asked.settle(&inference.columns(asked))?;
+    let schema = description.settle(&inference.columns(description))?;
     let encoder = RowEncoder::new(&schema, &records.header, &null_markers)?;
-    Ok((schema, CsvRows { records, sample, encoder, collection_existed: asked.stored.is_some() }))
+    Ok((schema, CsvRows { records, sample, encoder, collection_existed: description.stored.is_some() }))
 }
 
 /// The null markers: those of the user, else those of the collection, else the empty cell.
-fn null_markers(asked: &Asked) -> Vec<String> {
-    if !asked.null.is_empty() {
-        return asked.null.clone();
+fn null_markers(description: &RowDescription) -> Vec<String> {
+    if !description.null.is_empty() {
+        return description.null.clone();
     }
-    let stored = asked.stored.as_ref().and_then(Schema::null);
+    let stored = description.stored.as_ref().and_then(Schema::null);
     vec![stored.unwrap_or_default().to_owned()]
 }
 
@@ -125,16 +125,16 @@ struct Inferred {
 }
 
 impl Inference {
-    fn new(asked: &Asked, header: &[String], null_markers: &[String]) -> Result<Inference> {
+    fn new(description: &RowDescription, header: &[String], null_markers: &[String]) -> Result<Inference> {
         let column = |name: &String| {
-            let given = asked.given(name);
+            let given = description.given(name);
             Inferred { name: name.clone(), kind: given.unwrap_or_default(), given: given.is_some() }
         };
         let inference = Inference {
             columns: header.iter().map(column).collect(),
             null_markers: null_markers.iter().map(|marker| marker.as_bytes().to_vec()).collect(),
         };
-        asked.settle(&inference.columns(asked))?;
+        description.settle(&inference.columns(description))?;
         Ok(inference)
     }
 
@@ -170,10 +170,10 @@ impl Inference {
     }
 
     /// Makes columns without a value text: more rows are to come, and text accepts everything.
-    fn settle_as_text(&mut self, asked: &Asked, progress: &Progress) {
+    fn settle_as_text(&mut self, description: &RowDescription, progress: &Progress) {
         let mut settled = Vec::new();
         for column in self.columns.iter_mut().filter(|column| column.kind == ColumnType::Unknown) {
-            if !asked.sums(&column.name) {
+            if !description.sums(&column.name) {
                 column.kind = ColumnType::Text;
                 settled.push(column.name.as_str());
             }
@@ -190,10 +190,10 @@ impl Inference {
     /// The columns with their types.
     ///
     /// A column without a value is an integer if it is summed; otherwise its first later value decides.
-    fn columns(&self, asked: &Asked) -> Vec<(String, ColumnType)> {
+    fn columns(&self, description: &RowDescription) -> Vec<(String, ColumnType)> {
         let columns = self.columns.iter().map(|column| {
             let kind = match column.kind {
-                ColumnType::Unknown if asked.sums(&column.name) => ColumnType::Int,
+                ColumnType::Unknown if description.sums(&column.name) => ColumnType::Int,
                 known => known,
             };
             (column.name.clone(), kind)

@@ -6,7 +6,7 @@ use std::io::BufRead;
 use duramen::schema::ColumnType;
 use duramen::{Document, RowBatch, Schema};
 
-use super::Asked;
+use super::RowDescription;
 use super::pipeline::RowSource;
 use super::progress::Progress;
 use super::source::{Input, Reader, read_failure};
@@ -27,7 +27,7 @@ pub(super) struct NdjsonRows {
 /// Infers the types. The rows then begin at the first.
 pub(super) fn prepare(
     mut input: Input,
-    asked: &Asked,
+    description: &RowDescription,
     progress: &Progress,
     signals: &Signals,
 ) -> Result<(Schema, NdjsonRows)> {
@@ -56,9 +56,9 @@ pub(super) fn prepare(
         }
     }
     for (name, kind) in &mut columns {
-        *kind = asked.given(name).unwrap_or(*kind);
+        *kind = description.given(name).unwrap_or(*kind);
     }
-    let schema = asked.settle(&columns)?;
+    let schema = description.settle(&columns)?;
     Ok((schema.clone(), NdjsonRows { lines, sample, schema, grew: false }))
 }
 

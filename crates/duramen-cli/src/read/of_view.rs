@@ -13,19 +13,24 @@ use crate::output::{Output, align_right, new_table, printable};
 use crate::view;
 
 /// The queried rows of a view of a collection.
-pub(crate) struct Asked {
+pub(crate) struct ViewQuery {
     /// The rows.
     pub(crate) span: Span,
     /// A schema with the view's key in the place of the collection's, for parsing ranges.
     pub(crate) keyed: Schema,
 }
 
-impl Asked {
+impl ViewQuery {
     /// Finds the view, and parses the range by the types of its fields.
-    pub(crate) fn of(snapshot: &Snapshot, schema: &Schema, name: &str, range: &RangeFlags) -> Result<Asked> {
+    pub(crate) fn of(
+        snapshot: &Snapshot,
+        schema: &Schema,
+        name: &str,
+        range: &RangeFlags,
+    ) -> Result<ViewQuery> {
         view::check_name(schema, name)?;
         let keyed = keyed(schema, &snapshot.documents(schema.name()).view(name).spec()?);
-        Ok(Asked { span: keys::span(&keyed, range)?, keyed })
+        Ok(ViewQuery { span: keys::span(&keyed, range)?, keyed })
     }
 }
 
@@ -51,9 +56,9 @@ pub(super) fn reduce(
     args: &ReduceArgs,
     out: Output,
 ) -> Result<()> {
-    let asked = Asked::of(snapshot, schema, name, &args.range)?;
+    let query = ViewQuery::of(snapshot, schema, name, &args.range)?;
     let documents = snapshot.documents(schema.name());
-    let rows = documents.view(name).range(asked.span.clone());
+    let rows = documents.view(name).range(query.span.clone());
     let groups = match args.group {
         Some(elements) => rows.group_by(elements)?,
         None => vec![(Vec::new(), rows.reduce()?)],
@@ -73,17 +78,17 @@ pub(super) fn reduce(
         return out
             .object("reduce_groups", doc! { "collection": collection, "view": name, "groups": groups });
     }
-    table(&asked, args.group.unwrap_or(0), &groups, out)
+    table(&query, args.group.unwrap_or(0), &groups, out)
 }
 
 fn table(
-    asked: &Asked,
+    query: &ViewQuery,
     elements: usize,
     groups: &[(Vec<duramen::tuple::Element>, ViewReduction)],
     out: Output,
 ) -> Result<()> {
     let mut header: Vec<String> =
-        asked.keyed.key_columns().iter().take(elements).map(|field| printable(field)).collect();
+        query.keyed.key_columns().iter().take(elements).map(|field| printable(field)).collect();
     header.resize(elements, String::new());
     header.push("rows".to_owned());
     if let Some((_, reduction)) = groups.first() {

@@ -225,7 +225,7 @@ fn a_directory_without_permission_is_examined_all_the_same() {
 
 /// The sync benchmark: every strategy has a row, unsafe ones a warning, and differing rounds are reported.
 #[test]
-fn the_sync_laboratory_measures_every_way() {
+fn the_sync_benchmark_measures_every_way() {
     let scratch = Scratch::new();
     let args = ["bench", "sync", ".", "--anyway", "--rounds", "3", "--turn-ms", "20", "--turn-records", "50"];
     let shown = scratch.ok(&args);

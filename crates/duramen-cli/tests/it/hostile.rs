@@ -75,10 +75,10 @@ fn files_that_are_wrong() {
     refused_file(format!("id,t\n{},1\n", "k".repeat(1100)), 1, "too long");
     refused_file(b"\x1f\x8b\x08", 1, "gzip");
     let january = std::fs::read(crate::runner::JANUARY).unwrap();
-    let mut damaged = january.clone();
-    damaged[january.len() / 2] ^= 0x55;
+    let mut corrupt = january.clone();
+    corrupt[january.len() / 2] ^= 0x55;
     for (bytes, words) in
-        [(&january[..january.len() / 2], "in the middle of its gzip stream"), (&damaged, "")]
+        [(&january[..january.len() / 2], "in the middle of its gzip stream"), (&corrupt, "")]
     {
         let scratch = Scratch::new();
         scratch.write("rows.csv.gz", bytes);
@@ -303,7 +303,7 @@ fn what_readers_of_a_later_release_look_at_is_not_written_to() {
 /// D4: a log of another database, or on an unmounted disk, is reported with its path; an older state is never
 /// served silently.
 #[test]
-fn a_log_that_is_not_there_or_anothers_is_damage_with_its_path() {
+fn a_log_that_is_not_there_or_anothers_is_corruption_with_its_path() {
     let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
     scratch.ok(&["import", "other", "rows.csv", "-c", "rows", "--key", "id"]);
     let wal = scratch.path("db/wal");

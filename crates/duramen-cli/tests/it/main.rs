@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
 mod backing_up;
+mod benchmark;
 mod corpus;
-mod damaged;
+mod corrupt;
 mod deleting;
 mod demo;
 mod doctor;
@@ -14,7 +15,6 @@ mod flights;
 mod golden;
 mod hostile;
 mod interrupted;
-mod laboratory;
 mod levels;
 mod loop_device;
 mod ranges;

@@ -161,7 +161,7 @@ fn a_signal_ends_a_repair_and_leaves_nothing_that_opens() {
 
 // By any path: the corrupt database is only read.
 #[test]
-fn a_new_database_inside_of_the_damaged_one_is_refused() {
+fn a_new_database_inside_of_the_corrupt_one_is_refused() {
     let scratch = rows();
     let before = contents(&scratch, "db");
     std::os::unix::fs::symlink("db", scratch.path("link")).unwrap();

@@ -47,7 +47,7 @@ pub enum OpKind {
     /// A directory was synced.
     SyncDir,
     /// Corruption made by the test: a flipped bit, a file put or deleted.
-    Damage,
+    Corruption,
     /// A remark made with [`MemDisk::annotate`].
     Mark,
 }
@@ -262,10 +262,10 @@ fn describe(op: &Op) -> OpInfo {
         }
         Op::SyncDir { path, outcome, .. } => OpInfo { note: ended(*outcome), ..info(OpKind::SyncDir, path) },
         Op::Flip { path, offset, bit, .. } => {
-            OpInfo { offset: *offset, bytes: 1, note: format!("bit {bit}"), ..info(OpKind::Damage, path) }
+            OpInfo { offset: *offset, bytes: 1, note: format!("bit {bit}"), ..info(OpKind::Corruption, path) }
         }
-        Op::Put { path, bytes, .. } => OpInfo { bytes: bytes.len() as u64, ..info(OpKind::Damage, path) },
-        Op::Delete { path } => OpInfo { note: "deleted".to_owned(), ..info(OpKind::Damage, path) },
+        Op::Put { path, bytes, .. } => OpInfo { bytes: bytes.len() as u64, ..info(OpKind::Corruption, path) },
+        Op::Delete { path } => OpInfo { note: "deleted".to_owned(), ..info(OpKind::Corruption, path) },
         Op::Mark(text) => OpInfo { note: text.to_string(), ..info(OpKind::Mark, Path::new("")) },
     }
 }

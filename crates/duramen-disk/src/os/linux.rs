@@ -180,16 +180,16 @@ pub(super) fn file_system(path: &Path) -> io::Result<FileSystem> {
 
 /// A file system known by its magic number.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct KnownFileSystem {
     pub(super) name: &'static str,
     pub(super) network: bool,
 }
 
 /// Magic numbers from the kernel's `include/uapi/linux/magic.h` and the file systems' own headers.
-pub(super) fn name_of(magic: u64) -> Option<Known> {
-    let local = |name| Some(Known { name, network: false });
+pub(super) fn name_of(magic: u64) -> Option<KnownFileSystem> {
+    let local = |name| Some(KnownFileSystem { name, network: false });
     // `fuse` is also virtiofs and sshfs, `9p` also a host's directory: neither is known to be local.
-    let network = |name| Some(Known { name, network: true });
+    let network = |name| Some(KnownFileSystem { name, network: true });
     match magic {
         0xef53 => local("ext4"),
         0x5846_5342 => local("xfs"),

@@ -9,7 +9,7 @@ use super::bitmap::{Bitmap, Bits, PAGE_BLOCKS, PAGE_WORDS, page_of, word_of};
 use super::{DeferredExtent, Space, State};
 use crate::alarm::invariant;
 use crate::data_file::{
-    DataFile, INDEX_SLACK_BYTES, LOCATION_BYTES, PAGE_HEADER_BYTES, Page, PageKind, PagePointer,
+    DataFile, INDEX_SLACK_BYTES, PAGE_HEADER_BYTES, POINTER_BYTES, Page, PageKind, PagePointer,
     first_free_block,
 };
 use crate::error::{Error, Result};
@@ -32,7 +32,7 @@ pub(crate) struct PersistedMap {
 impl PersistedMap {
     /// The extents of the map itself.
     pub(crate) fn extents(&self) -> impl Iterator<Item = (u64, u32)> {
-        self.pages.iter().map(|(_, location)| location.extent()).chain(self.index.map(|l| l.extent()))
+        self.pages.iter().map(|(_, pointer)| pointer.extent()).chain(self.index.map(|l| l.extent()))
     }
 }
 
@@ -90,7 +90,7 @@ impl Space {
             u32::try_from(first_free_block(data.block_bytes())).expect("the superblock area is small");
         if !used.all_set(0, first) {
             let what = "a space map that calls the superblocks' blocks free";
-            return Err(Error::damaged_data(data.path(), data.offset(index.block), what));
+            return Err(Error::corrupt_data(data.path(), data.offset(index.block), what));
         }
         let file_bytes = data.file().len().map_err(|e| Error::io("measure", data.path(), &e))?;
         let file_blocks = file_bytes / data.block_bytes() as u64;
@@ -209,7 +209,7 @@ impl Space {
 
     /// Blocks for a list of all pages, with room for the few that planning may add.
     fn index_blocks(&self, target: &Bitmap) -> u32 {
-        self.data.blocks_of(PAGE_HEADER_BYTES + target.page_count() * LOCATION_BYTES + INDEX_SLACK_BYTES)
+        self.data.blocks_of(PAGE_HEADER_BYTES + target.page_count() * POINTER_BYTES + INDEX_SLACK_BYTES)
     }
 
     fn take_page(
@@ -231,26 +231,26 @@ impl Space {
         generation: Generation,
         put: &mut dyn FnMut(&Page, u64) -> Result<PagePointer>,
     ) -> Result<()> {
-        for (bits, location) in &mut draft.map.pages {
-            if location.raw_bytes == 0 {
+        for (bits, pointer) in &mut draft.map.pages {
+            if pointer.raw_bytes == 0 {
                 let page = Page::build(PageKind::SpaceMap, generation.0, PAGE_WORDS * 8, |out| {
                     bits.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
                 });
-                *location = put(&page, location.block)?;
+                *pointer = put(&page, pointer.block)?;
             }
         }
-        let bytes = draft.map.pages.len() * LOCATION_BYTES;
+        let bytes = draft.map.pages.len() * POINTER_BYTES;
         let list = Page::build(PageKind::SpaceIndex, generation.0, bytes, |out| {
-            draft.map.pages.iter().for_each(|(_, location)| location.encode(out));
+            draft.map.pages.iter().for_each(|(_, pointer)| pointer.encode(out));
         });
         let (needed, there) = (self.data.blocks_of(list.bytes().len()), draft.index.block_count);
         if needed > there {
             return Err(self.lock().too_short(draft.index.block, there));
         }
         // The index keeps all its blocks, even if its list does not fill them.
-        let location = PagePointer { block_count: draft.index.block_count, ..put(&list, draft.index.block)? };
-        draft.index = location;
-        draft.map.index = Some(location);
+        let pointer = PagePointer { block_count: draft.index.block_count, ..put(&list, draft.index.block)? };
+        draft.index = pointer;
+        draft.map.index = Some(pointer);
         Ok(())
     }
 }
@@ -258,24 +258,24 @@ impl Space {
 /// The pages of a map.
 fn read_pages(data: &DataFile, index: &PagePointer) -> Result<Vec<(Bits, PagePointer)>> {
     let list = data.read(index, PageKind::SpaceIndex)?;
-    let entries = list.payload().len() / LOCATION_BYTES;
+    let entries = list.payload().len() / POINTER_BYTES;
     let file_bytes = data.file().len().map_err(|e| Error::io("measure", data.path(), &e))?;
     // Each page of the map has blocks of its own. A list that repeats pages would take more memory than the
     // file has bytes.
     let bytes = (entries * (PAGE_HEADER_BYTES + PAGE_WORDS * 8)) as u64;
-    if !list.payload().len().is_multiple_of(LOCATION_BYTES) || bytes > file_bytes {
+    if !list.payload().len().is_multiple_of(POINTER_BYTES) || bytes > file_bytes {
         let what = format!("a list of {entries} pages of the space map in a file of {file_bytes} bytes");
-        return Err(Error::damaged_data(data.path(), data.offset(index.block), what));
+        return Err(Error::corrupt_data(data.path(), data.offset(index.block), what));
     }
     let mut pages = Vec::with_capacity(entries);
-    for entry in list.payload().chunks_exact(LOCATION_BYTES) {
-        let location = PagePointer::decode(entry).expect("the chunk is as long as a location");
-        let page = data.read(&location, PageKind::SpaceMap)?;
+    for entry in list.payload().chunks_exact(POINTER_BYTES) {
+        let pointer = PagePointer::decode(entry).expect("the chunk is as long as a pointer");
+        let page = data.read(&pointer, PageKind::SpaceMap)?;
         let bits = decode_bits(page.payload()).ok_or_else(|| {
-            let offset = data.offset(location.block);
-            Error::damaged_data(data.path(), offset, "a space map of the wrong length")
+            let offset = data.offset(pointer.block);
+            Error::corrupt_data(data.path(), offset, "a space map of the wrong length")
         })?;
-        pages.push((bits, location));
+        pages.push((bits, pointer));
     }
     Ok(pages)
 }

@@ -197,7 +197,7 @@ impl State {
     fn contradict(&mut self, what: &str, block: u64, block_count: u32) -> Error {
         let message =
             format!("the space map is contradicted: {block_count} blocks from block {block} on were {what}");
-        let error = Error::new(Code::DamagedData, message).with_hint(
+        let error = Error::new(Code::CorruptData, message).with_hint(
             "open the database again and run `duramen check DB`; if it finds nothing, report this: it is a fault of the engine",
         );
         self.contradiction.get_or_insert(error).clone()

@@ -46,9 +46,9 @@ fn checkpoint(space: &Space, boundary: u64) -> PagePointer {
     let data = space.data.clone();
     let draft = space
         .draft(CommitSeq(boundary), Generation(boundary), Vec::new(), &mut |page, block| {
-            let location = data.locate(page, block);
+            let pointer = data.locate(page, block);
             data.file().write_at(page.bytes(), data.offset(block)).unwrap();
-            Ok(location)
+            Ok(pointer)
         })
         .unwrap();
     let index = draft.index;
@@ -118,7 +118,7 @@ fn an_extent_freed_twice_stays_with_its_new_owner_and_the_engine_is_told() {
     // of the file.
     for (block, block_count) in [(block, 3), (block + 1, 1), (block + 2, 4), (0, 1), (1 << 40, u32::MAX)] {
         space.give_back(block, block_count);
-        assert!(space.is_sound().unwrap_err().is_damage());
+        assert!(space.is_sound().unwrap_err().is_corruption());
         assert_eq!(space.stats().used_blocks, used, "block {block}");
     }
     assert!(space.is_used(block, 3));
@@ -140,7 +140,7 @@ fn an_extent_freed_twice_in_a_row_is_told() {
     space.give_back(block, 3);
     space.is_sound().unwrap();
     space.give_back(block, 3);
-    assert!(space.is_sound().unwrap_err().is_damage());
+    assert!(space.is_sound().unwrap_err().is_corruption());
 }
 
 /// A checkpoint's map is drafted at any moment: the blocks of a value without a commit are in no map.
@@ -631,9 +631,9 @@ impl Life {
     fn checkpoint(&mut self, round: u64) -> Option<PagePointer> {
         let space = &self.space;
         let put = &mut |page: &_, block| {
-            let location = space.data.locate(page, block);
+            let pointer = space.data.locate(page, block);
             space.data.file().write_at(page.bytes(), space.data.offset(block)).unwrap();
-            Ok(location)
+            Ok(pointer)
         };
         let draft = space.draft(CommitSeq(round), Generation(round), Vec::new(), put).ok();
         assert!(draft.is_some() || self.is_full, "there is room");

@@ -1,25 +1,25 @@
 //! The rows of the catalogue and of the tree of roots. Pure codecs.
 
 use crate::alarm::invariant;
-use crate::data_file::{LOCATION_BYTES, PagePointer};
+use crate::data_file::{POINTER_BYTES, PagePointer};
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::{KEY_BYTES_MAX, REDUCTION_BYTES_MAX};
-use crate::tree::{Place, ReducerSpec, Reduction};
+use crate::tree::{NodePointer, ReducerSpec, Reduction};
 
 const ROW_VERSION: u8 = 1;
 const HAS_SPEC: u8 = 1;
-const HAS_PLACE: u8 = 2;
+const HAS_POINTER: u8 = 2;
 const HAS_REDUCTION: u8 = 4;
 const HAS_BIG_VALUES: u8 = 8;
 const DROPPED: u8 = 16;
 const ALL_FLAGS: u8 = 31;
 
 const _: () = assert!(
-    HAS_SPEC | HAS_PLACE | HAS_REDUCTION | HAS_BIG_VALUES | DROPPED == ALL_FLAGS,
+    HAS_SPEC | HAS_POINTER | HAS_REDUCTION | HAS_BIG_VALUES | DROPPED == ALL_FLAGS,
     "every flag is known, and no other"
 );
 const _: () = assert!(
-    HAS_SPEC + HAS_PLACE + HAS_REDUCTION + HAS_BIG_VALUES + DROPPED == ALL_FLAGS,
+    HAS_SPEC + HAS_POINTER + HAS_REDUCTION + HAS_BIG_VALUES + DROPPED == ALL_FLAGS,
     "no two flags share a bit"
 );
 
@@ -38,7 +38,7 @@ pub(crate) struct RootEntry {
     /// Its reducer.
     pub spec: Option<ReducerSpec>,
     /// Where its root node lies, and the reduction of all of it.
-    pub place: Option<Place>,
+    pub pointer: Option<NodePointer>,
     /// Number of entries.
     pub count: u64,
     /// Whether a big value was ever put into it.
@@ -76,22 +76,22 @@ impl RootEntry {
     /// The encoded form.
     #[must_use]
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let (count, has_place) = (self.count, self.place.is_some());
-        invariant!(has_place || count == 0, "a tree with {count} entries has a page");
+        let (count, has_pointer) = (self.count, self.pointer.is_some());
+        invariant!(has_pointer || count == 0, "a tree with {count} entries has a page");
         let is_dropped = self.dropped_at.is_some();
         invariant!(is_dropped || self.reclaimed_to.is_empty(), "only a dropped tree is reclaimed");
-        let reduction = self.place.as_ref().and_then(|place| place.reduction.bytes());
+        let reduction = self.pointer.as_ref().and_then(|pointer| pointer.reduction.bytes());
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let flags = flag(self.spec.is_some(), HAS_SPEC)
-            | flag(has_place, HAS_PLACE)
+            | flag(has_pointer, HAS_POINTER)
             | flag(reduction.is_some(), HAS_REDUCTION)
             | flag(self.has_big_values, HAS_BIG_VALUES)
             | flag(is_dropped, DROPPED);
         let mut out = vec![ROW_VERSION, flags];
         out.extend_from_slice(&self.count.to_le_bytes());
         encode_spec(self.spec.as_ref(), &mut out);
-        if let Some(place) = &self.place {
-            place.location.encode(&mut out);
+        if let Some(pointer) = &self.pointer {
+            pointer.page.encode(&mut out);
         }
         if let Some(reduction) = reduction {
             encode_bytes(reduction, &mut out);
@@ -110,8 +110,8 @@ impl RootEntry {
         let [ROW_VERSION, flags @ 0..=ALL_FLAGS] = rest.array()? else { return None };
         let count = u64::from_le_bytes(rest.array()?);
         let spec = if flags & HAS_SPEC != 0 { Some(rest.spec()?) } else { None };
-        let location = if flags & HAS_PLACE != 0 {
-            Some(PagePointer::decode(&rest.array::<LOCATION_BYTES>()?)?)
+        let pointer = if flags & HAS_POINTER != 0 {
+            Some(PagePointer::decode(&rest.array::<POINTER_BYTES>()?)?)
         } else {
             None
         };
@@ -127,11 +127,11 @@ impl RootEntry {
         let is_bounded = reclaimed_to.len() <= KEY_BYTES_MAX
             && reduction.bytes().is_none_or(|bytes| bytes.len() <= REDUCTION_BYTES_MAX)
             && dropped_at.is_none_or(CommitSeq::is_plausible);
-        let place = location.map(|location| Place { location, reduction });
+        let pointer = pointer.map(|pointer| NodePointer { page: pointer, reduction });
         let has_big_values = flags & HAS_BIG_VALUES != 0;
         (rest.0.is_empty() && is_bounded).then_some(RootEntry {
             spec,
-            place,
+            pointer,
             count,
             has_big_values,
             dropped_at,

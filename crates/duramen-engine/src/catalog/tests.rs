@@ -4,7 +4,7 @@
 use super::*;
 use crate::alarm::cause_of;
 use crate::data_file::PagePointer;
-use crate::tree::{Place, Reduction};
+use crate::tree::{NodePointer, Reduction};
 
 fn spec() -> ReducerSpec {
     ReducerSpec { name: "sums".to_owned(), version: 3, params: vec![1, 2, 3] }
@@ -12,10 +12,10 @@ fn spec() -> ReducerSpec {
 
 #[test]
 fn rows_read_back_and_cut_short_are_refused() {
-    let location = PagePointer { block: 9, block_count: 1, raw_bytes: 100, flags: 0, tag: [7; 16] };
+    let pointer = PagePointer { block: 9, block_count: 1, raw_bytes: 100, flags: 0, tag: [7; 16] };
     let entry = RootEntry {
         spec: Some(spec()),
-        place: Some(Place { location, reduction: Reduction::of(&[4, 5]) }),
+        pointer: Some(NodePointer { page: pointer, reduction: Reduction::of(&[4, 5]) }),
         count: 6,
         has_big_values: true,
         dropped_at: Some(CommitSeq(8)),
@@ -23,7 +23,7 @@ fn rows_read_back_and_cut_short_are_refused() {
     };
     let bare = RootEntry {
         spec: None,
-        place: None,
+        pointer: None,
         count: 0,
         has_big_values: false,
         dropped_at: None,
@@ -109,20 +109,20 @@ fn hostile_rows_are_refused() {
     for id in [0, 1 << 62, u64::MAX] {
         assert_eq!(CatalogRow::decode(&CatalogRow { id: TreeId(id), spec: None }.encode()), None, "{id}");
     }
-    let location = PagePointer { block: 9, block_count: 1, raw_bytes: 100, flags: 0, tag: [7; 16] };
+    let pointer = PagePointer { block: 9, block_count: 1, raw_bytes: 100, flags: 0, tag: [7; 16] };
     let entry = RootEntry {
         spec: None,
-        place: Some(Place { location, reduction: Reduction::of(&[4, 5]) }),
+        pointer: Some(NodePointer { page: pointer, reduction: Reduction::of(&[4, 5]) }),
         count: u64::MAX,
         has_big_values: true,
         dropped_at: Some(CommitSeq(8)),
         reclaimed_to: Vec::new(),
     };
-    let long = Some(Place { location, reduction: Reduction::of(&[1; 5000]) });
+    let long = Some(NodePointer { page: pointer, reduction: Reduction::of(&[1; 5000]) });
     let hostile = [
         RootEntry { reclaimed_to: vec![0; 1025], ..entry.clone() },
         RootEntry { dropped_at: Some(CommitSeq(u64::MAX)), ..entry.clone() },
-        RootEntry { place: long, ..entry.clone() },
+        RootEntry { pointer: long, ..entry.clone() },
     ];
     assert!(RootEntry::decode(&entry.encode()).is_some());
     assert!(hostile.iter().all(|entry| RootEntry::decode(&entry.encode()).is_none()));
@@ -132,7 +132,7 @@ fn hostile_rows_are_refused() {
 fn a_tree_under_a_wrong_id_and_a_row_without_its_page_raise_the_alarm() {
     let bare = RootEntry {
         spec: None,
-        place: None,
+        pointer: None,
         count: 0,
         has_big_values: false,
         dropped_at: None,

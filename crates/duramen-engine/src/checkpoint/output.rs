@@ -8,7 +8,7 @@ use crate::alarm::invariant;
 use crate::allocator::DeferredExtent;
 use crate::data_file::{Page, PagePointer, first_free_block};
 use crate::error::{Error, Result};
-use crate::tree::{DeferredPage, Node, NodeSink, Place, Reduction, inner_page_bytes_max};
+use crate::tree::{DeferredPage, Node, NodePointer, NodeSink, Reduction, inner_page_bytes_max};
 
 use super::Store;
 
@@ -41,7 +41,7 @@ pub(super) struct Output<'a> {
     written_bytes: u64,
     write_behind: WriteBehind,
     /// Nodes whose pages are in the slice. They get their page pointers when it is written.
-    pending: Vec<(Arc<Node>, Place)>,
+    pending: Vec<(Arc<Node>, NodePointer)>,
     /// Extents of the new tree of roots, written or not.
     roots: Option<Vec<(u64, u32)>>,
 }
@@ -90,7 +90,7 @@ impl<'a> Output<'a> {
     /// The error of writing an earlier slice.
     pub(super) fn put_at(&mut self, page: &Page, block: u64) -> Result<PagePointer> {
         let data = self.store.pages.data();
-        let location = data.locate(page, block);
+        let pointer = data.locate(page, block);
         let block_bytes = data.block_bytes();
         let next = self.start_block + (self.slice.len() / block_bytes) as u64;
         if !self.slice.is_empty() && (next != block || self.slice.len() >= SLICE_BYTES) {
@@ -102,7 +102,7 @@ impl<'a> Output<'a> {
         self.slice.extend_from_slice(page.bytes());
         let padded = self.slice.len().next_multiple_of(block_bytes);
         self.slice.resize(padded, 0);
-        Ok(location)
+        Ok(pointer)
     }
 
     /// Writes the current slice.
@@ -130,8 +130,8 @@ impl<'a> Output<'a> {
         }
         self.written_bytes += self.slice.len() as u64;
         self.slice.clear();
-        for (node, place) in self.pending.drain(..) {
-            if let Some(page) = node.set_place(place) {
+        for (node, pointer) in self.pending.drain(..) {
+            if let Some(page) = node.set_pointer(pointer) {
                 self.store.space.defer_free([page.into()]);
             }
         }
@@ -145,7 +145,7 @@ impl NodeSink for Output<'_> {
         self.store.geometry.inner_bytes_max
     }
 
-    fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Reduction) -> Result<Place> {
+    fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Reduction) -> Result<NodePointer> {
         if node.level() > 0 {
             let bytes_max = inner_page_bytes_max(self.inner_bytes_max());
             let bytes = page.bytes().len();
@@ -153,19 +153,19 @@ impl NodeSink for Output<'_> {
         }
         let block_count = self.store.pages.data().blocks_of(page.bytes().len());
         let block = self.store.space.allocate(block_count)?;
-        let location = match self.put_at(page, block) {
-            Ok(location) => location,
+        let pointer = match self.put_at(page, block) {
+            Ok(pointer) => pointer,
             Err(error) => {
                 self.store.space.give_back(block, block_count);
                 return Err(error);
             }
         };
         if let Some(roots) = &mut self.roots {
-            roots.push(location.extent());
+            roots.push(pointer.extent());
         }
-        let place = Place { location, reduction };
-        self.pending.push((Arc::clone(node), place.clone()));
-        Ok(place)
+        let pointer = NodePointer { page: pointer, reduction };
+        self.pending.push((Arc::clone(node), pointer.clone()));
+        Ok(pointer)
     }
 }
 
@@ -175,7 +175,7 @@ impl Drop for Output<'_> {
     /// That is every extent of the tree of roots, or else those of nodes that were not written. A written
     /// node owns its extent, and the next checkpoint finds it there.
     fn drop(&mut self) {
-        let unwritten = self.pending.drain(..).map(|(_, place)| place.location.extent());
+        let unwritten = self.pending.drain(..).map(|(_, pointer)| pointer.page.extent());
         let owned: Vec<(u64, u32)> = match self.roots.take() {
             Some(roots) => roots,
             None => unwritten.collect(),
@@ -188,7 +188,7 @@ impl Drop for Output<'_> {
 
 impl From<DeferredPage> for DeferredExtent {
     fn from(page: DeferredPage) -> DeferredExtent {
-        let (block, block_count) = page.location.extent();
+        let (block, block_count) = page.pointer.extent();
         DeferredExtent { block, block_count, birth: page.birth, unused_since: page.unused_since }
     }
 }

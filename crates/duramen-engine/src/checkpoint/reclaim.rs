@@ -32,15 +32,15 @@ pub(super) fn reclaim(
 
 impl Reclaimer<'_> {
     fn slot(&mut self, slot: &Slot, start: &[u8]) -> Result<Option<Vec<u8>>> {
-        let place = slot.place().expect("a dropped tree was written before it is reclaimed");
-        if place.location.is_inner() {
+        let pointer = slot.pointer().expect("a dropped tree was written before it is reclaimed");
+        if pointer.page.is_inner() {
             let Some(node) = self.load(slot)? else {
                 // Corrupt: the space below it is lost, but no data, and the checkpoint completes.
-                self.node(&place.location);
+                self.node(&pointer.page);
                 return Ok(None);
             };
             let Body::Inner(inner) = node.body() else {
-                unreachable!("the location says it is an inner node")
+                unreachable!("the pointer says it is an inner node")
             };
             let first = inner.separators().child_of(start);
             for child in first..inner.len() {
@@ -55,7 +55,7 @@ impl Reclaimer<'_> {
         } else if self.has_big_values {
             self.values(slot)?;
         }
-        self.node(&place.location);
+        self.node(&pointer.page);
         Ok(None)
     }
 
@@ -63,19 +63,19 @@ impl Reclaimer<'_> {
     fn load(&self, slot: &Slot) -> Result<Option<Arc<Node>>> {
         match slot.load(&self.store.pages, true) {
             Ok(node) => Ok(Some(node)),
-            Err(error) if error.is_damage() => Ok(None),
+            Err(error) if error.is_corruption() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     fn values(&mut self, slot: &Slot) -> Result<()> {
         let Some(node) = self.load(slot)? else { return Ok(()) };
-        let Body::Leaf(leaf) = node.body() else { unreachable!("the location says it is a leaf") };
+        let Body::Leaf(leaf) = node.body() else { unreachable!("the pointer says it is a leaf") };
         for index in (0..leaf.len()).filter(|index| leaf.value(*index).big) {
             let value = BigRef::decode(leaf.value(index).bytes);
             match value.and_then(|value| value.pages(&self.store.pages)) {
                 Ok(pages) => pages.iter().for_each(|page| self.page(page)),
-                Err(error) if error.is_damage() => {}
+                Err(error) if error.is_corruption() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -84,15 +84,15 @@ impl Reclaimer<'_> {
 
     /// The page of a node that may not have been read: a hostile pointer may name any blocks. These are not
     /// freed.
-    fn node(&mut self, location: &PagePointer) {
-        let kind = if location.is_inner() { PageKind::Inner } else { PageKind::Leaf };
-        if self.store.pages.data().check(location, kind).is_ok() {
-            self.page(location);
+    fn node(&mut self, pointer: &PagePointer) {
+        let kind = if pointer.is_inner() { PageKind::Inner } else { PageKind::Leaf };
+        if self.store.pages.data().check(pointer, kind).is_ok() {
+            self.page(pointer);
         }
     }
 
-    fn page(&mut self, location: &PagePointer) {
-        let (block, block_count) = location.extent();
+    fn page(&mut self, pointer: &PagePointer) {
+        let (block, block_count) = pointer.extent();
         // The commit that made the page is unknown without reading it: any older snapshot may hold it.
         let birth = CommitSeq(0);
         self.extents.push(DeferredExtent { block, block_count, birth, unused_since: self.unused_since });

@@ -49,7 +49,7 @@ impl Store {
     pub(crate) fn defer_free_value(&self, value: &[u8], unused_since: CommitSeq) {
         match BigRef::decode(value).and_then(|value| value.pages(&self.pages)) {
             Ok(pages) => self.space.defer_free_pages(&pages, unused_since),
-            Err(error) if error.is_damage() => {}
+            Err(error) if error.is_corruption() => {}
             Err(_) => self.unread.lock().push((unused_since, value.to_vec())),
         }
     }
@@ -59,7 +59,7 @@ impl Store {
     ///
     /// The maps of earlier checkpoints call the extents used, so they count as dropped by commit `root`, the
     /// first without such a map.
-    pub(crate) fn retire_unread(&self, root: CommitSeq) {
+    pub(crate) fn defer_free_unread(&self, root: CommitSeq) {
         let unread: Vec<_> = self.unread.lock().extract_if(.., |(dropped, _)| *dropped <= root).collect();
         unread.iter().for_each(|(_, value)| self.defer_free_value(value, root));
     }
@@ -106,7 +106,7 @@ pub(crate) fn read_superblocks(
 /// # Errors
 /// As [`read_superblocks`], but a superblock that the disk fails to read counts as corrupt.
 pub(crate) fn superblocks_left(file: &Arc<dyn File>, path: &Path) -> Result<Vec<Superblock>> {
-    let read = |offset| read_superblock(&**file, offset).unwrap_or(Err(SuperblockError::Damaged));
+    let read = |offset| read_superblock(&**file, offset).unwrap_or(Err(SuperblockError::Corrupt));
     newest_first(path, SUPERBLOCK_OFFSETS.map(read))
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn superblocks_left(file: &Arc<dyn File>, path: &Path) -> Result<Vec<
 /// harm: the next checkpoint overwrites one of them.
 ///
 /// # Errors
-/// `Io`; `DamagedSuperblock` if the superblock now reads otherwise: the database is unchanged.
+/// `Io`; `CorruptSuperblock` if the superblock now reads otherwise: the database is unchanged.
 pub(crate) fn make_durable(newest: &Superblock, other_leads_nowhere: bool, data: &DataFile) -> Result<()> {
     let mut bytes = [vec![0; SUPERBLOCK_BYTES], vec![0; SUPERBLOCK_BYTES]];
     for (bytes, offset) in bytes.iter_mut().zip(SUPERBLOCK_OFFSETS) {
@@ -154,7 +154,7 @@ pub(crate) fn make_durable(newest: &Superblock, other_leads_nowhere: bool, data:
     let Some(own) = found.iter().position(|found| found.as_ref() == Ok(newest)) else {
         let message = format!("{}: the superblocks read otherwise than a moment ago", data.path().display());
         return Err(
-            Error::new(Code::DamagedSuperblock, message).with_hint("look at the disk, then open again")
+            Error::new(Code::CorruptSuperblock, message).with_hint("look at the disk, then open again")
         );
     };
     let is_copy = found[1 - own].as_ref() == Ok(newest);
@@ -196,7 +196,7 @@ fn newest_first(
     match &found[..] {
         [] => Err(no_superblock(path, &problems)),
         [newest, other] if other.database != newest.database || other.log != newest.log => {
-            Err(Error::damaged_data(path, 0, "the two superblocks are of different databases"))
+            Err(Error::corrupt_data(path, 0, "the two superblocks are of different databases"))
         }
         _ => Ok(found),
     }
@@ -211,15 +211,15 @@ fn unsupported(path: &Path, problems: &[SuperblockError]) -> Option<Error> {
             Some(format!("has format {version}, this build reads format {FORMAT_VERSION}"))
         }
         SuperblockError::OtherFeatures => Some("needs features that this build does not have".to_owned()),
-        SuperblockError::NotOne | SuperblockError::Damaged => None,
+        SuperblockError::NotOne | SuperblockError::Corrupt => None,
     })?;
     let error = Error::new(Code::Unsupported, format!("{} {why}", path.display()));
     Some(error.with_hint("use the release that wrote it to export, and import here"))
 }
 
 fn no_superblock(path: &Path, problems: &[SuperblockError]) -> Error {
-    if problems.contains(&SuperblockError::Damaged) {
-        return Error::new(Code::DamagedSuperblock, format!("{}: no superblock can be read", path.display()));
+    if problems.contains(&SuperblockError::Corrupt) {
+        return Error::new(Code::CorruptSuperblock, format!("{}: no superblock can be read", path.display()));
     }
     Error::new(Code::NotADatabase, format!("{} is not a Duramen data file", path.display()))
         .with_hint("give the directory of a database, or import into a new one")

@@ -105,7 +105,7 @@ fn one_tree(
 /// The catalogue row of a name, if there is one.
 ///
 /// # Errors
-/// `DamagedData` if its row cannot be decoded. Any error from reading the catalogue.
+/// `CorruptData` if its row cannot be decoded. Any error from reading the catalogue.
 pub(crate) fn named(
     pages: &Pages,
     catalogue: Option<&Slot>,
@@ -117,7 +117,7 @@ pub(crate) fn named(
 
 fn bad_row(name: &[u8]) -> Error {
     let name = name.escape_ascii();
-    Error::new(Code::DamagedData, format!("the catalogue's row for \"{name}\" cannot be read"))
+    Error::new(Code::CorruptData, format!("the catalogue's row for \"{name}\" cannot be read"))
 }
 
 /// Applies changed catalogue rows to the table: a new row creates a tree, a deleted or replaced row drops its

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::buffers::Buffers;
-use super::page_pointer::LOCATION_BYTES;
+use super::page_pointer::POINTER_BYTES;
 use crate::alarm::invariant;
 use crate::limits::{BIG_VALUE_BYTES, BIG_VALUE_EXTENT_BYTES, KEY_BYTES_MAX};
 
 /// The space map's list of pages gets its blocks before its length is known. It may grow by this much.
-pub const INDEX_SLACK_BYTES: usize = 8 * LOCATION_BYTES;
+pub const INDEX_SLACK_BYTES: usize = 8 * POINTER_BYTES;
 
 /// Bytes before the payload of every page.
 pub const PAGE_HEADER_BYTES: usize = 48;
@@ -25,7 +25,7 @@ const _: () = assert!(KIND_AT == size_of::<u32>(), "the kind follows the magic n
 const _: () = assert!(GENERATION_AT == KIND_AT + 4, "kind, codec and key id take four bytes");
 const _: () = assert!(NONCE_AT == GENERATION_AT + 8 && PAYLOAD_BYTES_AT == NONCE_AT + 16);
 const _: () = assert!(RESERVED_AT == PAYLOAD_BYTES_AT + 8 && PAGE_HEADER_BYTES == RESERVED_AT + 8);
-const _: () = assert!(INDEX_SLACK_BYTES.is_multiple_of(LOCATION_BYTES), "the list grows by whole pointers");
+const _: () = assert!(INDEX_SLACK_BYTES.is_multiple_of(POINTER_BYTES), "the list grows by whole pointers");
 const _: () = assert!(
     PageKind::Leaf.payload_bytes_max() >= BIG_VALUE_BYTES + KEY_BYTES_MAX + 1024,
     "a leaf with the longest entry can be read"

@@ -1,7 +1,7 @@
 //! A page pointer: block, length and checksum of a page. A pure codec.
 
 /// Encoded length of a [`PagePointer`].
-pub const LOCATION_BYTES: usize = 36;
+pub const POINTER_BYTES: usize = 36;
 
 const BLOCK_COUNT_AT: usize = 8;
 const RAW_BYTES_AT: usize = 12;
@@ -13,7 +13,7 @@ const _: () = assert!(
     RAW_BYTES_AT == BLOCK_COUNT_AT + 4 && FLAGS_AT == RAW_BYTES_AT + 4 && TAG_AT == FLAGS_AT + 4,
     "the three words follow each other"
 );
-const _: () = assert!(TAG_AT + 16 == LOCATION_BYTES, "the checksum ends a pointer");
+const _: () = assert!(TAG_AT + 16 == POINTER_BYTES, "the checksum ends a pointer");
 
 /// Set on a pointer to an inner node; clear on one to a leaf.
 pub const INNER_FLAG: u32 = 1;
@@ -46,7 +46,7 @@ impl PagePointer {
     /// Reads the encoded form; `None` if there are too few bytes.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<PagePointer> {
-        let bytes: &[u8; LOCATION_BYTES] = bytes.get(..LOCATION_BYTES)?.try_into().ok()?;
+        let bytes: &[u8; POINTER_BYTES] = bytes.get(..POINTER_BYTES)?.try_into().ok()?;
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         Some(PagePointer {
             block: u64::from_le_bytes(bytes[..BLOCK_COUNT_AT].try_into().expect("eight bytes")),

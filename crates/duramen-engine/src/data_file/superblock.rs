@@ -5,7 +5,7 @@
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::page_pointer::{LOCATION_BYTES, PagePointer};
+use super::page_pointer::{POINTER_BYTES, PagePointer};
 use super::sync_choice::{self, SYNC_CHOICE_BYTES, SyncChoice};
 use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
 use crate::options::Geometry;
@@ -28,7 +28,7 @@ const CHECKSUM_AT: usize = SUPERBLOCK_BYTES - 16;
 const FIELDS_END: usize = (8 + 4 + 3 * 8)
     + 2 * 16
     + (8 + LogPosition::ENCODED_BYTES + 8)
-    + 3 * (1 + LOCATION_BYTES)
+    + 3 * (1 + POINTER_BYTES)
     + 2 * 8
     + (5 * 4 + 2 * 8)
     + (1 + SYNC_CHOICE_BYTES);
@@ -99,11 +99,11 @@ impl Writer<'_> {
         self.put(&value.to_le_bytes());
     }
 
-    fn location(&mut self, location: Option<&PagePointer>) {
-        let mut bytes = vec![u8::from(location.is_some())];
-        match location {
-            Some(location) => location.encode(&mut bytes),
-            None => bytes.extend_from_slice(&[0; LOCATION_BYTES]),
+    fn pointer(&mut self, pointer: Option<&PagePointer>) {
+        let mut bytes = vec![u8::from(pointer.is_some())];
+        match pointer {
+            Some(pointer) => pointer.encode(&mut bytes),
+            None => bytes.extend_from_slice(&[0; POINTER_BYTES]),
         }
         self.put(&bytes);
     }
@@ -134,9 +134,9 @@ impl<'a> Reader<'a> {
         u128::from_le_bytes(self.take())
     }
 
-    fn location(&mut self) -> Option<PagePointer> {
+    fn pointer(&mut self) -> Option<PagePointer> {
         let present = self.take::<1>()[0] != 0;
-        let bytes: [u8; LOCATION_BYTES] = self.take();
+        let bytes: [u8; POINTER_BYTES] = self.take();
         if present { PagePointer::decode(&bytes) } else { None }
     }
 }
@@ -159,9 +159,9 @@ impl Superblock {
         w.put(&self.generation.0.to_le_bytes());
         w.put(&self.replay.encode());
         w.put(&self.marked.0.to_le_bytes());
-        w.location(self.roots.as_ref());
-        w.location(self.space.as_ref());
-        w.location(self.hot.as_ref());
+        w.pointer(self.roots.as_ref());
+        w.pointer(self.space.as_ref());
+        w.pointer(self.hot.as_ref());
         w.put(&self.end_block.to_le_bytes());
         w.put(&self.next_tree.0.to_le_bytes());
         w.u32(self.geometry.block_bytes);
@@ -185,7 +185,7 @@ impl Superblock {
     /// [`SuperblockError`]: what is wrong with the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
         let superblock = Superblock::of_bytes(bytes)?;
-        if superblock.is_plausible() { Ok(superblock) } else { Err(SuperblockError::Damaged) }
+        if superblock.is_plausible() { Ok(superblock) } else { Err(SuperblockError::Corrupt) }
     }
 
     /// Reads the encoded form, whether its numbers are plausible or not.
@@ -196,7 +196,7 @@ impl Superblock {
         let bytes = &bytes[..SUPERBLOCK_BYTES];
         let found = u128::from_le_bytes(bytes[CHECKSUM_AT..].try_into().expect("sixteen bytes"));
         if found != xxh3_128(&bytes[..CHECKSUM_AT]) {
-            return Err(SuperblockError::Damaged);
+            return Err(SuperblockError::Corrupt);
         }
         let mut r = Reader { bytes, at: 8 };
         let version = r.u32();
@@ -215,9 +215,9 @@ impl Superblock {
             generation: Generation(r.u64()),
             replay: LogPosition::decode(&r.take()),
             marked: CommitSeq(r.u64()),
-            roots: r.location(),
-            space: r.location(),
-            hot: r.location(),
+            roots: r.pointer(),
+            space: r.pointer(),
+            hot: r.pointer(),
             end_block: r.u64(),
             next_tree: TreeId(r.u64()),
             geometry: Geometry {
@@ -260,7 +260,7 @@ pub enum SuperblockError {
     /// They lack the magic number.
     NotOne,
     /// They have the magic number but not the right checksum, or contradictory values.
-    Damaged,
+    Corrupt,
     /// They are of another format version.
     OtherFormat(u32),
     /// They need features that this build does not have.

@@ -25,13 +25,13 @@ fn page(fill: u8) -> Page {
 fn a_page_reads_back_and_every_flipped_bit_is_an_error_with_its_place() {
     let disk = MemDisk::new(1);
     let data = data(&disk, 1);
-    let location = data.locate(&page(9), 4);
+    let pointer = data.locate(&page(9), 4);
     data.file().write_at(page(9).bytes(), data.offset(4)).unwrap();
-    assert_eq!(data.read(&location, PageKind::Leaf).unwrap().bytes(), page(9).bytes());
+    assert_eq!(data.read(&pointer, PageKind::Leaf).unwrap().bytes(), page(9).bytes());
     for at in 0..page(9).bytes().len() as u64 {
         disk.flip_bit("/data", 2048 + at, 3).unwrap();
-        let error = data.read(&location, PageKind::Leaf).unwrap_err();
-        assert!(error.is_damage() && error.message().contains("/data @ 0x800"), "{error}");
+        let error = data.read(&pointer, PageKind::Leaf).unwrap_err();
+        assert!(error.is_corruption() && error.message().contains("/data @ 0x800"), "{error}");
         disk.flip_bit("/data", 2048 + at, 3).unwrap();
     }
 }
@@ -40,20 +40,22 @@ fn a_page_reads_back_and_every_flipped_bit_is_an_error_with_its_place() {
 fn a_page_of_another_place_kind_or_database_is_an_error() {
     let disk = MemDisk::new(1);
     let data_file = data(&disk, 1);
-    let location = data_file.locate(&page(9), 4);
+    let pointer = data_file.locate(&page(9), 4);
     for block in [4, 8] {
         data_file.file().write_at(page(9).bytes(), data_file.offset(block)).unwrap();
     }
-    assert!(data_file.read(&PagePointer { block: 8, ..location }, PageKind::Leaf).unwrap_err().is_damage());
-    assert!(data_file.read(&location, PageKind::Inner).unwrap_err().is_damage());
-    assert!(data(&disk, 2).read(&location, PageKind::Leaf).unwrap_err().is_damage());
     assert!(
-        data_file.read(&PagePointer { block: 4000, ..location }, PageKind::Leaf).unwrap_err().is_damage()
+        data_file.read(&PagePointer { block: 8, ..pointer }, PageKind::Leaf).unwrap_err().is_corruption()
+    );
+    assert!(data_file.read(&pointer, PageKind::Inner).unwrap_err().is_corruption());
+    assert!(data(&disk, 2).read(&pointer, PageKind::Leaf).unwrap_err().is_corruption());
+    assert!(
+        data_file.read(&PagePointer { block: 4000, ..pointer }, PageKind::Leaf).unwrap_err().is_corruption()
     );
 }
 
 fn superblock() -> Superblock {
-    let location = PagePointer { block: 70, block_count: 2, raw_bytes: 900, flags: 1, tag: [5; 16] };
+    let pointer = PagePointer { block: 70, block_count: 2, raw_bytes: 900, flags: 1, tag: [5; 16] };
     Superblock {
         write_features: 2,
         database: DatabaseId(11),
@@ -61,9 +63,9 @@ fn superblock() -> Superblock {
         generation: Generation(13),
         replay: LogPosition::default(),
         marked: CommitSeq(14),
-        roots: Some(location),
+        roots: Some(pointer),
         space: None,
-        hot: Some(location),
+        hot: Some(pointer),
         end_block: 15,
         next_tree: TreeId(16),
         geometry: Geometry::default(),
@@ -114,7 +116,7 @@ fn a_superblock_with_a_right_checksum_and_impossible_numbers_is_refused() {
         at(LogPosition { epoch: crate::ids::Epoch(never), ..LogPosition::default() }),
     ];
     for superblock in hostile {
-        assert_eq!(Superblock::decode(&superblock.encode()), Err(SuperblockError::Damaged), "{superblock:?}");
+        assert_eq!(Superblock::decode(&superblock.encode()), Err(SuperblockError::Corrupt), "{superblock:?}");
     }
 }
 
@@ -141,13 +143,13 @@ fn a_pointer_that_no_page_can_have_is_refused_before_a_byte_is_read() {
         PagePointer { block: 5, ..right },
         PagePointer { flags: 2, ..right },
     ];
-    for location in hostile {
-        let error = data.read(&location, PageKind::Leaf).unwrap_err();
-        assert!(error.is_damage() && error.message().contains("/data @"), "{location:?}: {error}");
+    for pointer in hostile {
+        let error = data.read(&pointer, PageKind::Leaf).unwrap_err();
+        assert!(error.is_corruption() && error.message().contains("/data @"), "{pointer:?}: {error}");
     }
     let list = PagePointer { raw_bytes: 1 << 31, block_count: 1 << 22, ..right };
     for kind in [PageKind::ValueList, PageKind::SpaceIndex] {
-        assert!(data.read(&list, kind).unwrap_err().is_damage(), "longer than the file");
+        assert!(data.read(&list, kind).unwrap_err().is_corruption(), "longer than the file");
     }
     assert_eq!(disk.call_counts().of(duramen_disk::memory::CallKind::Read), 0);
 }

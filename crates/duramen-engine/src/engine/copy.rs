@@ -180,7 +180,7 @@ fn check(copy: &Engine, done: CopyProgress) -> Result<()> {
     let found = copy.check()?;
     if !found.is_clean() {
         let message = format!("the copy reads otherwise than it was written: {found:?}");
-        return Err(Error::new(Code::DamagedData, message)
+        return Err(Error::new(Code::CorruptData, message)
             .with_hint("look at the disk of the copy; the original was only read"));
     }
     let state = copy.snapshot()?;
@@ -188,7 +188,7 @@ fn check(copy: &Engine, done: CopyProgress) -> Result<()> {
     let entries = state.trees()?.iter().map(count).sum::<Result<u64>>()?;
     if entries != done.entries {
         let message = format!("the copy has {entries} entries, and {} were written", done.entries);
-        return Err(Error::new(Code::DamagedData, message));
+        return Err(Error::new(Code::CorruptData, message));
     }
     Ok(())
 }

@@ -176,12 +176,12 @@ pub(super) fn of_a_database(error: Error, disk: &dyn Disk, wal_dir: &Path, optio
     }
     let message =
         format!("{}, and {} holds a log with commits: it was one", error.message(), wal_dir.display());
-    Error::new(Code::DamagedSuperblock, message).with_hint("the data file was lost: restore it from a backup")
+    Error::new(Code::CorruptSuperblock, message).with_hint("the data file was lost: restore it from a backup")
 }
 
 pub(super) fn data_lost(path: &Path, wal_dir: &Path) -> Error {
     let what = format!("the file is not there, and {} holds a log with commits", wal_dir.display());
-    Error::damaged_data(&path.join(DATA), 0, what)
+    Error::corrupt_data(&path.join(DATA), 0, what)
         .with_hint("the data file was lost: restore it from a backup")
 }
 

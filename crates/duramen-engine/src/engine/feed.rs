@@ -67,7 +67,7 @@ impl Engine {
     /// Reads the changes after a commit, of trees with wanted names.
     ///
     /// # Errors
-    /// `FeedGap` (E0804) if some of them are no longer kept, `DamagedFeed` (E0505) if they are corrupt;
+    /// `FeedGap` (E0804) if some of them are no longer kept, `CorruptFeed` (E0505) if they are corrupt;
     /// `InvalidArgument` (E0201) if there is no such commit yet; `ForkedHandle` (E0206) in a forked process.
     pub fn feed(&self, after: CommitSeq, wants: Wants) -> Result<FeedReader> {
         let hold = self.hold_feed(after)?;
@@ -269,7 +269,7 @@ impl FeedReader {
             // What was read may have been released meanwhile, and retained elsewhere.
             let has_moved = self.engine.feed_boundary().0 != boundary;
             match filled {
-                Ok(()) if has_moved && self.live.as_ref().is_some_and(|live| live.saw_damage) => {
+                Ok(()) if has_moved && self.live.as_ref().is_some_and(|live| live.saw_corruption) => {
                     self.begin_again();
                 }
                 Ok(()) => {
@@ -309,7 +309,7 @@ impl FeedReader {
                 "{}: the log ends after commit {before}, and {durable} is durable",
                 inner.wal_dir.display()
             );
-            return Err(Error::new(Code::DamagedLog, message));
+            return Err(Error::new(Code::CorruptLog, message));
         }
         self.live = Some(live);
         Ok(())
@@ -326,7 +326,7 @@ impl FeedReader {
         let Some(part) = feed.part_after(self.read) else { return Err(feed.gap(self.read)) };
         let Err(error) = self.read_file(&part) else { return Ok(()) };
         self.file = None;
-        match error.is_damage() {
+        match error.is_corruption() {
             // What was read before the error is returned first.
             _ if !self.batch.is_empty() => Ok(()),
             true => Err(cannot_read(self.read, error.message(), part.through)),

@@ -133,7 +133,7 @@ impl Feeding {
         match &self.rule {
             // Nothing is kept for consumers whose rows are corrupt: checkpoints must go on.
             Some(rule) => match rule.needs(&Snapshot::new(held, None)) {
-                Err(error) if error.is_damage() => Ok(Vec::new()),
+                Err(error) if error.is_corruption() => Ok(Vec::new()),
                 needs => needs,
             },
             None => Ok(Vec::new()),

@@ -60,7 +60,7 @@ pub struct Observer {
     /// The checkpoint that was read led nowhere: it is read anew before anything else.
     is_stale: bool,
     /// Corruption seen repeatedly with the same checkpoint is real.
-    believes_damage: bool,
+    believes_corruption: bool,
     /// The wanted trees are not kept in retained files.
     only_log: bool,
 }
@@ -161,7 +161,7 @@ impl Observer {
             position: CommitSeq::default(),
             batch: VecDeque::new(),
             is_stale: false,
-            believes_damage: false,
+            believes_corruption: false,
             only_log: from == ObserveFrom::Checkpoint,
         };
         observer.begin(from)?;
@@ -214,7 +214,7 @@ impl Observer {
     /// Every row of a small tree as of the checkpoint where reading began.
     ///
     /// # Errors
-    /// `DamagedData` (E0501) or `System` (E1001) if it cannot be read, also if the writer has released that
+    /// `CorruptData` (E0501) or `System` (E1001) if it cannot be read, also if the writer has released that
     /// checkpoint meanwhile: open a new observer.
     pub fn rows(&self, tree: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let Loaded { store, trees, .. } = &self.seen.loaded;
@@ -316,7 +316,7 @@ impl Observer {
                 self.seen = anew;
                 self.is_stale = false;
             }
-            self.believes_damage = still >= LOOKS_STILL;
+            self.believes_corruption = still >= LOOKS_STILL;
             let halt = match run(self) {
                 Ok(out) => return Ok(out),
                 Err(halt) => halt,
@@ -360,8 +360,8 @@ impl Observer {
         let before = live.seq();
         live.read(&place, &loaded.store.pages, &wanted, &mut self.batch)?;
         // Big values that the log names are freed with the checkpoint. The feed may have kept them.
-        let is_gone = live.saw_damage && !self.believes_damage;
-        live.saw_damage = false;
+        let is_gone = live.saw_corruption && !self.believes_corruption;
+        live.saw_corruption = false;
         if live.seq() == before || is_gone {
             return Err(ObserveError::Moved);
         }
@@ -390,7 +390,7 @@ impl Observer {
         };
         match self.read_file(&files, &part) {
             // Also if the file cannot be read at all: the changes after it are wanted.
-            Err(error) if self.believes_damage => {
+            Err(error) if self.believes_corruption => {
                 self.seen.file = None;
                 // What was read before the error is returned first.
                 let is_first = self.batch.is_empty();

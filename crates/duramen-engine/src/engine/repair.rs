@@ -144,7 +144,7 @@ impl Engine {
         // Before reading the source, which may take long.
         refuse_taken(&**disk, to)?;
         let reading = Options { read_only: true, create: false, ..options.clone() };
-        let (source, _lock) = open_damaged(&**disk, from, &wal_dir, &reading)?;
+        let (source, _lock) = open_corrupt(&**disk, from, &wal_dir, &reading)?;
         begin(&**disk, to)?;
         let into = Options {
             read_only: false,
@@ -194,7 +194,7 @@ impl Engine {
 }
 
 /// Takes the lock and loads a checkpoint.
-fn open_damaged(
+fn open_corrupt(
     disk: &dyn Disk,
     from: &Path,
     wal_dir: &Path,
@@ -211,7 +211,7 @@ fn open_damaged(
     let file = disk.open(&data, Access::READ).map_err(|e| Error::io("open", &data, &e))?;
     let loaded = Source::load(disk, file, &data, wal_dir, options.memory_bytes);
     let source = loaded.map_err(|error| of_a_database(error, disk, wal_dir, options)).map_err(|error| {
-        if error.code() != Code::DamagedSuperblock {
+        if error.code() != Code::CorruptSuperblock {
             return error;
         }
         error.with_hint("without a superblock nothing can be found in the file: restore a backup")
@@ -239,7 +239,7 @@ fn begin_trees(source: &Source, writing: &mut Writing<'_>) -> Result<Vec<(TreeId
                 after: None,
                 before: None,
                 entries: None,
-                why: "its location is lost".to_owned(),
+                why: "its pointer is lost".to_owned(),
             });
         }
     }
@@ -254,8 +254,8 @@ fn copy_entries(source: &Source, writing: &mut Writing<'_>) -> Result<()> {
     // A hostile database may name any numbers.
     writing.expect(wanted.iter().fold(0, |sum, (_, entry)| entry.count.saturating_add(sum)));
     for (id, entry) in wanted {
-        if let Some(place) = &entry.place {
-            walk(&source.pages, place, Some(entry.count), &mut writing.of_tree(*id))?;
+        if let Some(pointer) = &entry.pointer {
+            walk(&source.pages, pointer, Some(entry.count), &mut writing.of_tree(*id))?;
         }
     }
     writing.flush()

@@ -118,7 +118,7 @@ fn a_name_in_the_log_that_cannot_be_read_is_corruption_and_no_drop() {
         engine.abandon();
         for served in [false, true] {
             let error = open(served).map(drop).unwrap_err();
-            assert_eq!(error.code(), Code::DamagedLog, "{error}");
+            assert_eq!(error.code(), Code::CorruptLog, "{error}");
             assert!(error.message().contains(&format!("commit {}", durable.next())), "{error}");
         }
     }
@@ -230,4 +230,22 @@ fn a_checkpoint_during_which_an_invariant_breaks_does_not_become_the_newest() {
     assert!(calls > 0, "pages were written");
     assert_eq!(error.unwrap_err().code(), Code::EnginePoisoned);
     assert!(superblocks() == before, "neither superblock was written");
+}
+
+/// A failed sync of the data file poisons under the lock of checkpoints. A callback of the program that wants
+/// a lock would wait for ever there; it is called by the background instead, and called for certain.
+#[test]
+fn poisoning_under_a_lock_leaves_callbacks_to_the_background() {
+    let disk = MemDisk::new(9);
+    let options = Options { background: Background::Stepped, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk), Path::new("/db"), options, Hooks::default()).unwrap();
+    let (committer, maintenance) = engine.parts().unwrap();
+    let called = Arc::new(AtomicBool::new(false));
+    let note = Arc::clone(&called);
+    let watch = committer.watch();
+    watch.call(watch.new_reader(), &|| false, Box::new(move || note.store(true, Ordering::SeqCst)));
+    committer.poison(Error::new(Code::System, "the sync failed"));
+    assert!(!called.load(Ordering::SeqCst), "the caller may hold locks");
+    assert!(maintenance.is_poisoned());
+    assert!(called.load(Ordering::SeqCst), "a reader that waits for a durable commit learns of it");
 }

@@ -21,7 +21,7 @@ impl Maintenance {
     /// Reads the leaves of the hot-page list, while memory allows. An unreadable list is no loss.
     pub(super) fn warm(&self, hot: Option<PagePointer>) {
         let pages = &self.store().pages;
-        let Some(list) = hot.and_then(|location| pages.read(&location, PageKind::HotPages).ok()) else {
+        let Some(list) = hot.and_then(|pointer| pages.read(&pointer, PageKind::HotPages).ok()) else {
             return;
         };
         let root = self.published_root();
@@ -59,10 +59,10 @@ impl Maintenance {
         let data = store.pages.data();
         let block_count = data.blocks_of(page.bytes().len());
         let block = store.space.allocate_value(block_count)?;
-        let location = data.locate(&page, block);
+        let pointer = data.locate(&page, block);
         let written = data.file().write_at(page.bytes(), data.offset(block));
         written.map_err(|error| Error::io("write to", data.path(), &error.source))?;
-        Ok(Some(location))
+        Ok(Some(pointer))
     }
 }
 

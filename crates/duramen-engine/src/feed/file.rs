@@ -215,17 +215,17 @@ impl FileReader {
             return Ok(None);
         }
         let (header, previous) = FileHeader::decode(&bytes).map_err(|fault| match fault {
-            Fault::Bad(what) => damaged(path, 0, &what),
+            Fault::Bad(what) => corrupt(path, 0, &what),
             Fault::Later(version) => {
                 let message = format!("{}: feed format {version} is of a later release", path.display());
                 Error::new(Code::Unsupported, message).with_hint("open it with the release that wrote it")
             }
         })?;
         if header.identity != identity {
-            return Err(damaged(path, 0, "the file belongs to another database"));
+            return Err(corrupt(path, 0, "the file belongs to another database"));
         }
         if Some(header.number) != frame::number_of(path) || !header.block_bytes.is_power_of_two() {
-            return Err(damaged(
+            return Err(corrupt(
                 path,
                 0,
                 &format!("the file is number {}: files were exchanged", header.number),
@@ -263,7 +263,7 @@ impl FileReader {
             match self.read_frame() {
                 Ok(()) if self.whole.through > through => {
                     let what = format!("no frame ends with commit {through}");
-                    return (whole, Some(damaged(&self.path, whole.offset, &what)));
+                    return (whole, Some(corrupt(&self.path, whole.offset, &what)));
                 }
                 Ok(()) => self.payload.clear(),
                 Err(error) => return (whole, Some(error)),
@@ -341,7 +341,7 @@ impl FileReader {
             self.read_frame().map_err(|error| unreadable(&self.path, error))?;
             let payload = std::mem::take(&mut self.payload);
             if begins_at < after && self.whole.through > after {
-                return Err(damaged(
+                return Err(corrupt(
                     &self.path,
                     self.end.offset,
                     &format!("no frame ends with commit {after}"),
@@ -363,7 +363,7 @@ impl FileReader {
         if offset == self.file_bytes {
             self.file_bytes = self.file.len().map_err(|e| Error::io("measure", &self.path, &e))?;
         }
-        let bad = |what: &str| damaged(&self.path, offset, what);
+        let bad = |what: &str| corrupt(&self.path, offset, what);
         let read = |bytes: &mut [u8], offset| {
             self.file.read_at(bytes, offset).map_err(|e| match e.kind() {
                 std::io::ErrorKind::UnexpectedEof => bad("a frame is cut off"),
@@ -430,7 +430,7 @@ impl Source for FileReader {
     }
 
     fn bad(&self, what: &str) -> Error {
-        damaged(&self.path, self.end.offset, what)
+        corrupt(&self.path, self.end.offset, what)
     }
 }
 
@@ -502,10 +502,10 @@ pub(super) fn discard(disk: &dyn Disk, path: &Path) -> Result<()> {
 
 /// Treats a failed read as corruption.
 pub(super) fn unreadable(path: &Path, error: Error) -> Error {
-    if error.kind() == ErrorKind::Io { damaged(path, 0, error.message()) } else { error }
+    if error.kind() == ErrorKind::Io { corrupt(path, 0, error.message()) } else { error }
 }
 
 /// Corruption in a retained file.
-pub(super) fn damaged(path: &Path, offset: u64, what: &str) -> Error {
-    Error::new(Code::DamagedFeed, format!("{} @ {offset:#x}: {what}", path.display()))
+pub(super) fn corrupt(path: &Path, offset: u64, what: &str) -> Error {
+    Error::new(Code::CorruptFeed, format!("{} @ {offset:#x}: {what}", path.display()))
 }

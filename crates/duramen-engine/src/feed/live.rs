@@ -19,7 +19,7 @@ pub(crate) struct LiveReader {
     /// Everything up to this commit was read.
     seq: CommitSeq,
     /// A value did not match its checksum: corruption, unless the checkpoint has moved in the meantime.
-    pub saw_damage: bool,
+    pub saw_corruption: bool,
 }
 
 /// What to read of the log.
@@ -45,7 +45,7 @@ impl LiveReader {
         catalogue: Option<&Slot>,
     ) -> Result<LiveReader> {
         let names = Names::load(pages, catalogue)?;
-        Ok(LiveReader { names, position, seq: position.seq, saw_damage: false })
+        Ok(LiveReader { names, position, seq: position.seq, saw_corruption: false })
     }
 
     /// Everything up to this commit was read.
@@ -77,7 +77,7 @@ impl LiveReader {
         let stretch = Stretch { from: self.position, through: wanted.through };
         let mut bytes = 0;
         let begin = self.position.seq;
-        let LiveReader { names, seq, saw_damage, .. } = self;
+        let LiveReader { names, seq, saw_corruption, .. } = self;
         self.position = log.read(&stretch, &mut |record| {
             if record.seq <= *seq {
                 return Ok(Enough::No);
@@ -98,8 +98,8 @@ impl LiveReader {
                     LoggedChange::Key(key, Some(value)) => {
                         match BigRef::decode(value.bytes).and_then(|value| value.read(pages)) {
                             Ok(value) => FeedWhat::Put { key: key.to_vec(), value },
-                            Err(error) if error.is_damage() => {
-                                *saw_damage = true;
+                            Err(error) if error.is_corruption() => {
+                                *saw_corruption = true;
                                 FeedWhat::Lost { key: key.to_vec() }
                             }
                             Err(error) => return Err(error),

@@ -45,7 +45,7 @@ impl Names {
         while let Some((key, value)) = rows.next(pages)? {
             let row = CatalogRow::decode(value.bytes);
             let (Some(row), Ok(name)) = (row, std::str::from_utf8(key)) else {
-                return Err(Error::new(Code::DamagedData, "an entry of the catalogue cannot be read"));
+                return Err(Error::new(Code::CorruptData, "an entry of the catalogue cannot be read"));
             };
             names.set(Arc::from(name), Some(row.id));
         }
@@ -83,7 +83,7 @@ impl Names {
         let mut changes: Vec<RecordChange<'_>> = Vec::new();
         let bad = |what: &str| {
             Error::new(
-                Code::DamagedLog,
+                Code::CorruptLog,
                 format!("the log record of commit {} cannot be read: {what}", record.seq),
             )
         };

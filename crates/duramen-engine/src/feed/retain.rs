@@ -254,7 +254,7 @@ impl Retained {
                 job.log.dir.display(),
                 job.through
             );
-            return Err(Error::new(Code::DamagedLog, message).into());
+            return Err(Error::new(Code::CorruptLog, message).into());
         }
         self.finish_file(writer.as_mut().expect(WRITING), job.through)
     }
@@ -443,7 +443,7 @@ fn copy_value(key: &[u8], value: StoredValue<'_>, pages: &Pages, writer: &mut Fi
     }
     let big = BigRef::decode(value.bytes)?;
     if let Err(error) = check_value(&big, pages) {
-        return if error.is_damage() { writer.push(&items::lost(key)) } else { Err(error) };
+        return if error.is_corruption() { writer.push(&items::lost(key)) } else { Err(error) };
     }
     writer.push(&items::put(key, big.len))?;
     let mut reader = BigReader::open(pages, &big)?;
@@ -465,5 +465,5 @@ fn check_value(big: &BigRef, pages: &Pages) -> Result<()> {
     for extent in big.extents(pages)? {
         bytes += pages.read(&extent, crate::data_file::PageKind::ValueExtent)?.payload().len() as u64;
     }
-    if bytes == big.len { Ok(()) } else { Err(Error::new(Code::DamagedData, "a value of another length")) }
+    if bytes == big.len { Ok(()) } else { Err(Error::new(Code::CorruptData, "a value of another length")) }
 }

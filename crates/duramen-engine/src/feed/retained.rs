@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use duramen_disk::{Access, Disk};
 
-use super::file::{FileEnd, FileReader, FileWriter, damaged, relied_on_through};
+use super::file::{FileEnd, FileReader, FileWriter, corrupt, relied_on_through};
 use super::frame::{FileHeader, file_path, number_of};
 use super::{FeedBounds, FeedNeed, FeedStats, cannot_read, gap};
 use crate::alarm::{invariant, locked};
@@ -243,8 +243,8 @@ impl Retained {
         for _ in 0..2 {
             flaw = match FileReader::open(&*self.disk, path, self.identity) {
                 Ok(Some(reader)) => return Ok(Ok(reader)),
-                Ok(None) => damaged(path, 0, "the file has no header").message().to_owned(),
-                Err(error) if error.is_damage() || error.kind() == ErrorKind::Io => {
+                Ok(None) => corrupt(path, 0, "the file has no header").message().to_owned(),
+                Err(error) if error.is_corruption() || error.kind() == ErrorKind::Io => {
                     error.message().to_owned()
                 }
                 Err(error) => return Err(error),
@@ -358,11 +358,11 @@ impl Retained {
     /// As [`FileReader::open`].
     pub(crate) fn read(&self, part: &RetainedPart) -> Result<FileReader> {
         let reader = FileReader::open(&*self.disk, &part.path, self.identity)?;
-        let reader = reader.ok_or_else(|| damaged(&part.path, 0, "the file is empty"))?;
+        let reader = reader.ok_or_else(|| corrupt(&part.path, 0, "the file is empty"))?;
         // A writer that had removed all files begins with the first number again.
         if reader.header().after != part.after {
             let what = format!("the file begins after commit {}, want {}", reader.header().after, part.after);
-            return Err(damaged(&part.path, 0, &what));
+            return Err(corrupt(&part.path, 0, &what));
         }
         Ok(reader)
     }
@@ -384,7 +384,7 @@ impl Retained {
     /// Keeps the changes after a commit while the hold lives, within the bound of the feed.
     ///
     /// # Errors
-    /// `FeedGap` if they are gone already; `DamagedFeed`.
+    /// `FeedGap` if they are gone already; `CorruptFeed`.
     pub(crate) fn hold(self: &Arc<Retained>, after: CommitSeq) -> Result<FeedHold> {
         let _one_at_a_time = locked(self.finding_needs.lock());
         let mut state = self.state();
@@ -444,7 +444,7 @@ impl Retained {
             };
             let (end, flaw) = reader.scan(part.through);
             if end.through < part.through {
-                let flaw = flaw.unwrap_or_else(|| damaged(&part.path, end.offset, "the file ends early"));
+                let flaw = flaw.unwrap_or_else(|| corrupt(&part.path, end.offset, "the file ends early"));
                 let flaw = flaw.message();
                 problems.push(format!("{flaw}; it reaches to commit {}, want {}", end.through, part.through));
             }

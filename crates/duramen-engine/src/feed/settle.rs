@@ -36,12 +36,12 @@ impl Retained {
 
     fn copy_beyond(&self, boundary: CommitSeq) -> Result<()> {
         // A single read can fail although the stored bytes are right.
-        let copied = self.write_anew(boundary).or_else(|error| match error.is_damage() {
+        let copied = self.write_anew(boundary).or_else(|error| match error.is_corruption() {
             true => self.write_anew(boundary),
             false => Err(error),
         });
         match copied {
-            Err(error) if error.kind() == ErrorKind::Full || error.is_damage() => {
+            Err(error) if error.kind() == ErrorKind::Full || error.is_corruption() => {
                 self.state().let_go_after(boundary);
                 Ok(())
             }

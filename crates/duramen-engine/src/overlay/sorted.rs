@@ -162,7 +162,7 @@ fn ranges_of(chunks: &[Vec<Spot>], count: usize, threads: usize) -> Vec<HeadRang
     ranges
 }
 
-/// Each head lies in exactly one range: no change is lost, and none is applied twice.
+/// The ranges of heads adjoin: between two of them no head is lost, and none is in both.
 fn check_ranges(ranges: &[HeadRange]) {
     let adjoin = ranges.windows(2).all(|pair| pair[0].to.checked_add(1) == Some(pair[1].from));
     invariant!(adjoin, "the {} ranges of heads adjoin", ranges.len());

@@ -149,7 +149,7 @@ fn keep_replaced<'a>(
     for value in values {
         match BigRef::decode(value).and_then(|value| value.pages(&loaded.store.pages)) {
             Ok(pages) => loaded.store.space.replaced_in_log(&pages, unused_since),
-            Err(error) if error.is_damage() => {}
+            Err(error) if error.is_corruption() => {}
             Err(error) => return Err(error),
         }
     }
@@ -364,5 +364,5 @@ impl Tail {
 }
 
 fn bad(seq: CommitSeq, what: &str) -> Error {
-    Error::new(Code::DamagedLog, format!("the log record of commit {seq} cannot be read: {what}"))
+    Error::new(Code::CorruptLog, format!("the log record of commit {seq} cannot be read: {what}"))
 }

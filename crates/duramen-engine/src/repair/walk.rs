@@ -7,7 +7,7 @@ use super::LostRange;
 use crate::data_file::PagePointer;
 use crate::error::{Error, Result};
 use crate::page_cache::Pages;
-use crate::tree::{Body, Node, Place, StoredValue};
+use crate::tree::{Body, Node, NodePointer, StoredValue};
 
 /// Receives entries and lost ranges, in order of keys.
 pub(crate) trait Meets {
@@ -22,7 +22,12 @@ pub(crate) trait Meets {
 ///
 /// # Errors
 /// Any error of `meets`.
-pub(crate) fn walk(pages: &Pages, root: &Place, count: Option<u64>, meets: &mut dyn Meets) -> Result<()> {
+pub(crate) fn walk(
+    pages: &Pages,
+    root: &NodePointer,
+    count: Option<u64>,
+    meets: &mut dyn Meets,
+) -> Result<()> {
     let mut walk = Walk { pages, meets, last: None, open: None, key: Vec::new() };
     walk.node(root, count, None)?;
     walk.close(None)
@@ -39,8 +44,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn node(&mut self, place: &Place, count: Option<u64>, above: Option<u8>) -> Result<()> {
-        let node = match self.read(place, count, above) {
+    fn node(&mut self, pointer: &NodePointer, count: Option<u64>, above: Option<u8>) -> Result<()> {
+        let node = match self.read(pointer, count, above) {
             Ok(node) => node,
             Err(error) => {
                 self.lose(count, &error);
@@ -49,8 +54,9 @@ impl Walk<'_> {
         };
         match node.body() {
             Body::Inner(inner) => inner.slots().try_for_each(|slot| {
-                let place = slot.place().expect("a child that was read with its parent's page has a place");
-                self.node(&place, Some(slot.count), Some(inner.level))
+                let pointer =
+                    slot.pointer().expect("a child that was read with its parent's page has a pointer");
+                self.node(&pointer, Some(slot.count), Some(inner.level))
             }),
             Body::Leaf(leaf) => (0..leaf.len()).try_for_each(|index| {
                 let mut key = std::mem::take(&mut self.key);
@@ -64,23 +70,23 @@ impl Walk<'_> {
     }
 
     /// Reads a node, and checks it against its parent.
-    fn read(&self, place: &Place, count: Option<u64>, above: Option<u8>) -> Result<Node> {
-        let node = Node::read(self.pages, place, true)?;
+    fn read(&self, pointer: &NodePointer, count: Option<u64>, above: Option<u8>) -> Result<Node> {
+        let node = Node::read(self.pages, pointer, true)?;
         if above.is_some_and(|above| node.level() >= above) {
-            return Err(self.damaged(&place.location, "a node that is no lower than its parent"));
+            return Err(self.corrupt(&pointer.page, "a node that is no lower than its parent"));
         }
         match count.filter(|count| *count != node.count()) {
             None => Ok(node),
             Some(count) => {
                 let what = format!("{} entries below this node, its parent records {count}", node.count());
-                Err(self.damaged(&place.location, &what))
+                Err(self.corrupt(&pointer.page, &what))
             }
         }
     }
 
-    fn damaged(&self, location: &PagePointer, what: &str) -> Error {
+    fn corrupt(&self, pointer: &PagePointer, what: &str) -> Error {
         let data = self.pages.data();
-        Error::damaged_data(data.path(), data.offset(location.block), what)
+        Error::corrupt_data(data.path(), data.offset(pointer.block), what)
     }
 
     /// Notes a node that cannot be read. Adjacent ones form one range.

@@ -8,7 +8,7 @@ use super::rows::Rows;
 use crate::catalog::{CATALOG, CatalogRow, Root, TreeState};
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
-use crate::overlay::{Asked, Overlay};
+use crate::overlay::{Overlay, QueriedTree};
 use crate::page_cache::Pages;
 use crate::snapshot::Registration;
 use crate::tree::{
@@ -63,9 +63,9 @@ impl View {
     }
 
     /// A tree in the form that a query about a range needs.
-    pub(super) fn asked(&self, id: TreeId, range: &KeyRange) -> Result<Asked<'_>> {
+    pub(super) fn asked(&self, id: TreeId, range: &KeyRange) -> Result<QueriedTree<'_>> {
         match self.layers(id)? {
-            (state, None) => Ok(Asked::Rooted(state)),
+            (state, None) => Ok(QueriedTree::Rooted(state)),
             (state, Some(overlay)) => self.still_held(overlay.asked(self.pages(), state, range)),
         }
     }
@@ -212,7 +212,7 @@ impl View {
 }
 
 pub(super) fn bad_row(name: &str) -> Error {
-    Error::new(Code::DamagedData, format!("the catalogue's row for {name:?} cannot be read"))
+    Error::new(Code::CorruptData, format!("the catalogue's row for {name:?} cannot be read"))
 }
 
 /// The reason why the pages of a state are no longer kept, if so.

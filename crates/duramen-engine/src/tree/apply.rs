@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::bounds::{Bounds, damaged};
+use super::bounds::{Bounds, corrupt};
 use super::inner::{Changed, Inner, Piece, child_cost};
 use super::leaf::{Entry, StoredValue};
 use super::node::{Body, DeferredPage, Node};
@@ -217,8 +217,8 @@ impl<'a> Apply<'a> {
         changes: &[Change<'_>],
         bytes_max: usize,
     ) -> Result<usize, Error> {
-        if let Some(place) = root.place().filter(|place| !place.location.is_inner()) {
-            return Ok(place.location.raw_bytes as usize);
+        if let Some(pointer) = root.pointer().filter(|pointer| !pointer.page.is_inner()) {
+            return Ok(pointer.page.raw_bytes as usize);
         }
         let node = root.load(pages, false)?;
         // A leaf that was changed before is in memory, and counted there.
@@ -414,7 +414,7 @@ impl<'a> Apply<'a> {
             }
             _ => {
                 return Err(
-                    damaged(self.pages, &right_node, "a node of another height than its neighbour").into()
+                    corrupt(self.pages, &right_node, "a node of another height than its neighbour").into()
                 );
             }
         };

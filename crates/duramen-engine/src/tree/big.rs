@@ -1,12 +1,12 @@
 //! Big values: written once to extents of their own; the tree and the log hold a reference.
 //!
-//! A reference: value length (u64), kind (u8: 0 one extent, 1 a list of extents), location of the extent or
-//! list, length of the value's own reduction (u16, 0xFFFF for none), reduction. A list page holds locations.
+//! A reference: value length (u64), kind (u8: 0 one extent, 1 a list of extents), pointer of the extent or
+//! list, length of the value's own reduction (u16, 0xFFFF for none), reduction. A list page holds pointers.
 
 use std::io::Read;
 
 use crate::alarm::invariant;
-use crate::data_file::{LOCATION_BYTES, PAGE_HEADER_BYTES, Page, PageKind, PagePointer};
+use crate::data_file::{PAGE_HEADER_BYTES, POINTER_BYTES, Page, PageKind, PagePointer};
 use crate::error::{Code, Error, Result};
 use crate::limits::{BIG_VALUE_BYTES, REDUCTION_BYTES_MAX};
 use crate::page_cache::Pages;
@@ -14,7 +14,7 @@ use crate::page_cache::Pages;
 const NO_REDUCTION: u16 = u16::MAX;
 
 /// Bytes of a reference without its reduction.
-const FIXED_BYTES: usize = 8 + 1 + LOCATION_BYTES + 2;
+const FIXED_BYTES: usize = 8 + 1 + POINTER_BYTES + 2;
 
 const _: () = assert!(REDUCTION_BYTES_MAX < NO_REDUCTION as usize, "no length of a reduction means 'none'");
 const _: () = assert!(
@@ -27,10 +27,10 @@ const _: () = assert!(
 pub(crate) struct BigRef {
     /// Bytes of the value.
     pub len: u64,
-    /// Whether `location` is a list of extents and not the only extent.
+    /// Whether `pointer` is a list of extents and not the only extent.
     pub list: bool,
     /// The extent, or the list.
-    pub location: PagePointer,
+    pub pointer: PagePointer,
     /// The value's own reduction, computed while its bytes were at hand.
     pub one: Option<Vec<u8>>,
 }
@@ -42,7 +42,7 @@ impl BigRef {
         let mut out = Vec::with_capacity(FIXED_BYTES + self.one.as_ref().map_or(0, Vec::len));
         out.extend_from_slice(&self.len.to_le_bytes());
         out.push(u8::from(self.list));
-        self.location.encode(&mut out);
+        self.pointer.encode(&mut out);
         let one = self.one.as_ref().map_or(NO_REDUCTION, |one| {
             u16::try_from(one.len()).expect("a reduction is at most REDUCTION_BYTES_MAX")
         });
@@ -57,10 +57,10 @@ impl BigRef {
     /// # Errors
     /// `Corrupt` if it is not one.
     pub(crate) fn decode(bytes: &[u8]) -> Result<BigRef> {
-        let bad = || Error::new(Code::DamagedData, "a reference to a big value cannot be read");
+        let bad = || Error::new(Code::CorruptData, "a reference to a big value cannot be read");
         let (head, rest) = bytes.split_at_checked(FIXED_BYTES).ok_or_else(bad)?;
-        let location = PagePointer::decode(&head[9..]).ok_or_else(bad)?;
-        let one_bytes = u16::from_le_bytes([head[9 + LOCATION_BYTES], head[10 + LOCATION_BYTES]]);
+        let pointer = PagePointer::decode(&head[9..]).ok_or_else(bad)?;
+        let one_bytes = u16::from_le_bytes([head[9 + POINTER_BYTES], head[10 + POINTER_BYTES]]);
         let one = match one_bytes {
             NO_REDUCTION if rest.is_empty() => None,
             length if length as usize == rest.len() && rest.len() <= REDUCTION_BYTES_MAX => {
@@ -69,7 +69,7 @@ impl BigRef {
             _ => return Err(bad()),
         };
         let len = u64::from_le_bytes(head[..8].try_into().expect("eight bytes"));
-        Ok(BigRef { len, list: head[8] != 0, location, one })
+        Ok(BigRef { len, list: head[8] != 0, pointer, one })
     }
 
     /// Writes the bytes of `source` as extents of at most `extent_bytes`. `put` allocates and writes a page,
@@ -106,12 +106,12 @@ impl BigRef {
         let held = bytes - (count * PAGE_HEADER_BYTES) as u64;
         invariant!(held == len, "{count} extents of a value of {len} bytes hold {held}");
         if let [only] = extents[..] {
-            return Ok(BigRef { len, list: false, location: only, one: None });
+            return Ok(BigRef { len, list: false, pointer: only, one: None });
         }
-        let list = Page::build(PageKind::ValueList, 0, extents.len() * LOCATION_BYTES, |out| {
+        let list = Page::build(PageKind::ValueList, 0, extents.len() * POINTER_BYTES, |out| {
             extents.iter().for_each(|extent| extent.encode(out));
         });
-        Ok(BigRef { len, list: true, location: put(&list)?, one: None })
+        Ok(BigRef { len, list: true, pointer: put(&list)?, one: None })
     }
 
     /// The extents of the value, in order.
@@ -120,10 +120,10 @@ impl BigRef {
     /// `Corrupt` or `Io` if the list cannot be read.
     pub(crate) fn extents(&self, pages: &Pages) -> Result<Vec<PagePointer>> {
         let extents = if self.list {
-            let page = pages.read(&self.location, PageKind::ValueList)?;
-            page.payload().chunks_exact(LOCATION_BYTES).filter_map(PagePointer::decode).collect()
+            let page = pages.read(&self.pointer, PageKind::ValueList)?;
+            page.payload().chunks_exact(POINTER_BYTES).filter_map(PagePointer::decode).collect()
         } else {
-            vec![self.location]
+            vec![self.pointer]
         };
         self.check(pages, &extents)?;
         Ok(extents)
@@ -143,14 +143,14 @@ impl BigRef {
             return Err(self.wrong_length(pages, bytes));
         }
         let mut runs: Vec<(u64, u32)> = extents.iter().map(PagePointer::extent).collect();
-        runs.extend(self.list.then(|| self.location.extent()));
+        runs.extend(self.list.then(|| self.pointer.extent()));
         runs.sort_unstable();
         let overlap = runs.windows(2).find(|pair| pair[0].0 + u64::from(pair[0].1) > pair[1].0);
         match overlap {
             None => Ok(()),
             Some(pair) => {
                 let what = format!("block {} belongs to a value twice", pair[1].0);
-                Err(Error::damaged_data(data.path(), data.offset(pair[1].0), what))
+                Err(Error::corrupt_data(data.path(), data.offset(pair[1].0), what))
             }
         }
     }
@@ -161,7 +161,7 @@ impl BigRef {
     /// `Corrupt` or `Io` if the list cannot be read.
     pub(crate) fn pages(&self, pages: &Pages) -> Result<Vec<PagePointer>> {
         let mut all = self.extents(pages)?;
-        all.extend(self.list.then_some(self.location));
+        all.extend(self.list.then_some(self.pointer));
         Ok(all)
     }
 
@@ -184,7 +184,7 @@ impl BigRef {
     fn wrong_length(&self, pages: &Pages, found: u64) -> Error {
         let data = pages.data();
         let what = format!("a value of {found} bytes, want {}", self.len);
-        Error::damaged_data(data.path(), data.offset(self.location.block), what)
+        Error::corrupt_data(data.path(), data.offset(self.pointer.block), what)
     }
 }
 

@@ -58,21 +58,21 @@ impl<'a> Bounds<'a> {
     /// Checks that a node lies within.
     ///
     /// # Errors
-    /// `DamagedData` if a key or a separator lies outside.
+    /// `CorruptData` if a key or a separator lies outside.
     pub(super) fn check(self, pages: &Pages, node: &Node) -> Result<()> {
-        if node.place().is_none() {
+        if node.pointer().is_none() {
             debug_assert!(self.admits(node), "a node built of compared ones lies within its bounds");
             return Ok(());
         }
         if self.admits(node) {
             return Ok(());
         }
-        Err(damaged(pages, node, "keys outside the bounds that the parent records"))
+        Err(corrupt(pages, node, "keys outside the bounds that the parent records"))
     }
 
     /// As [`Bounds::check`], for a node that becomes one with its neighbour: what was built is compared, too.
     pub(super) fn check_to_join(self, pages: &Pages, node: &Node) -> Result<()> {
-        if node.place().is_none() {
+        if node.pointer().is_none() {
             let (height, count) = (node.level(), node.count());
             invariant!(self.admits(node), "{count} entries at height {height} lie within their bounds");
         }
@@ -98,8 +98,8 @@ impl<'a> Bounds<'a> {
 }
 
 /// The error for a node whose page contradicts the nodes around it.
-pub(super) fn damaged(pages: &Pages, node: &Node, what: &str) -> Error {
+pub(super) fn corrupt(pages: &Pages, node: &Node, what: &str) -> Error {
     let data = pages.data();
-    let offset = node.place().map_or(0, |place| data.offset(place.location.block));
-    Error::damaged_data(data.path(), offset, what)
+    let offset = node.pointer().map_or(0, |pointer| data.offset(pointer.page.block));
+    Error::corrupt_data(data.path(), offset, what)
 }

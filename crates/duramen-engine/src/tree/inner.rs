@@ -1,17 +1,17 @@
 //! An inner node: separators in one block, children in chunks of slots. Its page codec is pure.
 //!
 //! Payload: child count (u16), level (u8), flags (u8), prefix length (u16), two zero bytes, prefix, then for
-//! each child: separator suffix length (u16; the first child has none), suffix, location (36 bytes), entries
+//! each child: separator suffix length (u16; the first child has none), suffix, pointer (36 bytes), entries
 //! below (u64), reduction length (u16, 0xFFFF for "not known"), reduction.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::place::{Place, Reduction};
+use super::pointer::{NodePointer, Reduction};
 use super::separators::Separators;
 use super::slot::Slot;
 use crate::alarm::invariant;
-use crate::data_file::{LOCATION_BYTES, PAGE_HEADER_BYTES, Page, PageKind, PagePointer};
+use crate::data_file::{PAGE_HEADER_BYTES, POINTER_BYTES, Page, PageKind, PagePointer};
 use crate::limits::{INNER_BYTES_MAX, INNER_CHILDREN_MIN, KEY_BYTES_MAX, REDUCTION_BYTES_MAX};
 use crate::page_cache::Meter;
 
@@ -21,8 +21,8 @@ const UNKNOWN_REDUCTION: u16 = u16::MAX;
 /// Upper bound for the bytes of a child in a page, without its separator and its reduction.
 const CHILD_BYTES_MAX: usize = 64;
 
-/// Bytes of a child in a page: length of the separator, location, entries below, length of the reduction.
-const CHILD_FIXED_BYTES: usize = 2 + LOCATION_BYTES + 8 + 2;
+/// Bytes of a child in a page: length of the separator, pointer, entries below, length of the reduction.
+const CHILD_FIXED_BYTES: usize = 2 + POINTER_BYTES + 8 + 2;
 
 /// Estimated bytes of a reduction while none is known: those of a sum.
 const USUAL_REDUCTION_BYTES: usize = 16;
@@ -258,21 +258,21 @@ impl Inner {
     }
 
     /// The page image; every child must have a page pointer.
-    pub(crate) fn to_page(&self, generation: u64, places: &[Place]) -> Page {
-        let (placed, child_count) = (places.len(), self.child_count);
+    pub(crate) fn to_page(&self, generation: u64, pointers: &[NodePointer]) -> Page {
+        let (with_pointer, child_count) = (pointers.len(), self.child_count);
         invariant!(
-            placed == child_count,
-            "{placed} of {child_count} children have a place before their parent"
+            with_pointer == child_count,
+            "{with_pointer} of {child_count} children have a pointer before their parent"
         );
         invariant!(self.level > 0, "a node of {child_count} children is above the leaves");
-        places.iter().for_each(|place| self.check_place(place));
-        let longest = places.iter().filter_map(|place| Some(place.reduction.bytes()?.len())).max();
+        pointers.iter().for_each(|pointer| self.check_pointer(pointer));
+        let longest = pointers.iter().filter_map(|pointer| Some(pointer.reduction.bytes()?.len())).max();
         self.note_reduction_bytes(longest.unwrap_or_default());
         let prefix = self.separators.prefix();
         let payload = FIXED_BYTES
             + prefix.len()
             + self.separators.suffix_bytes()
-            + places.iter().map(|p| child_cost(p.reduction.bytes())).sum::<usize>();
+            + pointers.iter().map(|p| child_cost(p.reduction.bytes())).sum::<usize>();
         let short =
             |n: usize| u16::try_from(n).expect("an inner node is below 64 KiB (limits.rs)").to_le_bytes();
         Page::build(PageKind::Inner, generation, payload, |out| {
@@ -281,13 +281,13 @@ impl Inner {
             out.extend_from_slice(&short(prefix.len()));
             out.extend_from_slice(&[0; 2]);
             out.extend_from_slice(prefix);
-            for (index, (slot, place)) in self.slots().zip(places).enumerate() {
+            for (index, (slot, pointer)) in self.slots().zip(pointers).enumerate() {
                 let suffix = if index == 0 { &[][..] } else { self.separators.suffix(index - 1) };
                 out.extend_from_slice(&short(suffix.len()));
                 out.extend_from_slice(suffix);
-                place.location.encode(out);
+                pointer.page.encode(out);
                 out.extend_from_slice(&slot.count.to_le_bytes());
-                match place.reduction.bytes() {
+                match pointer.reduction.bytes() {
                     Some(reduction) => {
                         out.extend_from_slice(&short(reduction.len()));
                         out.extend_from_slice(reduction);
@@ -299,10 +299,10 @@ impl Inner {
     }
 
     /// Checks what [`Inner::from_page`] will demand of a child.
-    fn check_place(&self, place: &Place) {
-        let (level, is_inner) = (self.level, place.location.is_inner());
+    fn check_pointer(&self, pointer: &NodePointer) {
+        let (level, is_inner) = (self.level, pointer.page.is_inner());
         invariant!(is_inner == (level > 1), "a child of a node of height {level} is inner: {is_inner}");
-        let length = place.reduction.bytes().map_or(0, <[u8]>::len);
+        let length = pointer.reduction.bytes().map_or(0, <[u8]>::len);
         invariant!(length <= REDUCTION_BYTES_MAX, "a reduction has {length} of {REDUCTION_BYTES_MAX} bytes");
     }
 
@@ -410,8 +410,8 @@ pub(super) fn child_cost(reduction: Option<&[u8]>) -> usize {
 }
 
 fn read_child(meter: &Arc<Meter>, rest: &mut Bytes<'_>, level: u8) -> Result<Slot, &'static str> {
-    let location = PagePointer::decode(rest.take(LOCATION_BYTES)?).ok_or("inner node cut short")?;
-    if location.is_inner() != (level > 1) {
+    let pointer = PagePointer::decode(rest.take(POINTER_BYTES)?).ok_or("inner node cut short")?;
+    if pointer.is_inner() != (level > 1) {
         return Err("inner node with a child of another height");
     }
     let count = u64::from_le_bytes(rest.take(8)?.try_into().map_err(|_| "inner node cut short")?);
@@ -421,7 +421,7 @@ fn read_child(meter: &Arc<Meter>, rest: &mut Bytes<'_>, level: u8) -> Result<Slo
         bytes if bytes as usize > REDUCTION_BYTES_MAX => return Err("inner node with a reduction too long"),
         bytes => Reduction::of(rest.take(bytes as usize)?),
     };
-    Ok(Slot::below(meter, count, Place { location, reduction }, level))
+    Ok(Slot::below(meter, count, NodePointer { page: pointer, reduction }, level))
 }
 
 struct Bytes<'a>(&'a [u8]);

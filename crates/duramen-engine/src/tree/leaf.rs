@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use super::apply::Change;
 use super::heads::Heads;
 use super::patch::{Edit, Patch};
-use super::place::Reduction;
+use super::pointer::Reduction;
 use crate::alarm::invariant;
 use crate::data_file::{PAGE_HEADER_BYTES, Page, PageKind};
 use crate::limits::{BIG_VALUE_BYTES, KEY_BYTES_MAX, LEAF_BYTES_MAX};

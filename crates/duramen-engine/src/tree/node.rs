@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use super::inner::Inner;
 use super::leaf::{Entry, Leaf};
-use super::place::{Place, Reduction};
+use super::pointer::{NodePointer, Reduction};
 use super::slot::Slot;
 use crate::alarm::invariant;
 use crate::data_file::{PageKind, PagePointer};
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::ids::CommitSeq;
 use crate::page_cache::{Charge, Pages};
 
-const PLACED: u8 = 1;
+const HAS_PAGE: u8 = 1;
 const UNUSED: u8 = 2;
 
 /// What a node holds.
@@ -37,7 +37,7 @@ pub(crate) struct Node {
     count: u64,
     birth: CommitSeq,
     reduction: OnceLock<Reduction>,
-    place: OnceLock<Place>,
+    pointer: OnceLock<NodePointer>,
     unused_since: AtomicU64,
     charge: Charge,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Node {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeferredPage {
     /// The page.
-    pub location: PagePointer,
+    pub pointer: PagePointer,
     /// The commit that made it.
     pub birth: CommitSeq,
     /// The commit that replaced it.
@@ -76,14 +76,20 @@ impl Node {
         Node::new(pages, Body::Inner(inner), birth, None, to_be_written)
     }
 
-    fn new(pages: &Pages, body: Body, birth: CommitSeq, place: Option<Place>, to_be_written: bool) -> Node {
+    fn new(
+        pages: &Pages,
+        body: Body,
+        birth: CommitSeq,
+        pointer: Option<NodePointer>,
+        to_be_written: bool,
+    ) -> Node {
         let (count, bytes, page_bytes) = match &body {
             Body::Leaf(leaf) => (leaf.len() as u64, leaf.heap_bytes(), leaf.page_bytes_max()),
             Body::Inner(inner) => {
                 (inner.slots().map(|s| s.count).sum(), inner.heap_bytes(), inner.page_bytes_about())
             }
         };
-        let dirty = place.is_none();
+        let dirty = pointer.is_none();
         let block_bytes = pages.data().block_bytes();
         let dirty_bytes = if to_be_written { page_bytes.next_multiple_of(block_bytes) } else { 0 };
         Node {
@@ -91,8 +97,8 @@ impl Node {
             count,
             birth,
             reduction: OnceLock::new(),
-            state: AtomicU8::new(if dirty { 0 } else { PLACED }),
-            place: place.map_or_else(OnceLock::new, OnceLock::from),
+            state: AtomicU8::new(if dirty { 0 } else { HAS_PAGE }),
+            pointer: pointer.map_or_else(OnceLock::new, OnceLock::from),
             unused_since: AtomicU64::new(0),
             recent: AtomicBool::new(dirty),
             charge: Charge::new(pages.meter(), bytes + size_of::<Node>(), dirty_bytes),
@@ -100,22 +106,22 @@ impl Node {
     }
 
     /// Reads a node and verifies its checksum and structure (D4).
-    pub(crate) fn read(pages: &Pages, place: &Place, cold: bool) -> Result<Node> {
-        let location = &place.location;
-        let damaged =
-            |what: &str| Error::damaged_data(pages.data().path(), pages.data().offset(location.block), what);
-        let (body, birth) = if location.is_inner() {
-            let page = pages.read(location, PageKind::Inner)?;
-            let inner = Inner::from_page(pages.meter(), &page).map_err(damaged)?;
+    pub(crate) fn read(pages: &Pages, pointer: &NodePointer, cold: bool) -> Result<Node> {
+        let at = &pointer.page;
+        let corrupt =
+            |what: &str| Error::corrupt_data(pages.data().path(), pages.data().offset(at.block), what);
+        let (body, birth) = if at.is_inner() {
+            let page = pages.read(at, PageKind::Inner)?;
+            let inner = Inner::from_page(pages.meter(), &page).map_err(corrupt)?;
             (Body::Inner(inner), page.generation())
         } else {
-            let page = pages.read(location, PageKind::Leaf)?;
+            let page = pages.read(at, PageKind::Leaf)?;
             let birth = page.generation();
-            (Body::Leaf(Leaf::from_page(pages.meter(), page).map_err(damaged)?), birth)
+            (Body::Leaf(Leaf::from_page(pages.meter(), page).map_err(corrupt)?), birth)
         };
-        let node = Node::new(pages, body, CommitSeq(birth), Some(place.clone()), false);
-        if place.reduction.bytes().is_some() {
-            drop(node.reduction.set(place.reduction.clone()));
+        let node = Node::new(pages, body, CommitSeq(birth), Some(pointer.clone()), false);
+        if pointer.reduction.bytes().is_some() {
+            drop(node.reduction.set(pointer.reduction.clone()));
         }
         node.recent.store(!cold, Ordering::Relaxed);
         Ok(node)
@@ -176,37 +182,37 @@ impl Node {
     }
 
     /// Where the node lies on disk.
-    pub(crate) fn place(&self) -> Option<&Place> {
-        self.place.get()
+    pub(crate) fn pointer(&self) -> Option<&NodePointer> {
+        self.pointer.get()
     }
 
     /// Sets the page pointer, once. If the node was replaced before, its page is freed later: it is returned
     /// for the pending-free list.
-    pub(crate) fn set_place(&self, place: Place) -> Option<DeferredPage> {
-        let (location, level) = (place.location, self.level());
-        let is_inner = location.is_inner();
+    pub(crate) fn set_pointer(&self, pointer: NodePointer) -> Option<DeferredPage> {
+        let (page, level) = (pointer.page, self.level());
+        let is_inner = page.is_inner();
         invariant!(is_inner == (level > 0), "the page of a node of height {level} is inner: {is_inner}");
         invariant!(self.charge.is_dirty(), "a node to be written is charged as dirty, and not yet written");
-        invariant!(self.place.set(place).is_ok(), "a node is written once, now to block {}", location.block);
+        invariant!(self.pointer.set(pointer).is_ok(), "a node is written once, now to block {}", page.block);
         self.charge.clean();
-        let before = self.state.fetch_or(PLACED, Ordering::AcqRel);
-        (before & UNUSED != 0).then(|| self.deferred_page(location))
+        let before = self.state.fetch_or(HAS_PAGE, Ordering::AcqRel);
+        (before & UNUSED != 0).then(|| self.deferred_page(page))
     }
 
     /// Notes that commit `at` replaced the node. If it has a page, that is returned for the pending-free
-    /// list. Otherwise [`Node::set_place`] returns it, if the node is ever written.
+    /// list. Otherwise [`Node::set_pointer`] returns it, if the node is ever written.
     pub(crate) fn defer_free(&self, at: CommitSeq) -> Option<DeferredPage> {
         self.unused_since.store(at.0, Ordering::Release);
         let before = self.state.fetch_or(UNUSED, Ordering::AcqRel);
-        if before & PLACED == 0 {
+        if before & HAS_PAGE == 0 {
             return None;
         }
-        let place = self.place.get().expect("the flag follows the place");
-        Some(self.deferred_page(place.location))
+        let pointer = self.pointer.get().expect("the flag follows the pointer");
+        Some(self.deferred_page(pointer.page))
     }
 
-    fn deferred_page(&self, location: PagePointer) -> DeferredPage {
+    fn deferred_page(&self, pointer: PagePointer) -> DeferredPage {
         let unused_since = CommitSeq(self.unused_since.load(Ordering::Acquire));
-        DeferredPage { location, birth: self.birth, unused_since }
+        DeferredPage { pointer, birth: self.birth, unused_since }
     }
 }

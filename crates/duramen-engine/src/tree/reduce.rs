@@ -7,7 +7,7 @@ use super::KeyRange;
 use super::big::BigRef;
 use super::leaf::{Leaf, RUN_ENTRIES, StoredValue};
 use super::node::{Body, Node};
-use super::place::Reduction;
+use super::pointer::Reduction;
 use super::reducer::{Fold, Reducer};
 use super::slot::Slot;
 use crate::alarm::invariant;

@@ -1,7 +1,7 @@
 //! Slots: a parent's pointer to one child (a swizzled page pointer), in memory, on disk, or both.
 //!
 //! Readers use a child without counting a reference to it (decision 0009). This is why that is safe, for this
-//! file and `page_cache/epochs.rs`. In a slot, `child` is null or owns one reference to a node; `place` is
+//! file and `page_cache/epochs.rs`. In a slot, `child` is null or owns one reference to a node; `pointer` is
 //! set at most once.
 //!
 //! - *dirty*: child set, no page pointer. The slot cannot be emptied.
@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::node::Node;
-use super::place::{Place, Reduction};
+use super::pointer::{NodePointer, Reduction};
 use crate::alarm::invariant;
 use crate::data_file::PagePointer;
 use crate::error::{Error, Result};
@@ -65,13 +65,13 @@ struct Hold {
     /// Null, or the pointer that `Arc::into_raw` returned for a reference owned here.
     child: AtomicPtr<Node>,
     charge: Charge,
-    place: OnceLock<Place>,
+    pointer: OnceLock<NodePointer>,
     /// Exclusive bound for the height of a child that is read: the height of the node whose page names it.
     above: u8,
 }
 
 const _: () = assert!(
-    2 * size_of::<usize>() + std::mem::offset_of!(Hold, place) <= 64,
+    2 * size_of::<usize>() + std::mem::offset_of!(Hold, pointer) <= 64,
     "after the counts of references, child and charge take one cache line"
 );
 
@@ -89,14 +89,14 @@ impl Slot {
         meter: &Arc<Meter>,
         count: u64,
         child: Option<Arc<Node>>,
-        place: Option<Place>,
+        pointer: Option<NodePointer>,
         above: u8,
     ) -> Slot {
-        let bytes = size_of::<Hold>() + place.as_ref().map_or(0, |place| place.reduction.heap_bytes());
+        let bytes = size_of::<Hold>() + pointer.as_ref().map_or(0, |pointer| pointer.reduction.heap_bytes());
         let hold = Hold {
             child: AtomicPtr::new(child.map_or(ptr::null_mut(), |child| Arc::into_raw(child).cast_mut())),
             charge: Charge::new(meter, bytes, 0),
-            place: place.map_or_else(OnceLock::new, OnceLock::from),
+            pointer: pointer.map_or_else(OnceLock::new, OnceLock::from),
             above,
         };
         Slot { count, hold: Arc::new(hold) }
@@ -108,23 +108,23 @@ impl Slot {
     }
 
     /// A child known only by its page pointer.
-    pub(crate) fn on_disk(meter: &Arc<Meter>, count: u64, place: Place) -> Slot {
-        Slot::new(meter, count, None, Some(place), OF_ANY_HEIGHT)
+    pub(crate) fn on_disk(meter: &Arc<Meter>, count: u64, pointer: NodePointer) -> Slot {
+        Slot::new(meter, count, None, Some(pointer), OF_ANY_HEIGHT)
     }
 
     /// A child known only by its page pointer, found in the page of a node of height `above`.
-    pub(crate) fn below(meter: &Arc<Meter>, count: u64, place: Place, above: u8) -> Slot {
-        Slot::new(meter, count, None, Some(place), above)
+    pub(crate) fn below(meter: &Arc<Meter>, count: u64, pointer: NodePointer, above: u8) -> Slot {
+        Slot::new(meter, count, None, Some(pointer), above)
     }
 
     /// A root known only by its page pointer: read now, to learn how many entries it has.
     ///
     /// # Errors
     /// `Corrupt` or `Io`.
-    pub(crate) fn of_unknown_count(pages: &Pages, location: PagePointer) -> Result<Slot> {
-        let place = Place { location, reduction: Reduction::UNKNOWN };
-        let node = Arc::new(Node::read(pages, &place, false)?);
-        Ok(Slot::new(pages.meter(), node.count(), Some(node), Some(place), OF_ANY_HEIGHT))
+    pub(crate) fn of_unknown_count(pages: &Pages, pointer: PagePointer) -> Result<Slot> {
+        let pointer = NodePointer { page: pointer, reduction: Reduction::UNKNOWN };
+        let node = Arc::new(Node::read(pages, &pointer, false)?);
+        Ok(Slot::new(pages.meter(), node.count(), Some(node), Some(pointer), OF_ANY_HEIGHT))
     }
 
     /// Whether the child is in memory. If it is not, its page pointer is visible: eviction stores that first.
@@ -209,8 +209,8 @@ impl Slot {
     }
 
     fn read(&self, pages: &Pages, cold: bool) -> Result<Arc<Node>> {
-        let place = self.hold.place.get().expect("a child that is not in memory has a place");
-        let node = Node::read(pages, place, cold)?;
+        let pointer = self.hold.pointer.get().expect("a child that is not in memory has a pointer");
+        let node = Node::read(pages, pointer, cold)?;
         let what = if node.count() != self.count {
             format!("{} entries below this node, its parent records {}", node.count(), self.count)
         } else if !self.may_lead_to(&node) {
@@ -219,7 +219,7 @@ impl Slot {
             return Ok(Arc::new(node));
         };
         let data = pages.data();
-        Err(Error::damaged_data(data.path(), data.offset(place.location.block), what))
+        Err(Error::corrupt_data(data.path(), data.offset(pointer.page.block), what))
     }
 
     /// Whether a node that was read is lower than its parent: no path is then longer than there are heights.
@@ -228,16 +228,16 @@ impl Slot {
     }
 
     /// The child's page pointer, if it has one.
-    pub(crate) fn place(&self) -> Option<Place> {
-        let own = || self.hold.place.get().cloned();
+    pub(crate) fn pointer(&self) -> Option<NodePointer> {
+        let own = || self.hold.pointer.get().cloned();
         // Read again at the end: an eviction in between has stored the page pointer here first.
-        own().or_else(|| self.peek().and_then(|node| node.place().cloned())).or_else(own)
+        own().or_else(|| self.peek().and_then(|node| node.pointer().cloned())).or_else(own)
     }
 
     /// Hands the child's reduction to `use_it`, if it is known without reading the child.
     #[inline]
     pub(crate) fn with_reduction<T>(&self, use_it: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        if let Some(known) = self.hold.place.get().and_then(|place| place.reduction.bytes()) {
+        if let Some(known) = self.hold.pointer.get().and_then(|pointer| pointer.reduction.bytes()) {
             return Some(use_it(known));
         }
         let pin = self.hold.charge.meter().pin_under_locks();
@@ -247,15 +247,15 @@ impl Slot {
     /// Evicts the child if it can be read again.
     pub(crate) fn evict(&self) {
         let Some(node) = self.peek() else { return };
-        if self.hold.place.get().is_none() {
-            match node.place() {
+        if self.hold.pointer.get().is_none() {
+            match node.pointer() {
                 // Losing a race to set the same page pointer is harmless.
-                Some(place) => drop(self.hold.place.set(place.clone())),
+                Some(pointer) => drop(self.hold.pointer.set(pointer.clone())),
                 None => return,
             }
         }
-        let block = |place: &Place| (place.location.block, place.location.tag);
-        let (own, of_node) = (self.hold.place.get().map(block), node.place().map(block));
+        let block = |pointer: &NodePointer| (pointer.page.block, pointer.page.tag);
+        let (own, of_node) = (self.hold.pointer.get().map(block), node.pointer().map(block));
         invariant!(
             own.is_some() && own == of_node,
             "a slot leads to the page of its node: {own:?}, {of_node:?}"
@@ -290,8 +290,8 @@ impl Slot {
         {
             return true;
         }
-        match (self.place(), other.place()) {
-            (Some(mine), Some(theirs)) => mine.location == theirs.location,
+        match (self.pointer(), other.pointer()) {
+            (Some(mine), Some(theirs)) => mine.page == theirs.page,
             _ => false,
         }
     }
@@ -301,7 +301,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let child = *self.child.get_mut();
         debug_assert!(
-            !child.is_null() || self.place.get().is_some(),
+            !child.is_null() || self.pointer.get().is_some(),
             "a slot without a child has a page pointer"
         );
         drop(owner_of(child));

@@ -22,8 +22,8 @@ pub(crate) fn stale_keys(pages: &Pages, root: &Slot, from: &[u8], keys_max: usiz
 }
 
 fn collect(pages: &Pages, slot: &Slot, from: &[u8], keys_max: usize, keys: &mut Vec<Vec<u8>>) -> Result<()> {
-    let place = slot.place();
-    if place.as_ref().is_some_and(|place| place.reduction.bytes().is_some()) {
+    let pointer = slot.pointer();
+    if pointer.as_ref().is_some_and(|pointer| pointer.reduction.bytes().is_some()) {
         return Ok(());
     }
     let node = slot.pass_through(pages)?;
@@ -38,7 +38,7 @@ fn collect(pages: &Pages, slot: &Slot, from: &[u8], keys_max: usize, keys: &mut 
         }
     }
     // A node without a page will be written later, with its reduction.
-    if keys.len() == found && place.is_some() {
+    if keys.len() == found && pointer.is_some() {
         keys.extend(first_key(pages, slot, from)?);
     }
     Ok(())

@@ -53,15 +53,20 @@ impl NodeSink for Sequential<'_> {
         self.geometry.inner_bytes_max
     }
 
-    fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Reduction) -> crate::error::Result<Place> {
+    fn put(
+        &mut self,
+        node: &Arc<Node>,
+        page: &Page,
+        reduction: Reduction,
+    ) -> crate::error::Result<NodePointer> {
         let data = self.pages.data();
-        let location = data.locate(page, self.next_block);
-        self.next_block += u64::from(location.block_count);
-        data.file().write_at(page.bytes(), data.offset(location.block)).unwrap();
-        let place = Place { location, reduction };
-        assert!(node.set_place(place.clone()).is_none(), "nothing was deferred");
+        let pointer = data.locate(page, self.next_block);
+        self.next_block += u64::from(pointer.block_count);
+        data.file().write_at(page.bytes(), data.offset(pointer.block)).unwrap();
+        let pointer = NodePointer { page: pointer, reduction };
+        assert!(node.set_pointer(pointer.clone()).is_none(), "nothing was deferred");
         self.nodes.push(Arc::clone(node));
-        Ok(place)
+        Ok(pointer)
     }
 }
 
@@ -264,8 +269,8 @@ fn changes_in_bulk_make_the_same_tree() {
     let first = (0..3000).map(|n| (key(n), Some(vec![1; 16]))).collect();
     let root = apply(&pages, None, &first).unwrap();
     let mut sink = Sequential::new(&pages, 0);
-    let place = write_tree(&pages, &root, Some(&Builtin::Sum), &mut sink).unwrap();
-    let root = Slot::on_disk(pages.meter(), root.count, place);
+    let pointer = write_tree(&pages, &root, Some(&Builtin::Sum), &mut sink).unwrap();
+    let root = Slot::on_disk(pages.meter(), root.count, pointer);
     let second: BTreeMap<_, _> = (1000..5000).map(|n| (key(n), (n % 3 > 0).then(|| vec![2; 16]))).collect();
     let changes = listed(&second);
     let bulk = |threads| {
@@ -273,7 +278,7 @@ fn changes_in_bulk_make_the_same_tree() {
         let mut apply = apply.reduced_by(Some(&Builtin::Sum)).in_bulk(threads);
         let bulk = apply.tree(Some(&root), &changes).unwrap();
         assert!(root.peek().is_none() && apply.replaced.is_empty(), "nothing of the old root was kept");
-        let mut deferred: Vec<u64> = apply.deferred.iter().map(|page| page.location.block).collect();
+        let mut deferred: Vec<u64> = apply.deferred.iter().map(|page| page.pointer.block).collect();
         deferred.sort_unstable();
         assert!(deferred.is_sorted_by(|a, b| a < b) && deferred.len() > 100, "each page once");
         (bulk, deferred)
@@ -456,7 +461,7 @@ fn inner_nodes_stay_small_while_reductions_grow() {
         write_tree(&pages, root.as_ref().unwrap(), Some(&Grows), &mut sink).unwrap();
         block = sink.next_block;
         let inner = sink.nodes.iter().filter(|node| node.level() > 0);
-        let bytes = inner.map(|node| u64::from(node.place().unwrap().location.raw_bytes)).max();
+        let bytes = inner.map(|node| u64::from(node.pointer().unwrap().page.raw_bytes)).max();
         largest = largest.max(bytes.unwrap_or_default());
     }
     assert!(largest < 2 * 2048, "an inner node of {largest} bytes");
@@ -500,9 +505,9 @@ fn inner_nodes_leave_room_for_long_reductions() {
     let inner: Vec<u32> = sink
         .nodes
         .iter()
-        .map(|node| node.place().unwrap().location)
+        .map(|node| node.pointer().unwrap().page)
         .filter(PagePointer::is_inner)
-        .map(|location| location.raw_bytes)
+        .map(|pointer| pointer.raw_bytes)
         .collect();
     let longest = inner.iter().max().copied().unwrap_or_default();
     assert!(inner.len() > 10 && longest < 2200, "{} inner nodes of at most {longest} bytes", inner.len());
@@ -536,11 +541,11 @@ fn nodes_written_without_their_reducer_are_found_and_mended() {
     let root = put(Some(&whole), &mut [5, 2000, 3990].into_iter(), None);
     assert!(stale_keys(&pages, &root, &[], 100).unwrap().is_empty(), "what is not on disk is not stale");
     let written = write(&root, None, &mut next_block);
-    assert!(written.iter().all(|node| node.place().unwrap().reduction.bytes().is_none()));
+    assert!(written.iter().all(|node| node.pointer().unwrap().reduction.bytes().is_none()));
     // Half of them with the reducer again: the reductions above the other half are still unknown.
     let half = put(Some(&root), &mut [5].into_iter(), Some(sum));
     write(&half, Some(sum), &mut next_block);
-    assert!(half.place().unwrap().reduction.bytes().is_none(), "a root above stale nodes is stale");
+    assert!(half.pointer().unwrap().reduction.bytes().is_none(), "a root above stale nodes is stale");
     let keys = stale_keys(&pages, &half, &[], 100).unwrap();
     assert!(keys.len() == 2 && keys.is_sorted(), "{keys:?}");
     assert_eq!(stale_keys(&pages, &half, &[], 1).unwrap(), keys[..1]);
@@ -549,8 +554,8 @@ fn nodes_written_without_their_reducer_are_found_and_mended() {
     let mended = put(Some(&half), &mut numbers, Some(sum));
     write(&mended, Some(sum), &mut next_block);
     assert!(stale_keys(&pages, &mended, &[], 100).unwrap().is_empty());
-    let known = mended.place().unwrap().reduction;
-    assert_eq!(known.bytes(), whole.place().unwrap().reduction.bytes());
+    let known = mended.pointer().unwrap().reduction;
+    assert_eq!(known.bytes(), whole.pointer().unwrap().reduction.bytes());
 }
 
 /// D4: bytes of nodes are never trusted to be well formed, even with a valid checksum.
@@ -564,9 +569,9 @@ fn hostile_pages_are_refused_or_read_without_a_panic() {
     write_tree(&pages, &root, None, &mut sink).unwrap();
     let mut random = Random(3);
     for node in sink.nodes.iter().filter(|node| node.level() < 2) {
-        let place = node.place().unwrap();
-        let kind = if place.location.is_inner() { PageKind::Inner } else { PageKind::Leaf };
-        let page = pages.data().read(&place.location, kind).unwrap();
+        let pointer = node.pointer().unwrap();
+        let kind = if pointer.page.is_inner() { PageKind::Inner } else { PageKind::Leaf };
+        let page = pages.data().read(&pointer.page, kind).unwrap();
         for _ in 0..200 {
             let mut payload = page.payload().to_vec();
             let at = usize::try_from(random.below(payload.len() as u64)).unwrap();
@@ -579,18 +584,18 @@ fn hostile_pages_are_refused_or_read_without_a_panic() {
             }
             payload.truncate(payload.len() - usize::try_from(random.below(4)).unwrap());
             let hostile = Page::build(kind, 0, payload.len(), |out| out.extend_from_slice(&payload));
-            let location = pages.data().locate(&hostile, 900);
+            let pointer = pages.data().locate(&hostile, 900);
             let bytes = hostile.bytes();
             pages.data().file().write_at(bytes, pages.data().offset(900)).unwrap();
-            read_all(&pages, location);
-            change_some(&pages, location, &mut random);
+            read_all(&pages, pointer);
+            change_some(&pages, pointer, &mut random);
         }
     }
 }
 
 /// A page accepted when read takes changes, or refuses them: no panic, no overflow.
-fn change_some(pages: &Pages, location: PagePointer, random: &mut Random) {
-    let Ok(root) = Slot::of_unknown_count(pages, location) else { return };
+fn change_some(pages: &Pages, pointer: PagePointer, random: &mut Random) {
+    let Ok(root) = Slot::of_unknown_count(pages, pointer) else { return };
     let edits: Edits = (0..40)
         .map(|_| {
             let key = u16::try_from(random.below(400)).unwrap().to_be_bytes().to_vec();
@@ -625,12 +630,12 @@ fn a_child_that_is_no_lower_than_its_parent_is_refused() {
             out.extend_from_slice(&node.count().to_le_bytes());
             out.extend_from_slice(&[0xff; 2]);
         });
-        let location = pages.data().locate(&page, 900 + u64::from(level));
-        pages.data().file().write_at(page.bytes(), pages.data().offset(location.block)).unwrap();
-        location
+        let pointer = pages.data().locate(&page, 900 + u64::from(level));
+        pages.data().file().write_at(page.bytes(), pages.data().offset(pointer.block)).unwrap();
+        pointer
     };
-    let read = |location: PagePointer| {
-        let slot = Slot::of_unknown_count(&pages, location).unwrap();
+    let read = |pointer: PagePointer| {
+        let slot = Slot::of_unknown_count(&pages, pointer).unwrap();
         let mut cursor = Cursor::new(Some(&slot), KeyRange::all(), Direction::Forward);
         let mut rows = 0;
         while cursor.next(&pages)?.is_some() {
@@ -638,13 +643,13 @@ fn a_child_that_is_no_lower_than_its_parent_is_refused() {
         }
         Ok::<_, crate::error::Error>(rows)
     };
-    let own = node.place().unwrap().location;
+    let own = node.pointer().unwrap().page;
     assert!(node.level() > 1);
     assert_eq!(read(above(node.level() + 1, &own)).unwrap(), 300);
     for level in 2..=node.level() {
-        assert!(read(above(level, &own)).unwrap_err().is_damage(), "height {level}");
+        assert!(read(above(level, &own)).unwrap_err().is_corruption(), "height {level}");
     }
-    let leaf = sink.nodes.iter().find(|node| node.level() == 0).unwrap().place().unwrap().location;
+    let leaf = sink.nodes.iter().find(|node| node.level() == 0).unwrap().pointer().unwrap().page;
     assert!(Slot::of_unknown_count(&pages, above(2, &leaf)).is_err(), "a leaf is a child of height 1 only");
 }
 
@@ -657,10 +662,10 @@ fn hostile_references_to_big_values_are_refused() {
     let data = pages.data();
     let mut next_block = 100;
     let mut put = |page: &Page| {
-        let location = data.locate(page, next_block);
+        let pointer = data.locate(page, next_block);
         data.file().write_at(page.bytes(), data.offset(next_block)).unwrap();
-        next_block += u64::from(location.block_count);
-        Ok(location)
+        next_block += u64::from(pointer.block_count);
+        Ok(pointer)
     };
     let whole = BigRef::write(&mut &[5; 2000][..], 400, &mut put).unwrap();
     let extents = whole.extents(&pages).unwrap();
@@ -669,15 +674,15 @@ fn hostile_references_to_big_values_are_refused() {
         let list = Page::build(PageKind::ValueList, 0, extents.len() * 36, |out| {
             extents.iter().for_each(|extent| extent.encode(out));
         });
-        BigRef { len, list: true, location: put(&list).unwrap(), one: None }
+        BigRef { len, list: true, pointer: put(&list).unwrap(), one: None }
     };
     let beyond = PagePointer { block: 1 << 40, ..extents[0] };
     let huge = PagePointer { raw_bytes: u32::MAX, block_count: 1 << 23, ..extents[0] };
     let hostile = [
         BigRef { len: 2001, ..whole.clone() },
         BigRef { len: u64::MAX, ..whole.clone() },
-        BigRef { len: 400, list: false, location: beyond, one: None },
-        BigRef { len: u64::from(u32::MAX) - 48, list: false, location: huge, one: None },
+        BigRef { len: 400, list: false, pointer: beyond, one: None },
+        BigRef { len: u64::from(u32::MAX) - 48, list: false, pointer: huge, one: None },
         BigRef { list: false, ..whole.clone() },
         listed(&vec![extents[0]; 1000], 400_000),
         listed(&[extents[0], extents[1], extents[0]], 1200),
@@ -685,8 +690,8 @@ fn hostile_references_to_big_values_are_refused() {
         listed(&[huge], u64::from(u32::MAX) - 48),
     ];
     for value in hostile {
-        assert!(value.pages(&pages).unwrap_err().is_damage(), "{value:?}");
-        assert!(value.read(&pages).unwrap_err().is_damage(), "{value:?}");
+        assert!(value.pages(&pages).unwrap_err().is_corruption(), "{value:?}");
+        assert!(value.read(&pages).unwrap_err().is_corruption(), "{value:?}");
     }
     let mut reduced = whole.encode();
     let at = reduced.len() - 2;
@@ -696,9 +701,9 @@ fn hostile_references_to_big_values_are_refused() {
     assert!(BigRef::decode(&[&whole.encode()[..], &[1]].concat()).is_err(), "bytes left over");
 }
 
-fn read_all(pages: &Pages, location: PagePointer) {
-    let place = Place { location, reduction: Reduction::UNKNOWN };
-    let Ok(node) = Node::read(pages, &place, true) else { return };
+fn read_all(pages: &Pages, pointer: PagePointer) {
+    let pointer = NodePointer { page: pointer, reduction: Reduction::UNKNOWN };
+    let Ok(node) = Node::read(pages, &pointer, true) else { return };
     match node.body() {
         Body::Leaf(leaf) => {
             for index in 0..leaf.len() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::inner::page_bytes_max;
 use super::node::{Body, Node};
-use super::place::{Place, Reduction};
+use super::pointer::{NodePointer, Reduction};
 use super::reduce::node_reduction;
 use super::reducer::Reducer;
 use super::slot::Slot;
@@ -21,8 +21,8 @@ pub(crate) trait NodeSink {
     /// before.
     ///
     /// # Errors
-    /// `Full` or `Io`; what was placed before stays placed.
-    fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Reduction) -> Result<Place>;
+    /// `Full` or `Io`; what was written before keeps its page.
+    fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Reduction) -> Result<NodePointer>;
 
     /// Inner nodes are split at so many bytes.
     fn inner_bytes_max(&self) -> usize;
@@ -45,11 +45,11 @@ pub(crate) fn write_tree(
     root: &Slot,
     reducer: Option<&dyn Reducer>,
     sink: &mut dyn NodeSink,
-) -> Result<Place> {
-    if let Some(place) = root.place() {
-        return Ok(place);
+) -> Result<NodePointer> {
+    if let Some(pointer) = root.pointer() {
+        return Ok(pointer);
     }
-    let node = root.peek().expect("a node without a place is in memory");
+    let node = root.peek().expect("a node without a pointer is in memory");
     match node.body() {
         Body::Leaf(leaf) => {
             let reduction = known_reduction(pages, &node, reducer)?;
@@ -66,19 +66,19 @@ pub(crate) fn write_tree(
             }
         }
         Body::Inner(inner) => {
-            let places: Result<Vec<_>> =
+            let pointers: Result<Vec<_>> =
                 inner.slots().map(|slot| write_tree(pages, slot, reducer, sink)).collect();
-            let mut places = places?;
-            let reduction = match places.iter().all(|place| place.reduction.bytes().is_some()) {
+            let mut pointers = pointers?;
+            let reduction = match pointers.iter().all(|pointer| pointer.reduction.bytes().is_some()) {
                 true => known_reduction(pages, &node, reducer)?,
                 false => Reduction::UNKNOWN,
             };
-            let page = inner.to_page(node.birth().0, &places);
+            let page = inner.to_page(node.birth().0, &pointers);
             if page.bytes().len() <= page_bytes_max(sink.inner_bytes_max()) {
                 return sink.put(&node, &page, reduction);
             }
-            places.iter_mut().for_each(|place| place.reduction = Reduction::UNKNOWN);
-            sink.put(&node, &inner.to_page(node.birth().0, &places), Reduction::UNKNOWN)
+            pointers.iter_mut().for_each(|pointer| pointer.reduction = Reduction::UNKNOWN);
+            sink.put(&node, &inner.to_page(node.birth().0, &pointers), Reduction::UNKNOWN)
         }
     }
 }
@@ -89,7 +89,7 @@ fn known_reduction(pages: &Pages, node: &Node, reducer: Option<&dyn Reducer>) ->
         Ok(reduction) => Ok(Reduction::of(reduction)),
         // Also if a value that it needs is corrupt: a query for the reduction fails, and the checkpoint
         // completes.
-        Err(error) if error.kind() == ErrorKind::Invalid || error.is_damage() => Ok(Reduction::UNKNOWN),
+        Err(error) if error.kind() == ErrorKind::Invalid || error.is_corruption() => Ok(Reduction::UNKNOWN),
         Err(error) => Err(error),
     }
 }

@@ -32,8 +32,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Something leads to a page: its blocks must be in use.
-    fn reach(&mut self, location: &PagePointer) {
-        let (block, block_count) = location.extent();
+    fn reach(&mut self, pointer: &PagePointer) {
+        let (block, block_count) = pointer.extent();
         if self.store.space.is_used(block, block_count) {
             self.reached.push((block, block_count));
         } else {
@@ -48,8 +48,8 @@ impl<'a> Walk<'a> {
 
     /// Counts the pages of a dropped tree that have not been given back.
     pub(super) fn dropped(&mut self, slot: &Slot, from: &[u8]) {
-        if let Some(place) = slot.place() {
-            self.reach(&place.location);
+        if let Some(pointer) = slot.pointer() {
+            self.reach(&pointer.page);
         }
         let Ok(node) = slot.load(&self.store.pages, true) else { return };
         match node.body() {
@@ -64,14 +64,14 @@ impl<'a> Walk<'a> {
     }
 
     fn slot(&mut self, slot: &Slot, within: &Within<'_>, reducer: Option<&dyn Reducer>) {
-        let place = slot.place();
-        if let Some(place) = &place {
-            self.reach(&place.location);
+        let pointer = slot.pointer();
+        if let Some(pointer) = &pointer {
+            self.reach(&pointer.page);
         }
         // What lies on disk is read again, also where it is in memory: memory may be right and the disk
         // wrong.
-        let node = match &place {
-            Some(place) => Node::read(&self.store.pages, place, true).map(std::sync::Arc::new),
+        let node = match &pointer {
+            Some(pointer) => Node::read(&self.store.pages, pointer, true).map(std::sync::Arc::new),
             None => slot.load(&self.store.pages, true),
         };
         let node = match node {
@@ -80,12 +80,12 @@ impl<'a> Walk<'a> {
         };
         self.report.pages += 1;
         if !slot.may_lead_to(&node) {
-            let location = place.as_ref().map(|p| &p.location);
-            return self.problem_at(location, within, "a node that is no lower than its parent");
+            let pointer = pointer.as_ref().map(|p| &p.page);
+            return self.problem_at(pointer, within, "a node that is no lower than its parent");
         }
         if node.count() != slot.count {
             self.problem_at(
-                place.as_ref().map(|p| &p.location),
+                pointer.as_ref().map(|p| &p.page),
                 within,
                 "an entry count that is not its parent's",
             );
@@ -101,25 +101,21 @@ impl<'a> Walk<'a> {
                         to: to.as_deref().or(within.to),
                     };
                     if bounds.from.zip(bounds.to).is_some_and(|(from, to)| from >= to) {
-                        self.problem_at(
-                            place.as_ref().map(|p| &p.location),
-                            within,
-                            "separators out of order",
-                        );
+                        self.problem_at(pointer.as_ref().map(|p| &p.page), within, "separators out of order");
                     }
                     // A child in memory is shared with the tree that is in use; the page just read has its
                     // own.
                     self.slot(inner.slot(child), &bounds, reducer);
                 }
             }
-            Body::Leaf(leaf) => self.leaf(leaf, place.as_ref().map(|p| &p.location), within),
+            Body::Leaf(leaf) => self.leaf(leaf, pointer.as_ref().map(|p| &p.page), within),
         }
-        if let (Some(reducer), Some(known)) = (reducer, place.as_ref().and_then(|p| p.reduction.bytes())) {
+        if let (Some(reducer), Some(known)) = (reducer, pointer.as_ref().and_then(|p| p.reduction.bytes())) {
             self.report.reductions += 1;
             match fresh_reduction(&self.store.pages, &node, reducer) {
                 Ok(fresh) if *fresh == *known => {}
                 Ok(_) => self.problem_at(
-                    place.as_ref().map(|p| &p.location),
+                    pointer.as_ref().map(|p| &p.page),
                     within,
                     "a reduction that is not its entries'",
                 ),
@@ -128,17 +124,17 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn leaf(&mut self, leaf: &Leaf, location: Option<&PagePointer>, within: &Within<'_>) {
+    fn leaf(&mut self, leaf: &Leaf, pointer: Option<&PagePointer>, within: &Within<'_>) {
         let (mut before, mut key) = (Vec::new(), Vec::new());
         for index in 0..leaf.len() {
             leaf.key_into(index, &mut key);
             if index > 0 && key <= before {
-                self.problem_at(location, within, "keys out of order");
+                self.problem_at(pointer, within, "keys out of order");
             }
             let outside =
                 within.from.is_some_and(|from| *key < *from) || within.to.is_some_and(|to| *key >= *to);
             if outside {
-                self.problem_at(location, within, "a key outside its parent's bounds");
+                self.problem_at(pointer, within, "a key outside its parent's bounds");
             }
             std::mem::swap(&mut before, &mut key);
         }
@@ -166,10 +162,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn problem_at(&mut self, location: Option<&PagePointer>, within: &Within<'_>, what: &str) {
+    fn problem_at(&mut self, pointer: Option<&PagePointer>, within: &Within<'_>, what: &str) {
         let data = self.store.pages.data();
-        let place = match location {
-            Some(location) => format!("{} @ {:#x}", data.path().display(), data.offset(location.block)),
+        let place = match pointer {
+            Some(pointer) => format!("{} @ {:#x}", data.path().display(), data.offset(pointer.block)),
             None => "memory".to_owned(),
         };
         self.report.problem(format!("{place}: tree {}: {what}", within.tree));
@@ -180,13 +176,13 @@ fn read_through(store: &Store, value: &BigRef) -> Result<()> {
     let mut reader = BigReader::open(&store.pages, value)?;
     let read = std::io::copy(&mut reader, &mut std::io::sink());
     let data = store.pages.data();
-    let offset = data.offset(value.location.block);
+    let offset = data.offset(value.pointer.block);
     match read {
         Ok(len) if len == value.len => Ok(()),
         Ok(len) => {
             let what = format!("a value of {len} bytes, want {}", value.len);
-            Err(crate::error::Error::damaged_data(data.path(), offset, what))
+            Err(crate::error::Error::corrupt_data(data.path(), offset, what))
         }
-        Err(error) => Err(crate::error::Error::damaged_data(data.path(), offset, error)),
+        Err(error) => Err(crate::error::Error::corrupt_data(data.path(), offset, error)),
     }
 }

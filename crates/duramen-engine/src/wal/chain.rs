@@ -16,7 +16,7 @@
 //!    checksums.
 //! 3. A failed read is an error, never the end. The error counts only where the chain needs those bytes.
 //! 4. At the end, [`evidence`](super::evidence) reads every block and header off the chain. A valid one whose
-//!    watermark lies after the last commit proves loss: `DamagedLog`. Otherwise the end is a torn tail.
+//!    watermark lies after the last commit proves loss: `CorruptLog`. Otherwise the end is a torn tail.
 //!    Without this step a flipped bit would silently cut off acknowledged commits.
 //!
 //! Interleavings. Unsynced frames may reach the disk in any order, so a whole frame after a tear proves
@@ -117,7 +117,7 @@ impl<'a> Chain<'a> {
             Content::Used(header) => header,
             Content::Unused { .. } => return Err(missing(&path, &wanted)),
             Content::Headless(flaw) | Content::Misfit { flaw, .. } => {
-                return Err(Error::damaged_log(&path, 0, flaw));
+                return Err(Error::corrupt_log(&path, 0, flaw));
             }
         };
         if header.epoch != from.epoch {
@@ -127,7 +127,7 @@ impl<'a> Chain<'a> {
             return Err(missing(&path, &wanted));
         }
         let Some(frame) = survey.frame_at(file, from.offset)? else {
-            return Err(Error::damaged_log(
+            return Err(Error::corrupt_log(
                 &path,
                 from.offset,
                 "the frame that replay begins at is not whole",
@@ -219,7 +219,7 @@ impl<'a> Chain<'a> {
             let header = &frame.header;
             if header.commit_time_ns < self.commit_time_ns || header.durable_seq > self.last.seq {
                 let what = "the frame contradicts the one before it";
-                return Err(Error::damaged_log(&file.path, self.next_offset, what));
+                return Err(Error::corrupt_log(&file.path, self.next_offset, what));
             }
             self.deliver(frame, parts, reading.note, visit)?;
             self.pass(frame);
@@ -273,7 +273,7 @@ impl<'a> Chain<'a> {
         if header.first_seq != self.last.seq.next() {
             let what =
                 format!("the segment begins at commit {}, want {}", header.first_seq, self.last.seq.next());
-            return Err(Error::damaged_log(&file.path, 0, what));
+            return Err(Error::corrupt_log(&file.path, 0, what));
         }
         self.file_index = index;
         self.epoch = header.epoch;
@@ -308,7 +308,7 @@ impl<'a> Chain<'a> {
             let continues = self.pending.as_ref().is_some_and(|pending| pending.seq == part.seq);
             if part.first == self.pending.is_some() || (!part.first && !continues) || part.seq != seq.next() {
                 let what = format!("part of commit {} follows commit {seq}", part.seq);
-                return Err(Error::damaged_log(&file.path, self.next_offset, what));
+                return Err(Error::corrupt_log(&file.path, self.next_offset, what));
             }
             let mut record = match self.pending.take() {
                 Some(mut record) => {
@@ -330,7 +330,7 @@ impl<'a> Chain<'a> {
         }
         if seq != frame.header.last_seq {
             let what = format!("the frame ends at commit {seq}, want {}", frame.header.last_seq);
-            return Err(Error::damaged_log(&file.path, self.next_offset, what));
+            return Err(Error::corrupt_log(&file.path, self.next_offset, what));
         }
         Ok(())
     }
@@ -392,7 +392,7 @@ fn read_again(file: &FoundFile, part: &Part, offset: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; to_usize(part.bytes)];
     file.read(&mut bytes, offset)?;
     if xxh3_128(&bytes) != part.checksum {
-        return Err(Error::damaged_log(&file.path, offset, "a record changed while it was read"));
+        return Err(Error::corrupt_log(&file.path, offset, "a record changed while it was read"));
     }
     Ok(bytes)
 }

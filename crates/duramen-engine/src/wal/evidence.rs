@@ -32,7 +32,7 @@ struct Proof {
 /// Reads every block off the chain, several files at a time.
 ///
 /// # Errors
-/// `DamagedLog` at the end of the chain, naming the proof; I/O errors.
+/// `CorruptLog` at the end of the chain, naming the proof; I/O errors.
 pub(super) fn search(survey: &Survey, chain: &Chain<'_>, threads: usize) -> Result<Leftovers> {
     let files: Vec<usize> = (0..survey.files.len()).collect();
     let parts: Vec<&[usize]> = files.chunks(files.len().div_ceil(threads.max(1)).max(1)).collect();
@@ -52,7 +52,7 @@ pub(super) fn search(survey: &Survey, chain: &Chain<'_>, threads: usize) -> Resu
         proof.offset,
         proof.durable_seq
     );
-    Err(Error::damaged_log(&chain.file().path, chain.next_offset, what))
+    Err(Error::corrupt_log(&chain.file().path, chain.next_offset, what))
 }
 
 fn search_part(survey: &Survey, chain: &Chain<'_>, files: &[usize]) -> Result<(Leftovers, Option<Proof>)> {

@@ -78,7 +78,7 @@ pub fn read_through(
 ///
 /// # Errors
 /// `LogMissing` (E0503) naming the path if the log, a file of it or the starting frame is missing or belongs
-/// to another log; `DamagedLog` (E0502) naming file and offset if something durable is lost (nothing is cut);
+/// to another log; `CorruptLog` (E0502) naming file and offset if something durable is lost (nothing is cut);
 /// `Unsupported` (E0211) for a later format; `System` (E1001); what `visit` returned.
 pub fn recover<N: Send>(
     disk: &dyn Disk,

@@ -85,8 +85,8 @@ pub fn repair(
         Ok(chain) => chain,
         Err(error) => {
             let nowhere = vec![None; survey.files.len()];
-            let damage = unread.unwrap_or(error);
-            repaired.lost = Some(count_lost(&survey, &nowhere, from.seq.max(durable), from.seq, &damage));
+            let corruption = unread.unwrap_or(error);
+            repaired.lost = Some(count_lost(&survey, &nowhere, from.seq.max(durable), from.seq, &corruption));
             return Ok(repaired);
         }
     };
@@ -105,12 +105,13 @@ pub fn repair(
     let too_short = || {
         (last < durable).then(|| {
             let what = format!("the log ends after commit {last}, and {durable} was durable");
-            Error::damaged_log(&chain.file().path, chain.next_offset, what)
+            Error::corrupt_log(&chain.file().path, chain.next_offset, what)
         })
     };
-    let damage = ran.err().or_else(|| evidence::search(&survey, &chain, 1).err()).or_else(too_short);
-    let damage = damage.or(unread);
-    repaired.lost = damage.map(|damage| count_lost(&survey, &chain.ends, last.max(durable), last, &damage));
+    let corruption = ran.err().or_else(|| evidence::search(&survey, &chain, 1).err()).or_else(too_short);
+    let corruption = corruption.or(unread);
+    repaired.lost =
+        corruption.map(|corruption| count_lost(&survey, &chain.ends, last.max(durable), last, &corruption));
     Ok(repaired)
 }
 
@@ -120,11 +121,11 @@ fn count_lost(
     ends: &[Option<u64>],
     until: CommitSeq,
     last: CommitSeq,
-    damage: &Error,
+    corruption: &Error,
 ) -> LogLoss {
-    let why = match damage.code() {
-        Code::LogMissing => format!("{}; {ELSEWHERE}", damage.message()),
-        _ => damage.message().to_owned(),
+    let why = match corruption.code() {
+        Code::LogMissing => format!("{}; {ELSEWHERE}", corruption.message()),
+        _ => corruption.message().to_owned(),
     };
     let mut lost = LogLoss { until, frame_count: 0, bytes: 0, why };
     for (file, end) in survey.files.iter().zip(ends) {

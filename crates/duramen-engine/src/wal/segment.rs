@@ -96,7 +96,7 @@ pub(super) enum HeaderFault {
     /// Intact, but of a later release.
     Later(u32),
     /// Anything else.
-    Damaged(Flaw),
+    Corrupt(Flaw),
 }
 
 /// The path of a slot's file.
@@ -145,7 +145,7 @@ impl SegmentHeader {
             return Err(HeaderFault::Blank);
         }
         if bytes.len() < SEGMENT_HEADER_BYTES || bytes[..MAGIC.len()] != MAGIC {
-            return Err(HeaderFault::Damaged(Flaw::new("no segment header")));
+            return Err(HeaderFault::Corrupt(Flaw::new("no segment header")));
         }
         // The checksum has the same offset in every version, so that a later format is not reported as
         // corruption.
@@ -153,7 +153,7 @@ impl SegmentHeader {
         let wanted = xxh3_128(&bytes[..CHECKSUM_AT]);
         if found != wanted {
             let flaw = Flaw(format!("header checksum {found:032x}, want {wanted:032x}"));
-            return Err(HeaderFault::Damaged(flaw));
+            return Err(HeaderFault::Corrupt(flaw));
         }
         let version = u32_at(bytes, 8);
         let incompatible = u32_at(bytes, 24);
@@ -161,13 +161,13 @@ impl SegmentHeader {
             return Err(HeaderFault::Later(version));
         }
         if u32_at(bytes, 12) != STORED_HEADER_BYTES {
-            return Err(HeaderFault::Damaged(Flaw(format!("header of {} bytes", u32_at(bytes, 12)))));
+            return Err(HeaderFault::Corrupt(Flaw(format!("header of {} bytes", u32_at(bytes, 12)))));
         }
         // Codec, key id and nonce: a file with these set is of a later release.
         expect_zero(bytes, 152, 184, "a codec or key").map_err(|_| HeaderFault::Later(version))?;
         let numbers = [u64_at(bytes, 48), u64_at(bytes, 56), u64_at(bytes, 128), u64_at(bytes, 144)];
         if !numbers.into_iter().all(|number| Epoch(number).is_plausible()) {
-            return Err(HeaderFault::Damaged(Flaw::new("an epoch or a commit that no log has come to")));
+            return Err(HeaderFault::Corrupt(Flaw::new("an epoch or a commit that no log has come to")));
         }
         Ok(SegmentHeader {
             identity: LogIdentity {

@@ -199,7 +199,7 @@ impl Survey {
         let header = match SegmentHeader::decode(bytes) {
             Ok(header) => header,
             Err(HeaderFault::Blank) => return Ok(Content::Headless(Flaw::new("the header is all zeroes"))),
-            Err(HeaderFault::Damaged(flaw)) => return Ok(Content::Headless(flaw)),
+            Err(HeaderFault::Corrupt(flaw)) => return Ok(Content::Headless(flaw)),
             Err(HeaderFault::Later(version)) => {
                 let message = format!(
                     "{}: log format {version} or a feature of it is of a later release",
@@ -225,7 +225,7 @@ impl Survey {
                 "the file holds segment {}, want {}: files were exchanged",
                 header.slot.0, found.slot.0
             );
-            return Err(Error::damaged_log(&found.path, 0, what));
+            return Err(Error::corrupt_log(&found.path, 0, what));
         }
         let is_as_announced =
             header.segment_bytes == found.bytes && u64::from(header.block_bytes) == self.block_bytes;
@@ -245,11 +245,11 @@ impl Survey {
             if is_ours && header.epoch == EPOCH_NONE {
                 return Ok(Content::Misfit { flaw: Flaw::new(what), durable_seq: header.durable_seq });
             }
-            return Err(Error::damaged_log(&found.path, 0, what));
+            return Err(Error::corrupt_log(&found.path, 0, what));
         }
         if found.bytes < 2 * self.block_bytes || !found.bytes.is_multiple_of(self.block_bytes) {
             let what = format!("{} bytes, want whole blocks of {}", found.bytes, self.block_bytes);
-            return Err(Error::damaged_log(&found.path, 0, what));
+            return Err(Error::corrupt_log(&found.path, 0, what));
         }
         let is_unused = header.epoch == EPOCH_NONE;
         Ok(if is_unused {

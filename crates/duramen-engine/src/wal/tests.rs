@@ -3,8 +3,8 @@
 #![allow(clippy::disallowed_methods, reason = "seeds come from the environment, and tests use threads")]
 
 mod codec;
+mod corruption;
 mod crash;
-mod damage;
 mod flow;
 mod invariants;
 mod leftovers;

@@ -306,7 +306,7 @@ fn a_dropped_tree_gives_its_space_back_while_nobody_commits() {
 
 /// `check` reads the log, too: it alone holds the commits since the newest checkpoint.
 #[test]
-fn check_finds_damage_in_the_log_of_an_open_database() {
+fn check_finds_corruption_in_the_log_of_an_open_database() {
     let disk = MemDisk::new(1);
     let engine = open(&disk, tiny());
     let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap();

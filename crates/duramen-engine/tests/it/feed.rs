@@ -1,7 +1,7 @@
 //! The change feed from outside: every durable change once and in order, wherever it lies, and no cost
 //! without readers.
 
-mod damaged;
+mod corrupt;
 mod found;
 
 use std::path::Path;
@@ -207,7 +207,7 @@ fn values_that_the_log_replaced_survive_a_crash_for_the_feed() {
 }
 
 /// Corrupts the superblock of the newest checkpoint.
-pub(crate) fn damage_newer_superblock(disk: &MemDisk) {
+pub(crate) fn corrupt_newer_superblock(disk: &MemDisk) {
     let bytes = disk.read_file("/db/data").unwrap();
     let generation = |offset: u64| {
         let at = usize::try_from(offset).unwrap();
@@ -231,7 +231,7 @@ pub(crate) fn only_the_older_superblock_left(disk: &MemDisk) -> Vec<(u64, String
     model
 }
 
-/// Uses the extents of values that the log replaced, and damages the newer superblock.
+/// Uses the extents of values that the log replaced, and corrupts the newer superblock.
 fn lose_newer_superblock(disk: &MemDisk, reopened: Engine) {
     // No space map contains the replaced values: after a crash their extents are free.
     let id = tree(&reopened, "others");
@@ -239,7 +239,7 @@ fn lose_newer_superblock(disk: &MemDisk, reopened: Engine) {
         put(&reopened, id, &format!("k{n}"), &[b'x'; 800]).unwrap();
     }
     reopened.abandon();
-    damage_newer_superblock(disk);
+    corrupt_newer_superblock(disk);
 }
 
 /// With the newer superblock corrupt, the feed must be complete: retained files hold the values that the log
@@ -400,7 +400,7 @@ fn a_full_disk_costs_changes_and_never_the_checkpoint() {
 
 /// D4: a flipped bit in a retained file is an error, for readers and for `check`.
 #[test]
-fn damage_in_a_retained_file_is_an_error_and_never_another_answer() {
+fn corruption_in_a_retained_file_is_an_error_and_never_another_answer() {
     let disk = MemDisk::new(10);
     let engine = open(&disk);
     set_position(&engine, "slow", CommitSeq(0), false);
@@ -414,9 +414,9 @@ fn damage_in_a_retained_file_is_an_error_and_never_another_answer() {
     let bytes = disk.read_file(&file).unwrap();
     let used = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64;
     for offset in (0..used).step_by(37).filter(|offset| !(96..512).contains(offset)) {
-        let damaged = disk.deep_clone();
-        damaged.flip_bit(&file, offset, 3).unwrap();
-        let engine = open(&damaged);
+        let corrupt = disk.deep_clone();
+        corrupt.flip_bit(&file, offset, 3).unwrap();
+        let engine = open(&corrupt);
         let problems = engine.check().unwrap().problems;
         assert!(problems.iter().any(|what| what.contains("feed")), "{offset}: {problems:?}");
         let read = reader(&engine, CommitSeq(0)).and_then(|mut reader| {
@@ -428,7 +428,7 @@ fn damage_in_a_retained_file_is_an_error_and_never_another_answer() {
         });
         match read {
             Ok(all) => panic!("{offset}: {:?} and nothing is wrong with {whole:?}", told(&all)),
-            Err(error) => assert_eq!(error.code(), Code::DamagedFeed, "{offset}: {error}"),
+            Err(error) => assert_eq!(error.code(), Code::CorruptFeed, "{offset}: {error}"),
         }
     }
 }

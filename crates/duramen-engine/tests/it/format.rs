@@ -120,12 +120,12 @@ fn a_data_file_cut_short_is_told_at_once() {
     let file = disk.open(Path::new("/db/data"), Access::WRITE).unwrap();
     file.set_len(33_000).unwrap();
     let error = try_open(&disk, true).unwrap_err();
-    assert!(error.is_damage() && error.message().contains("cut short"), "{error}");
+    assert!(error.is_corruption() && error.message().contains("cut short"), "{error}");
 }
 
 /// D4: a data file without a header is corruption, not a new database, if its log holds commits.
 #[test]
-fn a_data_file_that_is_none_beside_a_log_with_commits_is_damage() {
+fn a_data_file_that_is_none_beside_a_log_with_commits_is_corruption() {
     for (len, first) in [(0, 0), (1, 0), (60_000, 0xa5)] {
         let disk = database();
         let file = disk.open(Path::new("/db/data"), Access::WRITE).unwrap();
@@ -133,13 +133,13 @@ fn a_data_file_that_is_none_beside_a_log_with_commits_is_damage() {
         file.write_at(&vec![first; usize::try_from(len).unwrap().min(32 * 1024)], 0).unwrap();
         for read_only in [false, true] {
             let error = try_open(&disk, read_only).unwrap_err();
-            assert!(error.is_damage() && error.message().contains("a log with commits"), "{error}");
+            assert!(error.is_corruption() && error.message().contains("a log with commits"), "{error}");
             assert!(error.hint().contains("backup"), "{error}");
         }
     }
 }
 
-fn damage(disk: &MemDisk, superblock: u64) {
+fn corrupt_one(disk: &MemDisk, superblock: u64) {
     let file = disk.open(Path::new("/db/data"), Access::WRITE).unwrap();
     file.write_at(&[0xa5; 16], superblock + 100).unwrap();
 }
@@ -149,7 +149,7 @@ fn damage(disk: &MemDisk, superblock: u64) {
 fn a_corrupt_superblock_is_reported_to_readers_and_written_anew_by_an_opening() {
     for which in [0, 1] {
         let disk = database();
-        damage(&disk, superblocks(&disk)[which]);
+        corrupt_one(&disk, superblocks(&disk)[which]);
         let engine = try_open(&disk, true).unwrap();
         assert_eq!(value(&engine).as_deref(), Some(&b"value"[..]));
         let report = engine.check().unwrap();
@@ -160,7 +160,7 @@ fn a_corrupt_superblock_is_reported_to_readers_and_written_anew_by_an_opening() 
         assert_eq!(engine.check().unwrap().superblocks, 2);
         engine.checkpoint().unwrap();
         assert_eq!(engine.check().unwrap().superblocks, 2);
-        damage(&disk, superblocks(&disk)[0]);
+        corrupt_one(&disk, superblocks(&disk)[0]);
         let report = engine.check().unwrap();
         assert!(report.problems[0].contains("the newest superblock"), "{report:?}");
     }

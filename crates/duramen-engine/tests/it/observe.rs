@@ -208,7 +208,7 @@ fn a_gap_is_told_and_nothing_else_is_missing() {
 
 /// A corrupt value named in the log is reported as corrupt, once, with the changes around it.
 #[test]
-fn a_damaged_value_is_told_once_and_the_others_with_it() {
+fn a_corrupt_value_is_told_once_and_the_others_with_it() {
     let disk = MemDisk::new(35);
     let engine = open(&disk);
     let id = tree(&engine, "rows");

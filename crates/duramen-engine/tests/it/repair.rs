@@ -135,9 +135,9 @@ fn a_new_tree_in_the_log_takes_no_nameless_one_away() {
 
     let blocks = killed.read_file("/db/data").unwrap().len() as u64 / 512;
     for block in (0..blocks).rev() {
-        let damaged = killed.deep_clone();
-        damaged.flip_bit("/db/data", block * 512 + 200, 3).unwrap();
-        let Ok((new, repair)) = repair(&damaged, Hooks::default()) else { continue };
+        let corrupt = killed.deep_clone();
+        corrupt.flip_bit("/db/data", block * 512 + 200, 3).unwrap();
+        let Ok((new, repair)) = repair(&corrupt, Hooks::default()) else { continue };
         let names = repair.ranges.iter().filter(|range| range.tree.contains("names of trees"));
         // One leaf of the names, and not the last one.
         if names.clone().count() == 1 && names.clone().all(|range| range.before.is_some()) {

@@ -47,7 +47,7 @@ impl Life {
     pub fn decode(bytes: &[u8]) -> Result<Life, String> {
         let rest = bytes.strip_prefix(NAME).ok_or("not a recorded life of this version")?;
         let mut input = Decoder(rest);
-        let (mut life, trace) = input.life().ok_or("the recorded life is cut short or damaged")?;
+        let (mut life, trace) = input.life().ok_or("the recorded life is cut short or corrupt")?;
         life.trace = Trace::decode(trace)?;
         Ok(life)
     }

@@ -198,7 +198,7 @@ pub(super) fn use_it(disk: &MemDisk) {
         assert!(report.is_clean(), "what was recovered is not sound: {report:?}");
         // A value may have another type than the program expects: edits can produce anything that is sound.
         let read = Stored::of(&db);
-        assert!(!read.as_ref().is_err_and(Error::is_damage), "what was recovered is corrupt: {read:?}");
+        assert!(!read.as_ref().is_err_and(Error::is_corruption), "what was recovered is corrupt: {read:?}");
     }
 }
 

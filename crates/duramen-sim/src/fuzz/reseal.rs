@@ -85,7 +85,7 @@ impl Image {
         self.unit_mut(index)[32..40].copy_from_slice(&payload.to_le_bytes());
         let length = u32::try_from(page_bytes).expect("files of the simulation are small").to_le_bytes();
         for (path, at) in self.places_of(&unit.tag) {
-            // A location ends with page bytes, flags, tag.
+            // A pointer ends with page bytes, flags, tag.
             if let Some(start) = at.checked_sub(8) {
                 self.files.get_mut(&path).expect("found in it")[start..start + 4].copy_from_slice(&length);
             }

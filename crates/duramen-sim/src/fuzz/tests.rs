@@ -88,7 +88,7 @@ fn dropped_value(block: u64, block_count: u32) -> Vec<u8> {
     const PUT_BIG: u8 = 2;
     let raw_bytes = block_count.saturating_mul(u32::try_from(BLOCK_BYTES).unwrap());
     let mut value = u64::from(raw_bytes - 48).to_le_bytes().to_vec();
-    // The only extent: its location without flags, with a checksum of zeroes. No reduction.
+    // The only extent: its pointer without flags, with a checksum of zeroes. No reduction.
     value.push(0);
     value.extend(block.to_le_bytes());
     [block_count, raw_bytes, 0].iter().for_each(|number| value.extend(number.to_le_bytes()));

@@ -18,7 +18,7 @@ use duramen_engine::{Background, Options};
 
 use super::feed::{AUDIT, MIRROR};
 use super::judge::failed;
-use super::model::{BlobModel, History, State, Step, Told};
+use super::model::{BlobModel, ExpectedChange, History, State, Step};
 use super::shop::Release;
 use super::tally::Tally;
 use super::views::{Looks, Shown};
@@ -308,7 +308,7 @@ impl Life {
     }
 
     /// Notes that some of these commits made a state.
-    fn made(&mut self, from: u64, to: u64, began: usize, state: State, mut told: Vec<Told>) {
+    fn made(&mut self, from: u64, to: u64, began: usize, state: State, mut told: Vec<ExpectedChange>) {
         told.sort();
         self.state = state;
         let state = Arc::new(self.state.clone());

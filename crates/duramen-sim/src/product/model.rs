@@ -53,7 +53,7 @@ impl State {
 
 /// What a consumer of the change feed must get: a change of `orders` or `log`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Told {
+pub struct ExpectedChange {
     /// Collection, key and kind of the change, in words.
     pub what: String,
 }
@@ -70,7 +70,7 @@ pub struct Step {
     /// The state.
     pub state: Arc<State>,
     /// The changes that the feed returns for it, sorted.
-    pub told: Vec<Told>,
+    pub told: Vec<ExpectedChange>,
     /// Whether the process was killed: earlier steps newer than `from` are lost.
     pub is_return: bool,
 }

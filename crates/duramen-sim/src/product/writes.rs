@@ -8,7 +8,7 @@ use std::cell::Cell;
 use duramen::blobs::Upload;
 use duramen::{Document, Error, Reads, Schema, Transaction, Ttl, Value, doc};
 
-use super::model::{NAMESPACES, State, Told};
+use super::model::{ExpectedChange, NAMESPACES, State};
 use super::shop::{ORDERS, Order, Release, Ticket};
 use crate::search::random::Random;
 
@@ -255,24 +255,24 @@ impl Write {
     }
 
     /// Applies it to the model.
-    pub fn apply(&self, state: &mut State, applied: &Applied, told: &mut Vec<Told>) {
+    pub fn apply(&self, state: &mut State, applied: &Applied, told: &mut Vec<ExpectedChange>) {
         match self {
             Write::Put { order, .. } => {
-                told.push(Told::put(order));
+                told.push(ExpectedChange::put(order));
                 state.orders.insert(order.id, (applied.version, order.clone()));
             }
             Write::Delete { id, .. } => {
                 if state.orders.remove(id).is_some() {
-                    told.push(Told { what: format!("{ORDERS} {id} gone") });
+                    told.push(ExpectedChange { what: format!("{ORDERS} {id} gone") });
                 }
             }
             Write::Log(id, Some(n)) => {
-                told.push(Told { what: format!("log {id} put {n}") });
+                told.push(ExpectedChange { what: format!("log {id} put {n}") });
                 state.log.insert(*id, *n);
             }
             Write::Log(id, None) => {
                 if state.log.remove(id).is_some() {
-                    told.push(Told { what: format!("log {id} gone") });
+                    told.push(ExpectedChange { what: format!("log {id} gone") });
                 }
             }
             Write::Temporary(id, n) => {
@@ -316,11 +316,11 @@ pub struct Applied {
     pub ticket: u64,
 }
 
-impl Told {
+impl ExpectedChange {
     /// What the feed returns for a document of `orders`.
     #[must_use]
-    pub fn put(order: &Order) -> Told {
-        Told {
+    pub fn put(order: &Order) -> ExpectedChange {
+        ExpectedChange {
             what: format!("{ORDERS} {} put {} {} {}", order.id, order.owner, order.cents, order.note.len()),
         }
     }

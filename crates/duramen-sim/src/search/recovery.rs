@@ -201,7 +201,7 @@ fn fallback(
             drop(held);
             engine.abandon();
         })
-        .map_err(|what| format!("with the newer superblock damaged: {what}"))
+        .map_err(|what| format!("with the newer superblock corrupt: {what}"))
 }
 
 /// Uses the database after a crash: commits, steps, checkpoints.

@@ -10,7 +10,7 @@ fn duramen_sim(args: &[&str]) -> Output {
 #[test]
 fn help_and_unknown_flags_do_not_start_a_search() {
     for command in
-        ["search", "faulty", "product", "concurrent", "replay", "trace", "damage", "repair", "fuzz"]
+        ["search", "faulty", "product", "concurrent", "replay", "trace", "corruption", "repair", "fuzz"]
     {
         let help = duramen_sim(&[command, "--help"]);
         assert!(help.status.success(), "{command} --help");

@@ -11,7 +11,7 @@ mod blobs;
 mod command_line;
 mod concurrent;
 mod conflicts;
-mod damage;
+mod corruption;
 mod documents;
 mod faults;
 mod faulty;

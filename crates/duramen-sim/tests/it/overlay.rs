@@ -176,10 +176,10 @@ fn a_transaction_reads_through_the_overlay_and_writes_after_it() {
 
 /// Corruption met by deferred redo ends commits with an error; reads of intact pages go on (D4).
 #[test]
-fn damage_below_the_overlay_ends_commits_and_not_reads() {
+fn corruption_below_the_overlay_ends_commits_and_not_reads() {
     let (disk, contents, _) = killed(9, true);
     let data = disk.read_file("/db/data").unwrap();
-    let mut damaged = 0;
+    let mut corrupt = 0;
     for block in 64..data.len() / 512 {
         let disk = disk.crash(&CrashChoice::None);
         disk.flip_bit("/db/data", block as u64 * 512 + 40, 4).unwrap();
@@ -188,9 +188,9 @@ fn damage_below_the_overlay_ends_commits_and_not_reads() {
         let error = engine.checkpoint().err();
         let comparison = contents.compare(&snapshot);
         assert_eq!(comparison.wrong, None, "block {block}");
-        assert!(comparison.errors.iter().all(|error| error.code() == Code::DamagedData), "block {block}");
-        let Some(error) = error.filter(|error| error.code() == Code::DamagedData) else { continue };
-        damaged += 1;
+        assert!(comparison.errors.iter().all(|error| error.code() == Code::CorruptData), "block {block}");
+        let Some(error) = error.filter(|error| error.code() == Code::CorruptData) else { continue };
+        corrupt += 1;
         assert!(comparison.answer_count > comparison.errors.len() as u64, "what is whole is answered");
         assert_eq!(
             engine.begin().map(drop).unwrap_err().message(),
@@ -204,7 +204,7 @@ fn damage_below_the_overlay_ends_commits_and_not_reads() {
         assert_eq!(disk.image_hash(), before, "closing writes nothing");
         assert_eq!(comparison.errors.is_empty(), contents.compare(&snapshot).errors.is_empty());
     }
-    assert!(damaged > 0, "some page below the overlay was damaged");
+    assert!(corrupt > 0, "some page below the overlay was corrupt");
 }
 
 /// A temporary failure of the disk is reported once, and reads go on as soon as the disk works again.

@@ -74,7 +74,7 @@ fn a_flipped_bit_below_the_mark_is_named() {
         let disk = disk.crash(&CrashChoice::None);
         disk.flip_bit(&written.path, written.offset + offset, 3).unwrap();
         let error = open(&disk).map(Engine::abandon).expect_err("a durable commit is gone");
-        assert_eq!(error.code(), Code::DamagedLog, "byte {offset} of the group: {error}");
+        assert_eq!(error.code(), Code::CorruptLog, "byte {offset} of the group: {error}");
     }
 }
 
@@ -116,8 +116,8 @@ fn a_flipped_bit_in_a_page_is_never_read_as_data() {
             found
         });
         match found {
-            Ok(value) => assert_eq!(value, Some(vec![7; 100]), "an older copy of the page was damaged"),
-            Err(error) => assert_eq!(error.code(), Code::DamagedData, "{error}"),
+            Ok(value) => assert_eq!(value, Some(vec![7; 100]), "an older copy of the page was corrupt"),
+            Err(error) => assert_eq!(error.code(), Code::CorruptData, "{error}"),
         }
     }
 }
@@ -219,5 +219,5 @@ fn a_blob_whose_bytes_were_replaced_is_named() {
     drop(engine);
     let db = options().open_on(Arc::new(disk), "/db").unwrap();
     let error = db.blobs("b").get("k").unwrap().unwrap().verify().expect_err("the bytes are others");
-    assert_eq!(error.code(), Code::DamagedData, "{error}");
+    assert_eq!(error.code(), Code::CorruptData, "{error}");
 }

@@ -7,7 +7,7 @@ use duramen::Code;
 use duramen_disk::MemDisk;
 use duramen_disk::memory::CrashChoice;
 use duramen_sim::contents::Dice;
-use duramen_sim::damage::files_of;
+use duramen_sim::corruption::files_of;
 use duramen_sim::part::Part;
 use duramen_sim::repair::{
     DATABASE, REPAIRED, Report, Specimen, Stored, blocks, closed, flips, killed, open, options,
@@ -38,7 +38,7 @@ fn a_killed_database_with_a_flipped_bit_is_repaired_but_for_what_is_named() {
     let specimen = killed(SEED);
     let report = flips(&specimen, SEED, EVERY, Part::ALL, 1);
     check(&specimen, &report);
-    assert!(report.commits_lost_count > 0, "the log was damaged before its end: {report}");
+    assert!(report.commits_lost_count > 0, "the log was corrupt before its end: {report}");
 }
 
 #[test]

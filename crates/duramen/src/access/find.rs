@@ -264,7 +264,7 @@ impl FindIter<'_> {
     /// [`Iterator::next`].
     ///
     /// # Errors
-    /// `System` (E1001) if the disk cannot be read. `DamagedData` (E0501) for a corrupt page, and for a row
+    /// `System` (E1001) if the disk cannot be read. `CorruptData` (E0501) for a corrupt page, and for a row
     /// of a view without its document.
     pub fn next_within(&mut self, read_max: u64) -> Result<Step> {
         for _ in 0..read_max {

@@ -314,7 +314,7 @@ impl Db {
     /// # Errors
     /// `SnapshotExpired` (E0801) if the snapshot that is checked was ended to free its space;
     /// `System` (E1001) if a file of the change feed cannot be read; `ForkedHandle` (E0206) in a forked
-    /// process. Shortly after opening `DamagedData` (E0501) or `System` (E1001) if the log could not be
+    /// process. Shortly after opening `CorruptData` (E0501) or `System` (E1001) if the log could not be
     /// applied to the trees. Everything else that cannot be read is in the report.
     pub fn check(&self) -> Result<CheckReport> {
         self.engine.check()

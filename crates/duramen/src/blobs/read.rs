@@ -161,7 +161,7 @@ impl BlobReader {
     /// too.
     ///
     /// # Errors
-    /// Those of a [read](crate::Error#reads); `DamagedData` (E0501) also if the hash differs.
+    /// Those of a [read](crate::Error#reads); `CorruptData` (E0501) also if the hash differs.
     pub fn verify(&mut self) -> Result<()> {
         let mut hash = Sha256::new();
         for index in 0..self.record.piece_count() {
@@ -171,7 +171,7 @@ impl BlobReader {
         if hash.finalize()[..] == self.record.sha256 {
             return Ok(());
         }
-        Err(Error::new(Code::DamagedData, "a blob does not match its SHA-256"))
+        Err(Error::new(Code::CorruptData, "a blob does not match its SHA-256"))
     }
 
     fn load(&mut self, index: u64) -> Result<()> {
@@ -186,7 +186,7 @@ impl BlobReader {
         let wanted = self.record.piece_len(index);
         self.piece = found.filter(|piece| piece.len() as u64 == wanted).ok_or_else(|| {
             Error::new(
-                Code::DamagedData,
+                Code::CorruptData,
                 format!("piece {index} of a blob is not there, or not {wanted} bytes long"),
             )
         })?;

@@ -25,7 +25,7 @@ impl BlobId {
     /// The id of a row in the tree of orphaned ids.
     pub(crate) fn decode(row: &[u8]) -> Result<BlobId> {
         row.try_into().map(BlobId).map_err(|_| {
-            Error::new(Code::DamagedData, format!("an id of a blob has {} bytes, not 16", row.len()))
+            Error::new(Code::CorruptData, format!("an id of a blob has {} bytes, not 16", row.len()))
         })
     }
 
@@ -59,9 +59,9 @@ impl Record {
     }
 
     pub(crate) fn decode(stored: &[u8]) -> Result<Record> {
-        let damaged = |what: &str| Error::new(Code::DamagedData, format!("the record of a blob {what}"));
+        let corrupt = |what: &str| Error::new(Code::CorruptData, format!("the record of a blob {what}"));
         if stored.len() < RECORD_BYTES {
-            return Err(damaged("is too short"));
+            return Err(corrupt("is too short"));
         }
         if stored[0] != VERSION {
             return Err(Error::new(
@@ -76,9 +76,9 @@ impl Record {
             piece_bytes: u32::from_le_bytes(stored[25..29].try_into().expect("four bytes")),
             sha256: stored[29..RECORD_BYTES].try_into().expect("thirty-two bytes"),
             content_type: String::from_utf8(stored[RECORD_BYTES..].to_vec())
-                .map_err(|_| damaged("has a content type that is no text"))?,
+                .map_err(|_| corrupt("has a content type that is no text"))?,
         };
-        if record.piece_bytes == 0 { Err(damaged("has pieces of no bytes")) } else { Ok(record) }
+        if record.piece_bytes == 0 { Err(corrupt("has pieces of no bytes")) } else { Ok(record) }
     }
 
     /// The number of pieces.

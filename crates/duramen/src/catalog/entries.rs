@@ -172,7 +172,7 @@ pub(crate) fn find(source: &dyn Source, cache: &CatalogCache, name: &str) -> Res
 fn tree_of(source: &dyn Source, collection: &str, tree: &str) -> Result<TreeId> {
     source.tree(tree)?.ok_or_else(|| {
         Error::new(
-            Code::DamagedData,
+            Code::CorruptData,
             format!("the collection {collection} is in the catalogue, and its tree {tree:?} is not there"),
         )
     })

@@ -118,7 +118,7 @@ fn first_id(tx: &Shared<'_>, collection: &str, rows: TreeId) -> Result<u64> {
 fn stored_bound(tx: &Shared<'_>, bounds: TreeId, key: &[u8]) -> Result<u64> {
     let Some(stored) = tx.get(bounds, key)? else { return Ok(0) };
     let bytes = stored.as_slice().try_into().map_err(|_| {
-        Error::new(Code::DamagedData, format!("the bound of assigned ids has {} bytes, not 8", stored.len()))
+        Error::new(Code::CorruptData, format!("the bound of assigned ids has {} bytes, not 8", stored.len()))
     })?;
     Ok(u64::from_le_bytes(bytes))
 }

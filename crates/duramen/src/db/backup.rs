@@ -40,7 +40,7 @@ impl Db {
     /// # Errors
     /// `AlreadyExists` (E0210) if there is something at the path. Those of a [read](crate::Error#reads) of
     /// this database; those of [opening](crate::Error#opening) and a [commit](crate::Error#commits) of the
-    /// copy; `DamagedData` (E0501) if it reads otherwise than it was written.
+    /// copy; `CorruptData` (E0501) if it reads otherwise than it was written.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<CopyProgress> {
         self.backup_with(path, |_| Ok(()))
     }

@@ -260,7 +260,7 @@ impl DbOptions {
     /// `AlreadyExists` (E0210) if there is something at `to`; `InvalidArgument` (E0201) if `to` lies in
     /// `from`. Those of [opening](crate::Error#opening) for either, of these `LogMissing` (E0503) unless
     /// [allowed](DbOptions::repair_without_log); those of a [commit](crate::Error#commits); errors of
-    /// `progress`. `DamagedData` (E0501) also if the new database reads otherwise than it was written.
+    /// `progress`. `CorruptData` (E0501) also if the new database reads otherwise than it was written.
     pub fn repair(
         self,
         from: impl AsRef<Path>,

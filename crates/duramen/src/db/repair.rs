@@ -132,7 +132,7 @@ impl Mending<'_> {
             "the repaired database reads otherwise than it was written: {}",
             first.map_or("something is wrong", String::as_str)
         );
-        Err(Error::new(Code::DamagedData, message)
+        Err(Error::new(Code::CorruptData, message)
             .with_hint("check the disk of the new database; the corrupt one was only read"))
     }
 

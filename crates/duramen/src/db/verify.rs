@@ -115,7 +115,7 @@ fn is_of_disk(error: &Error) -> bool {
 #[derive(Default)]
 struct Reached {
     key: Option<Vec<u8>>,
-    damage: Option<Error>,
+    corruption: Option<Error>,
 }
 
 /// Reads one collection.
@@ -130,7 +130,7 @@ impl Reader<'_> {
     /// Reads from the start and, if corruption is in the way, from the end.
     fn collection(&mut self) -> Result<()> {
         let before = self.read(Direction::Forward, None)?;
-        let Some(damage) = before.damage else {
+        let Some(corruption) = before.corruption else {
             let problems = self.views.surplus(self.snapshot)?;
             problems
                 .into_iter()
@@ -143,7 +143,7 @@ impl Reader<'_> {
             collection: self.schema.name().to_owned(),
             after: elements(before.key),
             before: elements(beyond.key),
-            why: damage.message().to_owned(),
+            why: corruption.message().to_owned(),
         });
         Ok(())
     }
@@ -152,7 +152,7 @@ impl Reader<'_> {
     fn read(&mut self, direction: Direction, known: Option<&[u8]>) -> Result<Reached> {
         let mut reached = Reached::default();
         let mut rows = match self.snapshot.documents(self.schema.name()).stored_rows(direction) {
-            Err(error) if is_of_disk(&error) => return Ok(Reached { key: None, damage: Some(error) }),
+            Err(error) if is_of_disk(&error) => return Ok(Reached { key: None, corruption: Some(error) }),
             rows => rows?,
         };
         loop {
@@ -161,7 +161,7 @@ impl Reader<'_> {
                 Ok(Some(row)) => row,
                 Ok(None) => return Ok(reached),
                 Err(error) if is_of_disk(&error) => {
-                    reached.damage = Some(error);
+                    reached.corruption = Some(error);
                     return Ok(reached);
                 }
                 Err(error) => return Err(error),
@@ -176,7 +176,7 @@ impl Reader<'_> {
                     self.report.problem(format!("{} {}: {problem}", self.schema.name(), shown(key)))
                 }
                 Err(error) if is_of_disk(&error) => {
-                    reached.damage = Some(error);
+                    reached.corruption = Some(error);
                     return Ok(reached);
                 }
                 Err(error) => return Err(error),

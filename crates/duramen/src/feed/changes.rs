@@ -258,7 +258,7 @@ fn lost(key: &str, name: &str, seq: CommitSeq) -> Error {
     let message = format!(
         "the value that commit {seq} stored under {key} in {name} was corrupt before it could be kept"
     );
-    Error::new(Code::DamagedFeed, message)
+    Error::new(Code::CorruptFeed, message)
         .with_hint("go on with the next change; look at what is under the key now")
 }
 
@@ -366,7 +366,7 @@ impl<T: Delivered> ChangeIter<T> {
     ///
     /// # Errors
     /// An item can be one of [reading changes](crate::Error#changes); `FeedGap` (E0804) ends the iterator.
-    /// `Unreadable` (E0213) if a change does not decode as `T`; `DamagedFeed` (E0505) if its value is lost.
+    /// `Unreadable` (E0213) if a change does not decode as `T`; `CorruptFeed` (E0505) if its value is lost.
     /// The last item is `EnginePoisoned` (E0601) if a sync failed; `ForkedHandle` (E0206) and
     /// `InvalidArgument` (E0201) for a commit that does not exist yet come first.
     pub fn next_within(&mut self, at_most: Duration) -> Option<Result<T>> {
@@ -454,7 +454,7 @@ impl<T: Delivered> ChangeIter<T> {
                 }
                 Ok(None) => return false,
                 Err(error) => {
-                    if matches!(error.code(), Code::FeedGap | Code::DamagedFeed) {
+                    if matches!(error.code(), Code::FeedGap | Code::CorruptFeed) {
                         self.reader = None;
                     }
                     self.queue.push_back(Err(error));

@@ -103,7 +103,7 @@ impl ConsumerOptions {
     ///
     /// # Errors
     /// Those of a [commit](crate::Error#commits); `FeedGap` (E0804) if its first changes are no longer kept,
-    /// `DamagedFeed` (E0505) if they are corrupt; `InvalidArgument` (E0201) for an empty name, or a commit
+    /// `CorruptFeed` (E0505) if they are corrupt; `InvalidArgument` (E0201) for an empty name, or a commit
     /// that does not exist yet; `KeyTooLong` (E0202) for a long name.
     pub fn register(self) -> Result<Consumer> {
         let ConsumerOptions { db, name, start, refuses_writers } = self;
@@ -166,7 +166,7 @@ impl Consumer {
     ///
     /// # Errors
     /// Those of a [commit](crate::Error#commits); `FeedGap` (E0804) if changes after that commit are no
-    /// longer kept, `DamagedFeed` (E0505) if they are corrupt; `InvalidArgument` (E0201) if there is no such
+    /// longer kept, `CorruptFeed` (E0505) if they are corrupt; `InvalidArgument` (E0201) if there is no such
     /// commit yet; `NoSuchKey` (E0903) if it is no longer registered.
     pub fn seek(&self, after: CommitSeq) -> Result<()> {
         let _hold = self.db.hold_feed(after)?;
@@ -191,7 +191,7 @@ impl Consumer {
     /// # Errors
     /// Those of a [commit](crate::Error#commits): it looks up the position in a transaction.
     /// `FeedGap` (E0804) if unread changes are gone: the hint names the position to
-    /// [continue](Consumer::seek) from. `DamagedFeed` (E0505) if they are corrupt; `NoSuchKey` (E0903) if it
+    /// [continue](Consumer::seek) from. `CorruptFeed` (E0505) if they are corrupt; `NoSuchKey` (E0903) if it
     /// is no longer registered.
     pub fn read<T: Delivered>(&self) -> Result<Consuming<T>> {
         // In a transaction: a snapshot does not yet see positions that were just stored at level `Memory`.
@@ -223,7 +223,7 @@ fn unknown(name: &str) -> Error {
 /// change may need) may be gone at the next step.
 fn is_of_the_change(error: &Error) -> bool {
     let code = error.code();
-    matches!(code, Code::Unreadable | Code::InvalidArgument | Code::KeyTooLong | Code::DamagedFeed)
+    matches!(code, Code::Unreadable | Code::InvalidArgument | Code::KeyTooLong | Code::CorruptFeed)
 }
 
 /// Called with the error of each undecodable change, before it is skipped.

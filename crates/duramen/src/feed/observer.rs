@@ -146,7 +146,7 @@ impl Observer {
     /// # Errors
     /// Those of [reading changes](crate::Error#changes). After `FeedGap` (E0804) the next call continues
     /// after the changes that are gone. `Unreadable` (E0213) names a change that cannot be decoded,
-    /// `DamagedFeed` (E0505) one whose value is lost; the next call continues after it.
+    /// `CorruptFeed` (E0505) one whose value is lost; the next call continues after it.
     #[allow(clippy::should_implement_trait, reason = "an iterator that ends and goes on again")]
     pub fn next(&mut self) -> Result<Option<AnyChange>> {
         loop {
@@ -201,7 +201,7 @@ impl Observer {
             match self.read_catalogue() {
                 Ok(found) => return Ok(found),
                 // The writer released what was being read.
-                Err(error) if round < ROUNDS && (error.is_damage() || error.code() == Code::FeedGap) => {
+                Err(error) if round < ROUNDS && (error.is_corruption() || error.code() == Code::FeedGap) => {
                     round += 1
                 }
                 Err(error) => return Err(error),

@@ -38,7 +38,7 @@ impl Cursor {
                 refuses_writers: *refuses == 1,
             }),
             [VERSION, ..] | [] => Err(Error::new(
-                Code::DamagedData,
+                Code::CorruptData,
                 format!("the cursor of the consumer {name:?} cannot be read"),
             )),
             [version, ..] => Err(Error::new(
@@ -91,7 +91,7 @@ fn rows(source: &dyn Source) -> Result<Vec<Result<(String, Cursor)>>> {
     while let Some((key, stored)) = rows.next()? {
         all.push(match decode(key).as_deref() {
             Ok([Element::Text(name)]) => Cursor::decode(name, stored).map(|cursor| (name.clone(), cursor)),
-            _ => Err(Error::new(Code::DamagedData, "the name of a consumer cannot be read")),
+            _ => Err(Error::new(Code::CorruptData, "the name of a consumer cannot be read")),
         });
     }
     Ok(all)
@@ -141,8 +141,8 @@ mod tests {
         assert_eq!(Cursor::decode("c", &cursor.encode()).unwrap(), cursor);
         let code = |stored: &[u8]| Cursor::decode("c", stored).unwrap_err().code();
         assert_eq!(code(&[2, 0, 0]), Code::Unsupported);
-        assert_eq!(code(&[1, 2, 0, 0, 0, 0, 0, 0, 0, 0]), Code::DamagedData);
-        assert_eq!(code(&[1, 1, 4]), Code::DamagedData);
+        assert_eq!(code(&[1, 2, 0, 0, 0, 0, 0, 0, 0, 0]), Code::CorruptData);
+        assert_eq!(code(&[1, 1, 4]), Code::CorruptData);
     }
 
     #[test]

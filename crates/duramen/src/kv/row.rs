@@ -106,7 +106,7 @@ pub(super) fn expiry(stored: &[u8]) -> Result<Option<Millis>> {
             let at = rest[..8].try_into().expect("eight bytes");
             Ok(Some(Millis(u64::from_le_bytes(at))))
         }
-        _ => Err(Error::new(Code::DamagedData, "a key-value does not begin with its expiry")),
+        _ => Err(Error::new(Code::CorruptData, "a key-value does not begin with its expiry")),
     }
 }
 
@@ -139,11 +139,11 @@ pub(crate) fn index_key(expires: Millis, key: &[u8]) -> Vec<u8> {
 
 /// The expiry and the key of a value, from its row in the expiry index.
 pub(super) fn split_index_key(row: &[u8]) -> Result<(Millis, &[u8])> {
-    let damaged = || Error::new(Code::DamagedData, "a row of an expiry index does not begin with a time");
-    let (time, key) = row.split_at(split(row, 1).map_err(|_| damaged())?);
+    let corrupt = || Error::new(Code::CorruptData, "a row of an expiry index does not begin with a time");
+    let (time, key) = row.split_at(split(row, 1).map_err(|_| corrupt())?);
     match decode(time).as_deref() {
-        Ok([Element::Int(ms)]) => Ok((Millis(u64::try_from(*ms).map_err(|_| damaged())?), key)),
-        _ => Err(damaged()),
+        Ok([Element::Int(ms)]) => Ok((Millis(u64::try_from(*ms).map_err(|_| corrupt())?), key)),
+        _ => Err(corrupt()),
     }
 }
 

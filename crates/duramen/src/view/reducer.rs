@@ -96,7 +96,7 @@ impl Reductions {
     /// Decodes a stored reduction. That of no rows is empty.
     ///
     /// # Errors
-    /// `DamagedData` for bytes that are no reduction of this view.
+    /// `CorruptData` for bytes that are no reduction of this view.
     pub(crate) fn decode<'a>(&self, reduction: &'a [u8]) -> Result<Vec<Part<'a>>> {
         if reduction.is_empty() {
             return Ok(vec![Part { seen: 0, outcome: Outcome::Nothing }; self.parts.len()]);
@@ -108,7 +108,7 @@ impl Reductions {
 /// The error of a stored reduction that cannot be decoded.
 #[cold]
 pub(crate) fn unreadable() -> Error {
-    Error::new(Code::DamagedData, "a stored reduction of a view cannot be read")
+    Error::new(Code::CorruptData, "a stored reduction of a view cannot be read")
 }
 
 /// Rewords the engine's error about an unknown reducer for views. Built-in reducers are always known.

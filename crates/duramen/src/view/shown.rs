@@ -17,7 +17,7 @@ impl Reduce {
     /// The result of a reduction in code is null: only the code can decode it.
     ///
     /// # Errors
-    /// `DamagedData` for an invalid result.
+    /// `CorruptData` for an invalid result.
     pub(crate) fn shown(&self, outcome: &Outcome<'_>) -> Result<Value> {
         Ok(match (self, outcome) {
             (_, Outcome::Sum(sum)) => Value::Int(*sum),

@@ -108,14 +108,14 @@ impl Sums {
     /// The sums in a reduction, in the order of the fields. The reduction of no documents is empty: all zero.
     ///
     /// # Errors
-    /// `DamagedData` (E0501) for bytes that are not a reduction over this many fields.
+    /// `CorruptData` (E0501) for bytes that are not a reduction over this many fields.
     pub fn decode(&self, reduction: &[u8]) -> Result<Vec<FieldSum>> {
         if reduction.is_empty() {
             return Ok(vec![FieldSum::default(); self.fields.len()]);
         }
         read(reduction, self.fields.len()).ok_or_else(|| {
             Error::new(
-                Code::DamagedData,
+                Code::CorruptData,
                 format!("a stored sum over {} field(s) cannot be read", self.fields.len()),
             )
         })

@@ -82,11 +82,11 @@ fn a_creation_that_was_cut_short_is_told_and_begun_anew() {
 fn data_that_was_lost_is_no_creation_cut_short() {
     let disk = filled();
     disk.delete("/db/data").unwrap();
-    refused(&disk, true, Code::DamagedData, "/db/data @ 0x0: the file is not there, and /db/wal holds a log");
+    refused(&disk, true, Code::CorruptData, "/db/data @ 0x0: the file is not there, and /db/wal holds a log");
     refused(
         &disk,
         false,
-        Code::DamagedData,
+        Code::CorruptData,
         "/db/data @ 0x0: the file is not there, and /db/wal holds a log",
     );
 }

@@ -193,23 +193,23 @@ fn a_database_that_is_written_to_is_not_repaired_meanwhile() {
 }
 
 /// Flips a bit in the first run of this byte that is longer than any node.
-fn damage(disk: &MemDisk, byte: u8) {
+fn corrupt_one(disk: &MemDisk, byte: u8) {
     let data = disk.read_file("/db/data").unwrap();
     let run = data.chunks(64 * 1024).position(|chunk| chunk.iter().all(|here| *here == byte));
-    let at = run.expect("what is to be damaged is there") as u64 * 64 * 1024;
+    let at = run.expect("what is to be corrupt is there") as u64 * 64 * 1024;
     disk.flip_bit("/db/data", at, 3).unwrap();
 }
 
 // A value outside of the nodes has its own pages: only its row is lost. A blob is whole or absent.
 #[test]
-fn a_damaged_value_costs_its_own_row() {
+fn a_corrupt_value_costs_its_own_row() {
     let disk = Arc::new(MemDisk::new(5));
     let db = filled(&disk);
     db.bytes("pictures").put("dog", vec![8; 100_000]).unwrap();
     db.close().unwrap();
     drop(db);
-    damage(&disk, 9);
-    damage(&disk, 7);
+    corrupt_one(&disk, 9);
+    corrupt_one(&disk, 7);
     let report = repair(&disk).unwrap();
     let lost: Vec<_> = report.lost.iter().map(|lost| (lost.store, lost.name.as_str(), lost.rows)).collect();
     assert!(lost.contains(&(Store::Bytes, "pictures", Some(1))), "{lost:?}");
@@ -351,7 +351,7 @@ fn a_log_that_is_not_there_is_asked_for() {
 
 // A segment of a later release is intact. Treating it as corruption would discard its commits.
 #[test]
-fn a_log_of_a_later_release_is_no_damage() {
+fn a_log_of_a_later_release_is_no_corruption() {
     let disk = killed(13);
     let has_header = |path: &String| disk.read_file(path).unwrap().len() >= 256;
     let path = segments(&disk).into_iter().find(has_header).unwrap();

@@ -54,7 +54,7 @@ fn shop() -> Db {
 /// Reads in a transaction, and calls with each id it finds.
 type Reading = fn(&Transaction<'_>, &mut dyn FnMut(u64) -> Result<()>) -> Result<()>;
 
-/// A transaction may delete what a query of its own has still to come to: that is no damage.
+/// A transaction may delete what a query of its own has still to come to: that is no corruption.
 #[test]
 fn documents_are_deleted_while_a_view_of_the_transaction_is_read() {
     let check = |deletes: Reading, left: u64, what: &str| {

@@ -156,11 +156,11 @@ fn the_drive_whose_fsck_fails_is_named() {
     }
     for (file, name) in [("disk", "the first drive"), ("second", "the second drive")] {
         // Group descriptors, bitmaps and inodes, below the mounted file system.
-        let damage = format!(
+        let corruption = format!(
             "dd if=/dev/zero of=$(echo /run/powercut/crash-{file}-*) bs=1K seek=2 count=2000 conv=notrunc"
         );
         let words = ["--fs", "ext4", "--second-fs", "ext4", "--size", "32M", "--cut-after-ms", "50000"];
-        let told = run(&[&words[..], &["--fsck", "--check", &damage, "--", "true"]].concat());
+        let told = run(&[&words[..], &["--fsck", "--check", &corruption, "--", "true"]].concat());
         assert_eq!((&told["exit"], &told["checks"][0]["verdict"]), (&4.into(), &"fsck_failed".into()));
         let why = told["checks"][0]["why"].as_str().unwrap();
         assert!(why.starts_with(&format!("FSCK FAILED: ext4 on {name}: exit code ")), "{told:#}");

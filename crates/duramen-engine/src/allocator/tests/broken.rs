@@ -68,6 +68,6 @@ fn no_superblock_names_blocks_that_its_map_calls_free() {
     defer_free(&space, roots, 3, 2);
     let without = draft(2);
     let error = space.check_covers(&without, Some((roots, 3))).unwrap_err();
-    assert!(error.is_damage() && error.message().contains("whose map calls them free"), "{error}");
+    assert!(error.is_corruption() && error.message().contains("whose map calls them free"), "{error}");
     assert!(space.is_sound().is_err());
 }

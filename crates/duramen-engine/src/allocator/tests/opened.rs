@@ -4,9 +4,9 @@
 use super::*;
 
 fn put_page(space: &Space, page: &crate::data_file::Page, block: u64) -> PagePointer {
-    let location = space.data.locate(page, block);
+    let pointer = space.data.locate(page, block);
     space.data.file().write_at(page.bytes(), space.data.offset(block)).unwrap();
-    location
+    pointer
 }
 
 /// A map with valid checksums may hold anything: it takes no more memory than its file has, and never
@@ -21,7 +21,7 @@ fn a_hostile_space_map_is_refused() {
         })
     };
     let list = |entries: &[PagePointer], more: usize| {
-        let bytes = entries.len() * crate::data_file::LOCATION_BYTES + more;
+        let bytes = entries.len() * crate::data_file::POINTER_BYTES + more;
         Page::build(PageKind::SpaceIndex, 1, bytes, |out| {
             entries.iter().for_each(|entry| entry.encode(out));
             out.resize(out.len() + more, 0);
@@ -45,7 +45,7 @@ fn a_hostile_space_map_is_refused() {
         ("a huge extent", list(&[used, PagePointer { block_count: u32::MAX, ..used }], 0)),
     ];
     for (what, page) in hostile {
-        assert!(load(&page).unwrap_err().is_damage(), "{what}");
+        assert!(load(&page).unwrap_err().is_corruption(), "{what}");
     }
 }
 
@@ -63,13 +63,13 @@ fn a_value_of_the_log_in_blocks_of_a_page_is_refused() {
         let again = Space::load(space.data.clone(), &newest, GiveBack::default()).unwrap();
         let value = Written { block, block_count: 4, byte: 7, birth: 2, unused_since: u64::MAX };
         let refused = again.value_replayed(&[value.page()], CommitSeq(2)).unwrap_err();
-        assert!(refused.is_damage() && refused.message().contains("commit 2"), "{refused}");
+        assert!(refused.is_corruption() && refused.message().contains("commit 2"), "{refused}");
     }
     // Two values of the log in the same block.
     let again = Space::load(space.data.clone(), &newest, GiveBack::default()).unwrap();
     let value = |block| Written { block, block_count: 4, byte: 7, birth: 2, unused_since: u64::MAX }.page();
     again.value_replayed(&[value(page + 60)], CommitSeq(2)).unwrap();
-    assert!(again.value_replayed(&[value(page + 63)], CommitSeq(3)).unwrap_err().is_damage());
+    assert!(again.value_replayed(&[value(page + 63)], CommitSeq(3)).unwrap_err().is_corruption());
     again.value_replayed(&[value(page + 64)], CommitSeq(3)).unwrap();
     again.is_sound().unwrap();
 }

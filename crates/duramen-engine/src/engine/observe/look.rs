@@ -78,7 +78,7 @@ pub(super) fn load_newest(disk: &dyn Disk, path: &Path, options: &Options) -> Re
         let now = read_superblocks(&file, &path.join(DATA)).map_or(generation, |found| found.0.generation);
         looks += if now == generation { LOOKS_MOVING / LOOKS_STILL } else { 1 };
         generation = now;
-        if looks > LOOKS_MOVING || !error.is_damage() {
+        if looks > LOOKS_MOVING || !error.is_corruption() {
             return Err(error);
         }
     }

@@ -132,5 +132,5 @@ impl Replaying<'_, '_> {
 }
 
 fn unreadable(seq: CommitSeq, what: impl std::fmt::Display) -> Error {
-    Error::new(Code::DamagedLog, format!("the log record of commit {seq} cannot be read: {what}"))
+    Error::new(Code::CorruptLog, format!("the log record of commit {seq} cannot be read: {what}"))
 }

@@ -229,7 +229,7 @@ impl<'a> Writing<'a> {
             let len = tx.put_stream(made.id, key, &mut told)?;
             if len != big.len {
                 failed = Some(format!("a value of {len} bytes, want {}", big.len));
-                return Err(Error::new(Code::DamagedData, "the value is cut short"));
+                return Err(Error::new(Code::CorruptData, "the value is cut short"));
             }
             Ok(len)
         });

@@ -20,10 +20,10 @@ fn a_node_is_written_once() {
     let disk = MemDisk::new(1);
     let pages = pages(&disk);
     let root = small_root(&pages);
-    let place = write_tree(&pages, &root, None, &mut Sequential::new(&pages, 0)).unwrap();
+    let pointer = write_tree(&pages, &root, None, &mut Sequential::new(&pages, 0)).unwrap();
     let node = root.peek().unwrap();
-    raises("not yet written", || assert!(node.set_place(place.clone()).is_none()));
-    assert_eq!(node.place(), Some(&place));
+    raises("not yet written", || assert!(node.set_pointer(pointer.clone()).is_none()));
+    assert_eq!(node.pointer(), Some(&pointer));
 }
 
 #[test]
@@ -32,10 +32,10 @@ fn a_page_of_another_kind_is_not_given_to_a_node() {
     let pages = pages(&disk);
     let root = small_root(&pages);
     let inner = Page::build(PageKind::Inner, 1, 0, |_| ());
-    let place = Place { location: pages.data().locate(&inner, 9), reduction: Reduction::UNKNOWN };
+    let pointer = NodePointer { page: pages.data().locate(&inner, 9), reduction: Reduction::UNKNOWN };
     let node = root.peek().unwrap();
-    raises("the page of a node of height 0 is inner: true", || assert!(node.set_place(place).is_none()));
-    assert!(node.place().is_none());
+    raises("the page of a node of height 0 is inner: true", || assert!(node.set_pointer(pointer).is_none()));
+    assert!(node.pointer().is_none());
 }
 
 #[test]
@@ -53,11 +53,11 @@ fn a_node_is_not_written_above_a_child_of_another_height() {
     let disk = MemDisk::new(1);
     let pages = pages(&disk);
     let root = small_root(&pages);
-    let places = [write_tree(&pages, &root, None, &mut Sequential::new(&pages, 0)).unwrap()];
+    let pointers = [write_tree(&pages, &root, None, &mut Sequential::new(&pages, 0)).unwrap()];
     let above = |level| Inner::build(level, Separators::pack(&[]), vec![root.clone()], 0);
-    assert!(!above(1).to_page(1, &places).bytes().is_empty());
-    raises("a child of a node of height 2 is inner: false", || drop(above(2).to_page(1, &places)));
-    raises("0 of 1 children have a place", || drop(above(1).to_page(1, &[])));
+    assert!(!above(1).to_page(1, &pointers).bytes().is_empty());
+    raises("a child of a node of height 2 is inner: false", || drop(above(2).to_page(1, &pointers)));
+    raises("0 of 1 children have a pointer", || drop(above(1).to_page(1, &[])));
 }
 
 #[test]

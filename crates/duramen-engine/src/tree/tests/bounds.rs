@@ -1,4 +1,4 @@
-//! Pages with a valid checksum and valid contents in a place where these keys do not belong (D4).
+//! Pages with a valid checksum and valid contents in a pointer where these keys do not belong (D4).
 
 use super::*;
 use crate::tree::inner::Inner;
@@ -14,17 +14,17 @@ const OUTSIDE: &str = "outside the bounds";
 fn above(pages: &Pages, level: u8, separators: &[Vec<u8>], children: &[Slot]) -> Slot {
     let mut sink = Sequential::new(pages, 0);
     sink.next_block = pages.data().file().len().unwrap().div_ceil(512);
-    let places: Vec<Place> =
+    let pointers: Vec<NodePointer> =
         children.iter().map(|child| write_tree(pages, child, None, &mut sink).unwrap()).collect();
     let unread = children
         .iter()
-        .zip(&places)
-        .map(|(child, place)| Slot::below(pages.meter(), child.count, place.clone(), level));
+        .zip(&pointers)
+        .map(|(child, pointer)| Slot::below(pages.meter(), child.count, pointer.clone(), level));
     let inner = Inner::build(level, Separators::pack(separators), unread.collect(), 0);
-    let page = inner.to_page(1, &places);
-    let location = pages.data().locate(&page, sink.next_block);
-    pages.data().file().write_at(page.bytes(), pages.data().offset(location.block)).unwrap();
-    Slot::of_unknown_count(pages, location).unwrap()
+    let page = inner.to_page(1, &pointers);
+    let pointer = pages.data().locate(&page, sink.next_block);
+    pages.data().file().write_at(page.bytes(), pages.data().offset(pointer.block)).unwrap();
+    Slot::of_unknown_count(pages, pointer).unwrap()
 }
 
 fn leaf_of(pages: &Pages, keys: &[&[u8]]) -> Slot {
@@ -68,7 +68,7 @@ fn a_leaf_outside_its_bounds_is_refused_when_it_takes_part_in_a_change() {
     ];
     for (lists, edits) in changed {
         let error = error_of(&pages, &of(lists), &edits).expect("it is refused");
-        assert!(error.is_damage() && error.message().contains(OUTSIDE), "{lists:?}: {error}");
+        assert!(error.is_corruption() && error.message().contains(OUTSIDE), "{lists:?}: {error}");
     }
 }
 
@@ -89,7 +89,7 @@ fn an_inner_node_outside_its_bounds_is_refused_when_it_takes_part_in_a_change() 
         [([b"x", b"p"], put(b"c")), ([b"c", b"b"], put(b"qa")), ([b"c", b"b"], deletion(b"a"))]
     {
         let error = error_of(&pages, &of([separators[0], separators[1]]), &edits).expect("it is refused");
-        assert!(error.is_damage() && error.message().contains(OUTSIDE), "{separators:?}: {error}");
+        assert!(error.is_corruption() && error.message().contains(OUTSIDE), "{separators:?}: {error}");
     }
 }
 
@@ -102,7 +102,7 @@ fn neighbours_of_different_heights_are_refused() {
     let two = above(&pages, 2, &[], &[one(&[b"p", b"q"])]);
     let root = above(&pages, 3, &[b"h".to_vec()], &[one(&[b"a", b"b"]), two]);
     let error = error_of(&pages, &root, &deletion(b"a")).expect("it is refused");
-    assert!(error.is_damage() && error.message().contains("another height"), "{error}");
+    assert!(error.is_corruption() && error.message().contains("another height"), "{error}");
 }
 
 /// Leaves in any wrong order take any changes or refuse them: no panic, and no change without an end.
@@ -137,7 +137,7 @@ fn exchanged_leaves_make_no_change_panic() {
                 Ok(None) => break,
                 Err(error) => {
                     refused_count += 1;
-                    assert!(error.into_error().is_damage());
+                    assert!(error.into_error().is_corruption());
                 }
             }
         }
@@ -151,10 +151,10 @@ fn a_node_higher_than_any_tree_is_refused() {
     let disk = MemDisk::new(1);
     let pages = pages(&disk);
     let child = above(&pages, 1, &[], &[leaf_of(&pages, &[b"a"])]);
-    let place = child.place().unwrap();
+    let pointer = child.pointer().unwrap();
     for (level, is_read) in [(2, true), (64, true), (65, false), (255, false)] {
         let inner = Inner::build(level, Separators::pack(&[]), vec![child.clone()], 0);
-        let page = inner.to_page(1, std::slice::from_ref(&place));
+        let page = inner.to_page(1, std::slice::from_ref(&pointer));
         assert_eq!(Inner::from_page(pages.meter(), &page).is_ok(), is_read, "height {level}");
     }
 }

@@ -44,7 +44,7 @@ fn write(pages: &Pages, root: &Slot, reducer: Option<&dyn Reducer>, next_block: 
 }
 
 fn longest_page(nodes: &[Arc<Node>]) -> usize {
-    let bytes = |node: &Arc<Node>| node.place().unwrap().location.raw_bytes as usize;
+    let bytes = |node: &Arc<Node>| node.pointer().unwrap().page.raw_bytes as usize;
     nodes.iter().map(bytes).max().unwrap()
 }
 
@@ -66,11 +66,11 @@ fn an_inner_node_of_unknown_reductions_is_cut_when_they_become_known() {
     let root = put_all(&pages, None, 2_000, None);
     let nodes = write(&pages, &root, None, &mut block);
     assert!(matches!(nodes.last().unwrap().body(), Body::Inner(inner) if inner.len() == 250));
-    let root = Slot::of_unknown_count(&pages, root.place().unwrap().location).unwrap();
+    let root = Slot::of_unknown_count(&pages, root.pointer().unwrap().page).unwrap();
     let root = put_all(&pages, Some(&root), 2_000, Some(&Longest));
     let nodes = write(&pages, &root, Some(&Longest), &mut block);
     assert!(longest_page(&nodes) < 2 * WIDE.inner_bytes_max, "{} bytes", longest_page(&nodes));
-    assert!(root.place().unwrap().reduction.bytes().is_some());
+    assert!(root.pointer().unwrap().reduction.bytes().is_some());
     check_longest(&pages, &root, 2_000);
 }
 
@@ -87,7 +87,7 @@ fn an_inner_node_whose_reductions_grew_before_it_is_written_is_written_without_t
     assert_eq!(nodes.len(), 1, "it was not cut: nothing said how long they are");
     assert!(longest_page(&nodes) <= WIDE.inner_bytes_max, "{} bytes", longest_page(&nodes));
     check_longest(&pages, &root, 2_000);
-    let again = Slot::of_unknown_count(&pages, root.place().unwrap().location).unwrap();
+    let again = Slot::of_unknown_count(&pages, root.pointer().unwrap().page).unwrap();
     check_longest(&pages, &again, 2_000);
     // A search for unknown reductions finds the node, and putting its entries again splits it.
     for root in [root, again] {
@@ -109,14 +109,15 @@ fn an_inner_node_of_hundreds_of_kilobytes_is_read_and_cut_by_the_next_change() {
     let root = put_all(&pages, None, 2_000, None);
     let nodes = write(&pages, &root, None, &mut block);
     let Body::Inner(inner) = nodes.last().unwrap().body() else { panic!("a root of 250 children") };
-    let known = |slot: &Slot| Place { reduction: Reduction::of(&[7; 2_000]), ..slot.place().unwrap() };
+    let known =
+        |slot: &Slot| NodePointer { reduction: Reduction::of(&[7; 2_000]), ..slot.pointer().unwrap() };
     let page = inner.to_page(1, &inner.slots().map(known).collect::<Vec<_>>());
     assert!(page.bytes().len() > 500_000 && page.bytes().len() > page_bytes_max(WIDE.inner_bytes_max));
-    let location = pages.data().locate(&page, block);
+    let pointer = pages.data().locate(&page, block);
     pages.data().file().write_at(page.bytes(), pages.data().offset(block)).unwrap();
-    block += u64::from(location.block_count);
+    block += u64::from(pointer.block_count);
 
-    let root = Slot::of_unknown_count(&pages, location).unwrap();
+    let root = Slot::of_unknown_count(&pages, pointer).unwrap();
     assert_eq!(rows(&pages, Some(&root), KeyRange::all(), Direction::Forward).len(), 250);
     check_longest(&pages, &root, 2_000);
     let key = 100u16.to_be_bytes();

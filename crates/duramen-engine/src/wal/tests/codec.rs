@@ -66,7 +66,7 @@ fn segment_header_survives_encoding_and_no_flip_passes() {
     for bit in 0..bytes.len() * 8 {
         let mut flipped = bytes;
         flipped[bit / 8] ^= 1 << (bit % 8);
-        assert!(matches!(SegmentHeader::decode(&flipped), Err(HeaderFault::Damaged(_))), "bit {bit}");
+        assert!(matches!(SegmentHeader::decode(&flipped), Err(HeaderFault::Corrupt(_))), "bit {bit}");
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn with_one_file(seed: u64) -> (MemDisk, Engine, Vec<(u64, String)>) 
 /// The power is cut while a file is created: its header's sectors may hold anything. Nothing relied on the
 /// file.
 #[test]
-fn a_file_that_was_being_made_is_no_damage_whatever_its_header_holds() {
+fn a_file_that_was_being_made_is_no_corruption_whatever_its_header_holds() {
     for (checkpoint_count, number) in [(0, 1), (1, 2), (1, 7)] {
         let when = format!("{checkpoint_count} checkpoints, file {number}");
         let disk = MemDisk::new(18);
@@ -71,7 +71,7 @@ fn a_file_that_was_being_made_is_no_damage_whatever_its_header_holds() {
 /// with the same changes. After a power cut the first one's header may hold anything: `check` must not report
 /// that as corruption.
 #[test]
-fn a_file_that_was_given_up_is_no_damage_whatever_its_header_holds() {
+fn a_file_that_was_given_up_is_no_corruption_whatever_its_header_holds() {
     for relied_on in [false, true] {
         let disk = MemDisk::new(24);
         let path = "/db/feed/000000000001.feed";
@@ -102,7 +102,7 @@ fn a_file_that_was_given_up_is_no_damage_whatever_its_header_holds() {
         disk.write_file(path, &bytes).unwrap();
         let engine = open(&disk);
         if relied_on {
-            assert!(!engine.check().unwrap().is_clean(), "what was relied on is damaged");
+            assert!(!engine.check().unwrap().is_clean(), "what was relied on is corrupt");
         } else {
             check_is_clean(&engine, "the file was given up");
             assert_eq!(all(&engine, "the file was given up"), model);
@@ -117,7 +117,7 @@ fn a_file_that_was_given_up_is_no_damage_whatever_its_header_holds() {
 /// No checkpoint relied on the second file, so it is not corruption (D4). The same holds without a first
 /// file, if the consumer has ended.
 #[test]
-fn a_file_begun_for_a_checkpoint_that_did_not_come_is_no_damage_after_the_next() {
+fn a_file_begun_for_a_checkpoint_that_did_not_come_is_no_corruption_after_the_next() {
     for (has_one_before, can_remove) in [(true, true), (true, false), (false, true), (false, false)] {
         let when = format!("a file before: {has_one_before}, can be removed: {can_remove}");
         let disk = MemDisk::new(25);
@@ -215,7 +215,7 @@ fn a_corrupt_file_is_kept_and_reported_while_it_is_needed() {
         for round in 1..3 {
             let engine = open(&disk);
             assert!(!engine.check().unwrap().is_clean(), "round {round}, header {header}");
-            assert_eq!(reader(&engine, CommitSeq(0)).unwrap_err().code(), Code::DamagedFeed);
+            assert_eq!(reader(&engine, CommitSeq(0)).unwrap_err().code(), Code::CorruptFeed);
             work(&engine, round, &mut model);
             engine.checkpoint().unwrap();
             assert_eq!(disk.read_file(path).unwrap(), bytes, "round {round}: it is kept");

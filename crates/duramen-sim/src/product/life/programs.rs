@@ -14,7 +14,7 @@ use super::copies::REPAIRED;
 use super::{BEFORE_MS, BY_CENTS, Life, NS_A_MS, PATH, START_MS, open};
 use crate::product::feed::{MIRROR, consumer_equals, feed_equals, work};
 use crate::product::judge::{checks_are_clean, database_equals, failed, same, stored_values};
-use crate::product::model::{State, Step, Told};
+use crate::product::model::{ExpectedChange, State, Step};
 use crate::product::shop::{ORDERS, Order, Release};
 use crate::product::views::Shown;
 
@@ -201,7 +201,7 @@ impl Life {
             };
             if *version < 2 && stored == as_stored(&order.migrated()) {
                 (*version, *order) = (2, order.migrated());
-                told.push(Told::put(order));
+                told.push(ExpectedChange::put(order));
             }
             same(&format!("the document {id}, converted or not"), &stored, &as_stored(order))?;
         }

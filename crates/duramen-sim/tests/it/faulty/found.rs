@@ -204,7 +204,7 @@ fn replaced(checkpoint_count: u8, again: Option<u64>) -> Vec<u64> {
 /// The segment is then begun again with half the size. After a power cut the file may have one size and its
 /// header another: that is not corruption, as the segment never held anything.
 #[test]
-fn a_spare_that_was_begun_again_with_a_smaller_size_is_no_damage() {
+fn a_spare_that_was_begun_again_with_a_smaller_size_is_no_corruption() {
     let disk = MemDisk::new(1);
     let engine = open(&disk).unwrap();
     let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();

@@ -17,7 +17,7 @@ const NAMED: &[&str] = &[
     "FORMAT_VERSION",
     "INNER_FLAG",
     "Inner",
-    "LOCATION_BYTES",
+    "POINTER_BYTES",
     "Leaf",
     "MAGIC",
     "NO_REDUCTION",
@@ -187,9 +187,9 @@ fn superblock_violations(document: &str) -> Vec<String> {
     use duramen_engine::wal::LogPosition;
 
     let at = |block| PagePointer { block, block_count: 2, raw_bytes: 3, flags: 1, tag: [0x5a; 16] };
-    let encode = |location: PagePointer| {
+    let encode = |pointer: PagePointer| {
         let mut bytes = Vec::new();
-        location.encode(&mut bytes);
+        pointer.encode(&mut bytes);
         bytes
     };
     let replay =
@@ -268,15 +268,15 @@ fn page_violations(document: &str) -> Vec<String> {
         ("reserved", &[0; 8]),
     ];
     let mut found = encoded_violations(document, "Page header", page.bytes(), header);
-    let location = PagePointer { block: 0x0708, block_count: 2, raw_bytes: 3, flags: 1, tag: [0x5a; 16] };
+    let pointer = PagePointer { block: 0x0708, block_count: 2, raw_bytes: 3, flags: 1, tag: [0x5a; 16] };
     let mut encoded = Vec::new();
-    location.encode(&mut encoded);
+    pointer.encode(&mut encoded);
     let fields: &[(&str, &[u8])] = &[
-        ("block", &location.block.to_le_bytes()),
-        ("block count", &location.block_count.to_le_bytes()),
-        ("page bytes", &location.raw_bytes.to_le_bytes()),
-        ("flags", &location.flags.to_le_bytes()),
-        ("tag", &location.tag),
+        ("block", &pointer.block.to_le_bytes()),
+        ("block count", &pointer.block_count.to_le_bytes()),
+        ("page bytes", &pointer.raw_bytes.to_le_bytes()),
+        ("flags", &pointer.flags.to_le_bytes()),
+        ("tag", &pointer.tag),
     ];
     found.extend(encoded_violations(document, "Page pointer", &encoded, fields));
     found

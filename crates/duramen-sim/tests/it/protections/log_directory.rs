@@ -50,7 +50,7 @@ fn a_log_directory_in_use_is_left_as_it_is() {
     engine.abandon();
     // Once closed, its log is still the only place of its commits.
     let refused = open(&disk, "/second", LOGS).map(Engine::abandon).expect_err("the log holds commits");
-    assert!(refused.is_damage() && refused.message().contains("log with commits"), "{refused}");
+    assert!(refused.is_corruption() && refused.message().contains("log with commits"), "{refused}");
     assert_eq!(open(&disk, "/first", LOGS).unwrap().get(tree, &[99]).unwrap(), Some(b"value".to_vec()));
 }
 
@@ -107,7 +107,7 @@ fn commits_of_another_block_size_are_seen() {
         ..Options::default()
     };
     let refused = Engine::open(Arc::new(disk.clone()), "/second", options, Hooks::default());
-    assert!(refused.is_err_and(|error| error.is_damage()));
+    assert!(refused.is_err_and(|error| error.is_corruption()));
     disk.delete("/second").unwrap();
     let after: Vec<_> = disk.files().iter().map(|path| disk.read_file(path).unwrap()).collect();
     // An attempt may change one thing: the holder's name in the lock of the log.

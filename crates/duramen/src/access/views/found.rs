@@ -148,7 +148,7 @@ impl<V: View, G: OwnedKey> Iterator for ViewGroups<'_, V, G> {
 /// The document that a row names; `None` if a transaction has deleted it since the query began.
 ///
 /// # Errors
-/// `DamagedData` if it is not there in a snapshot, which never changes.
+/// `CorruptData` if it is not there in a snapshot, which never changes.
 pub(crate) fn document_of(
     state: &dyn Readable,
     documents: TreeId,
@@ -163,7 +163,7 @@ pub(crate) fn document_of(
 pub(crate) fn lost(collection: &str, key: &[u8]) -> Error {
     let document = show(key);
     Error::new(
-        Code::DamagedData,
+        Code::CorruptData,
         format!("a view of {collection} has a row of the document {document}, which is not there"),
     )
 }

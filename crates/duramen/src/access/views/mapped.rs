@@ -79,13 +79,13 @@ pub(crate) fn mapped_now(entry: &Entry, document: &[u8]) -> Result<bool> {
 /// order.
 ///
 /// # Errors
-/// `DamagedData` for an invalid entry.
+/// `CorruptData` for an invalid entry.
 pub(crate) fn row_keys(spec: &ViewSpec, mut mapped: &[u8], key: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut rows = Vec::new();
     while !mapped.is_empty() {
         let end = split(mapped, spec.key_elements()).map_err(|_| {
             let what = format!("what rows of the view {} the document {} has", spec.name(), show(key));
-            Error::new(Code::DamagedData, format!("{what} cannot be read"))
+            Error::new(Code::CorruptData, format!("{what} cannot be read"))
         })?;
         let (row, rest) = mapped.split_at(end);
         rows.push([row, key].concat());

@@ -81,7 +81,7 @@ impl Schema {
     /// The field names of a compact document.
     ///
     /// # Errors
-    /// `DamagedData` for a version that the collection does not have.
+    /// `CorruptData` for a version that the collection does not have.
     pub(crate) fn compact_of(&self, version: u32) -> Result<&[String]> {
         if version == self.version {
             return Ok(&self.compact);
@@ -90,7 +90,7 @@ impl Schema {
         older.map(|older| older.compact.as_slice()).ok_or_else(|| {
             let newest = self.version;
             Error::new(
-                Code::DamagedData,
+                Code::CorruptData,
                 format!("a document of {} is of version {version}, and they are of {newest}", self.name),
             )
         })

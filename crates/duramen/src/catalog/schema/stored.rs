@@ -80,10 +80,10 @@ impl Schema {
     /// An entry from its stored form.
     ///
     /// # Errors
-    /// `Unsupported` (E0211) for an entry of a later version; `DamagedData` (E0501) for bytes that are no
+    /// `Unsupported` (E0211) for an entry of a later version; `CorruptData` (E0501) for bytes that are no
     /// entry.
     pub fn from_bytes(bytes: &[u8]) -> Result<Schema> {
-        let document = Document::from_bytes(bytes).map_err(|error| damaged(error.message()))?;
+        let document = Document::from_bytes(bytes).map_err(|error| corrupt(error.message()))?;
         match document.get("v") {
             Some(Value::Int(VERSION | TYPED_VERSION | SHAPED_VERSION | CODED_VERSION)) => {}
             Some(Value::Int(version)) => {
@@ -93,7 +93,7 @@ impl Schema {
                 )
                 .with_hint("use a later release of Duramen"));
             }
-            _ => return Err(damaged("it has no version")),
+            _ => return Err(corrupt("it has no version")),
         }
         let schema = Schema {
             name: text(&document, "name")?,
@@ -115,9 +115,9 @@ impl Schema {
             view_generation: match document.get("generation") {
                 None => 0,
                 Some(Value::Int(number)) => {
-                    u64::try_from(*number).map_err(|_| damaged("its generation is none"))?
+                    u64::try_from(*number).map_err(|_| corrupt("its generation is none"))?
                 }
-                Some(_) => return Err(damaged("its generation is none")),
+                Some(_) => return Err(corrupt("its generation is none")),
             },
             typed: matches!(document.get("typed"), Some(Value::Bool(true))),
             fields: match document.get("fields") {
@@ -137,7 +137,7 @@ impl Schema {
                 Some(_) => list(&document, "ended")?.iter().map(ended).collect::<Result<_>>()?,
             },
         };
-        schema.validate().map_err(|error| damaged(error.message()))?;
+        schema.validate().map_err(|error| corrupt(error.message()))?;
         Ok(schema)
     }
 }
@@ -176,28 +176,28 @@ fn ended_value(ended: &Ended) -> Value {
     )
 }
 
-fn damaged(what: &str) -> Error {
-    Error::new(Code::DamagedData, format!("the catalogue entry of a collection cannot be read: {what}"))
+fn corrupt(what: &str) -> Error {
+    Error::new(Code::CorruptData, format!("the catalogue entry of a collection cannot be read: {what}"))
 }
 
 fn text(document: &Document, name: &str) -> Result<String> {
     match document.get(name) {
         Some(Value::Text(text)) => Ok(text.clone()),
-        _ => Err(damaged(&format!("it has no {name}"))),
+        _ => Err(corrupt(&format!("it has no {name}"))),
     }
 }
 
 fn list<'a>(document: &'a Document, name: &str) -> Result<&'a [Value]> {
     match document.get(name) {
         Some(Value::List(values)) => Ok(values),
-        _ => Err(damaged(&format!("it has no list of {name}"))),
+        _ => Err(corrupt(&format!("it has no list of {name}"))),
     }
 }
 
 fn texts(document: &Document, name: &str) -> Result<Vec<String>> {
     let one = |value: &Value| match value {
         Value::Text(text) => Ok(text.clone()),
-        _ => Err(damaged(&format!("{name} contains a value that is no name"))),
+        _ => Err(corrupt(&format!("{name} contains a value that is no name"))),
     };
     list(document, name)?.iter().map(one).collect()
 }
@@ -207,14 +207,14 @@ fn number(document: &Document, name: &str) -> Result<u32> {
         Some(Value::Int(number)) => u32::try_from(*number).ok(),
         _ => None,
     }
-    .ok_or_else(|| damaged(&format!("its {name} is none")))
+    .ok_or_else(|| corrupt(&format!("its {name} is none")))
 }
 
 fn field(value: &Value) -> Result<Field> {
-    let Value::Map(document) = value else { return Err(damaged("a field is no map")) };
+    let Value::Map(document) = value else { return Err(corrupt("a field is no map")) };
     let flag = |name| match document.get(name) {
         Some(Value::Bool(flag)) => Ok(*flag),
-        _ => Err(damaged(&format!("a field does not say {name}"))),
+        _ => Err(corrupt(&format!("a field does not say {name}"))),
     };
     Ok(Field {
         name: text(document, "name")?,
@@ -227,7 +227,7 @@ fn field(value: &Value) -> Result<Field> {
 }
 
 fn older(value: &Value) -> Result<Older> {
-    let Value::Map(document) = value else { return Err(damaged("an earlier version is no map")) };
+    let Value::Map(document) = value else { return Err(corrupt("an earlier version is no map")) };
     Ok(Older {
         version: number(document, "version")?,
         key: texts(document, "key")?,
@@ -237,16 +237,16 @@ fn older(value: &Value) -> Result<Older> {
 }
 
 fn ended(value: &Value) -> Result<Ended> {
-    let Value::Map(document) = value else { return Err(damaged("an ended version is no map")) };
+    let Value::Map(document) = value else { return Err(corrupt("an ended version is no map")) };
     Ok(Ended { version: number(document, "version")?, compact: texts(document, "compact")? })
 }
 
 fn column(value: &Value) -> Result<Column> {
-    let Value::Map(document) = value else { return Err(damaged("a column is no map")) };
+    let Value::Map(document) = value else { return Err(corrupt("a column is no map")) };
     let name = text(document, "name")?;
     let kind = text(document, "type")?;
     let kind = ColumnType::from_name(&kind)
-        .ok_or_else(|| damaged(&format!("the column {name} has the type {kind}")))?;
+        .ok_or_else(|| corrupt(&format!("the column {name} has the type {kind}")))?;
     Ok(Column { name, kind })
 }
 

@@ -99,7 +99,7 @@ fn no_generation_of_a_view_is_given_twice() {
 }
 
 #[test]
-fn entries_of_the_future_and_damaged_ones_are_told_apart() {
+fn entries_of_the_future_and_corrupt_ones_are_told_apart() {
     let future = doc! { "v": 5 }.to_bytes().unwrap();
     assert_eq!(Schema::from_bytes(&future).unwrap_err().code(), Code::Unsupported);
     for bytes in [
@@ -108,7 +108,7 @@ fn entries_of_the_future_and_damaged_ones_are_told_apart() {
         &doc! { "v": 1, "name": "x" }.to_bytes().unwrap(),
         &doc! { "v": "1" }.to_bytes().unwrap(),
     ] {
-        assert_eq!(Schema::from_bytes(bytes).unwrap_err().code(), Code::DamagedData);
+        assert_eq!(Schema::from_bytes(bytes).unwrap_err().code(), Code::CorruptData);
     }
 }
 
@@ -200,7 +200,7 @@ fn names_of_compact_documents_outlive_their_version() {
     let schema = Schema::from_bytes(&bytes).unwrap();
     assert_eq!(schema.names_in_feed(1).unwrap(), ["id", "a"]);
     assert_eq!(schema.names_in_feed(2).unwrap(), ["id", "b"]);
-    assert_eq!(schema.compact_of(1).unwrap_err().code(), Code::DamagedData, "of a stored document");
+    assert_eq!(schema.compact_of(1).unwrap_err().code(), Code::CorruptData, "of a stored document");
     let mut earlier = stored.clone();
     earlier.remove("ended");
     let earlier = Schema::from_bytes(&earlier.to_bytes().unwrap()).unwrap();

@@ -87,7 +87,7 @@ fn reductions_are_as_the_format_says() {
     ];
     assert_eq!(reductions.decode(&alone).unwrap(), expected);
     for garbage in [&b"\xff"[..], b"\x01", b"\x01\x02\x00", b"\x00\x00\x00\x00"] {
-        assert_eq!(reductions.decode(garbage).unwrap_err().code(), Code::DamagedData);
+        assert_eq!(reductions.decode(garbage).unwrap_err().code(), Code::CorruptData);
     }
 }
 
@@ -156,7 +156,7 @@ fn views_in_code_are_stored_as_the_format_says() {
     assert_eq!(found, [[&one[..], &key].concat(), [&other[..], &key].concat()]);
     assert!(row_keys(&spec, b"", &key).unwrap().is_empty());
     for garbage in [&b"\xff"[..], b"\x02a", &one[..3]] {
-        assert_eq!(row_keys(&spec, garbage, &key).unwrap_err().code(), Code::DamagedData);
+        assert_eq!(row_keys(&spec, garbage, &key).unwrap_err().code(), Code::CorruptData);
     }
 }
 

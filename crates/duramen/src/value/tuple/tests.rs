@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_keys_decode_or_fail_cleanly(tuple in tuple(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+    fn corrupt_keys_decode_or_fail_cleanly(tuple in tuple(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
         let mut bytes = encode(&tuple).unwrap();
         if !bytes.is_empty() {
             let at = at.index(bytes.len());

@@ -39,7 +39,7 @@ impl Top {
     /// Decodes its output: the elements, the best first.
     ///
     /// # Errors
-    /// `DamagedData` for invalid bytes.
+    /// `CorruptData` for invalid bytes.
     pub(crate) fn elements(bytes: &[u8]) -> Result<Vec<Element>> {
         let mut elements = Vec::new();
         for element in split(bytes).ok_or_else(unreadable)? {

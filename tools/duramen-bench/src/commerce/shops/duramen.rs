@@ -114,7 +114,7 @@ impl Store for Duramen {
 }
 
 /// The error of a row that differs from what was written, which no run should ever see.
-fn damaged(tree: &str) -> Error {
+fn corrupt(tree: &str) -> Error {
     Error::invalid(format!("a row of {tree} cannot be read"))
 }
 
@@ -160,10 +160,10 @@ impl Trees {
         let key = rows::pair(product, customer);
         let before = tx.get(self.reviews, &key)?;
         let before =
-            before.map(|row| rows::read_review(&row).ok_or_else(|| damaged("reviews"))).transpose()?;
+            before.map(|row| rows::read_review(&row).ok_or_else(|| corrupt("reviews"))).transpose()?;
         let before = before.map(|(rating, _)| rating);
         let known = tx.get(self.ratings, &rows::key(product))?;
-        let known = known.map(|row| rows::read_rating(&row).ok_or_else(|| damaged("ratings"))).transpose()?;
+        let known = known.map(|row| rows::read_rating(&row).ok_or_else(|| corrupt("ratings"))).transpose()?;
         let mut rating = known.unwrap_or_default();
         rating.sum = rating.sum + u64::from(review.rating) - u64::from(before.unwrap_or(0));
         rating.count += u64::from(before.is_none());
@@ -175,7 +175,7 @@ impl Trees {
     fn checkout(&self, tx: &mut Transaction, stock: Stock, sale: &Checkout) -> Answer<Vec<ProductId>> {
         let cart = rows::key(sale.cart.0);
         let row = tx.get(self.carts, &cart)?.ok_or_else(|| Error::invalid("there is no such cart"))?;
-        let products = rows::read_cart(&row).ok_or_else(|| damaged("carts"))?;
+        let products = rows::read_cart(&row).ok_or_else(|| corrupt("carts"))?;
         tx.delete(self.carts, &cart)?;
         tx.put(self.orders, &rows::key(sale.order.0), &rows::order(sale.customer, &products))?;
         if stock == Stock::Counted {
@@ -183,7 +183,7 @@ impl Trees {
                 let key = rows::key(product.0);
                 let units =
                     tx.get(self.stock, &key)?.and_then(|row| Some(i64::from_le_bytes(row.try_into().ok()?)));
-                let units = units.ok_or_else(|| damaged("stock"))?;
+                let units = units.ok_or_else(|| corrupt("stock"))?;
                 tx.put(self.stock, &key, &(units - 1).to_le_bytes())?;
             }
         }
@@ -195,9 +195,9 @@ impl Trees {
         let Some(product) = snapshot.get_with(self.products, &key, rows::read_product)? else {
             return Ok(None);
         };
-        let product = product.ok_or_else(|| damaged("products"))?;
+        let product = product.ok_or_else(|| corrupt("products"))?;
         let rating = match snapshot.get_with(self.ratings, &key, rows::read_rating)? {
-            Some(found) => found.ok_or_else(|| damaged("ratings"))?,
+            Some(found) => found.ok_or_else(|| corrupt("ratings"))?,
             None => Rating::default(),
         };
         Ok(Some(Listing { id, product, rating }))
@@ -240,7 +240,7 @@ impl Shop for Visit<'_> {
     fn find(&mut self, name: &str) -> Result<Option<Listing>> {
         let (snapshot, trees) = (self.store.engine.snapshot()?, &self.store.trees);
         match snapshot.get_with(trees.products_by_name, name.as_bytes(), rows::read_key)? {
-            Some(id) => trees.listing(&snapshot, ProductId(id.ok_or_else(|| damaged("products by name"))?)),
+            Some(id) => trees.listing(&snapshot, ProductId(id.ok_or_else(|| corrupt("products by name"))?)),
             None => Ok(None),
         }
     }
@@ -255,7 +255,7 @@ impl Shop for Visit<'_> {
         let key = rows::key(cart.0);
         self.transact(|trees, tx| {
             let row = tx.get(trees.carts, &key)?.ok_or_else(|| Error::invalid("there is no such cart"))?;
-            let mut products = rows::read_cart(&row).ok_or_else(|| damaged("carts"))?;
+            let mut products = rows::read_cart(&row).ok_or_else(|| corrupt("carts"))?;
             products.push(product);
             tx.put(trees.carts, &key, &rows::cart(&products))
         })
@@ -284,7 +284,7 @@ impl Shop for Visit<'_> {
         for (name, tree, read) in trees.readers() {
             let mut found = snapshot.rows(tree, KeyRange::all(), Direction::Forward)?;
             while let Some(row) = found.next()? {
-                see(read(row.key(), &row.value()?).ok_or_else(|| damaged(name))?)?;
+                see(read(row.key(), &row.value()?).ok_or_else(|| corrupt(name))?)?;
             }
         }
         Ok(())
@@ -338,7 +338,7 @@ impl Trees {
         let mut products = snapshot.rows(self.products, KeyRange::all(), Direction::Forward)?;
         let (mut names, mut categories) = (0, 0);
         while let Some(row) = products.next()? {
-            let product = rows::read_product(&row.value()?).ok_or_else(|| damaged("products"))?;
+            let product = rows::read_product(&row.value()?).ok_or_else(|| corrupt("products"))?;
             let named = snapshot.get(self.products_by_name, product.name.as_bytes())?;
             if named.as_deref() != Some(row.key()) {
                 return Err(format!("{:?} is not found by its name", product.name).into());

@@ -49,7 +49,7 @@ enum Command {
     /// Opens what is left, holds it against what was acknowledged, verifies all, writes on and opens it again
     ///
     /// Exit codes: 0 all is there; 3 something is missing or wrong and the database did not say so; 4 the
-    /// database says itself that it is damaged, or cannot be opened or read.
+    /// database says itself that it is corrupt, or cannot be opened or read.
     Check(CheckArgs),
 }
 

@@ -14,7 +14,7 @@ fn pages(data: &[u8]) -> Vec<u64> {
 }
 
 /// Corrupts a page of flights with others before and after it. Returns the output of `check --json`.
-fn damage(scratch: &Scratch) -> serde_json::Value {
+fn corrupt_one(scratch: &Scratch) -> serde_json::Value {
     let path = scratch.path("db/data");
     let offsets = pages(&std::fs::read(&path).unwrap());
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
@@ -33,7 +33,7 @@ fn damage(scratch: &Scratch) -> serde_json::Value {
     panic!("no page of flights among {} pages", offsets.len());
 }
 
-fn damaged(ran: &Ran, all: &[&str]) {
+fn corrupt(ran: &Ran, all: &[&str]) {
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     for words in all {
         assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
@@ -44,7 +44,7 @@ fn damaged(ran: &Ran, all: &[&str]) {
 #[test]
 fn what_is_around_a_bad_page_can_be_exported() {
     let scratch = Scratch::with_january();
-    let found = damage(&scratch);
+    let found = corrupt_one(&scratch);
     let (unreadable, documents) = (&found["unreadable"][0], found["documents"].as_u64().unwrap());
     assert_eq!((&found["ok"], &unreadable["collection"]), (&false.into(), &"flights".into()));
     assert!(unreadable["why"].as_str().unwrap().contains("checksum"), "{found}");
@@ -54,13 +54,13 @@ fn what_is_around_a_bad_page_can_be_exported() {
         1 => "1 problem found".to_owned(),
         more => format!("{more} problems found"),
     };
-    damaged(&told, &[&problems, "restore a backup, or `duramen repair db NEW` for what can still be read"]);
+    corrupt(&told, &[&problems, "restore a backup, or `duramen repair db NEW` for what can still be read"]);
     let (after, before) = (unreadable["after"].as_str().unwrap(), unreadable["before"].as_str().unwrap());
     assert!(told.stdout.contains(&format!("flights: what is between {after} and {before} cannot be read")));
     assert!(told.stdout.contains("documents that can be read"), "{}", told.stdout);
 
     let first = scratch.run(EXPORT);
-    damaged(&first, &["E0501", " rows were written, the last ", after, "export the rest with --from"]);
+    corrupt(&first, &["E0501", " rows were written, the last ", after, "export the rest with --from"]);
     let second = scratch.ok(&[EXPORT, &["--from", before]].concat());
     let original = gunzip(JANUARY.as_ref());
     let original: std::collections::HashSet<&str> = original.lines().collect();

@@ -1,4 +1,4 @@
-//! The damage sweep: small databases are corrupted in every place, opened, and read in full.
+//! The corruption sweep: small databases are corrupted in every place, opened, and read in full.
 //!
 //! Owns the corruptions and the verdict. Tests D3, D4 and D5: after any corruption each answer is right, or
 //! an error that names what is wrong. It is never a wrong answer, never an older state without an error, and
@@ -250,9 +250,9 @@ fn is_named(error: &Error) -> Result<(), String> {
     let message = error.message();
     let names_file = message.contains("/db/");
     match error.code() {
-        Code::DamagedData | Code::DamagedLog if names_file && message.contains(" @ 0x") => Ok(()),
-        Code::DamagedSuperblock | Code::LogMissing if names_file => Ok(()),
+        Code::CorruptData | Code::CorruptLog if names_file && message.contains(" @ 0x") => Ok(()),
+        Code::CorruptSuperblock | Code::LogMissing if names_file => Ok(()),
         Code::NotADatabase | Code::NoSuchDatabase | Code::Unsupported if message.contains("/db") => Ok(()),
-        code => Err(format!("an error that does not name the damage: {code} {message}")),
+        code => Err(format!("an error that does not name the corruption: {code} {message}")),
     }
 }

@@ -1,13 +1,13 @@
-//! `damage`: corrupt bytes and misplaced files, each named by an error or harmless.
+//! `corruption`: corrupt bytes and misplaced files, each named by an error or harmless.
 
 use clap::Args;
-use duramen_sim::damage::{Bits, closed, flips, killed, rearrangements};
+use duramen_sim::corruption::{Bits, closed, flips, killed, rearrangements};
 
 use super::Sweep;
 
 /// Corrupts every byte of small databases, and puts old, swapped and foreign parts in place
 #[derive(Debug, Args)]
-pub(crate) struct Damage {
+pub(crate) struct Corruption {
     #[command(flatten)]
     sweep: Sweep,
     /// Flips all eight bits of each byte, not one of them
@@ -15,7 +15,7 @@ pub(crate) struct Damage {
     all_bits: bool,
 }
 
-impl Damage {
+impl Corruption {
     pub(crate) fn run(&self) -> Result<(), String> {
         let bits = if self.all_bits { Bits::All } else { Bits::OnePerByte };
         let (seed, part, threads) = (self.sweep.seed, self.sweep.part, self.sweep.threads());

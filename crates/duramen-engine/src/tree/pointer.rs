@@ -10,9 +10,9 @@ const SHORT_BYTES: usize = 22;
 
 /// Where a node lies on disk, and its reduction, as its parent's page holds them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct NodePointer {
     /// The page.
-    pub location: PagePointer,
+    pub page: PagePointer,
     /// The reduction of everything below, if it was known when the page was written.
     pub reduction: Reduction,
 }

@@ -1,7 +1,7 @@
-//! The damage sweep over whole databases (D3, D4, D5): each flipped bit, each old or foreign part, is an
+//! The corruption sweep over whole databases (D3, D4, D5): each flipped bit, each old or foreign part, is an
 //! error that names it, or has no effect.
 
-use duramen_sim::damage::{Bits, Report, Specimen, closed, flips, killed, rearrangements};
+use duramen_sim::corruption::{Bits, Report, Specimen, closed, flips, killed, rearrangements};
 use duramen_sim::part::Part;
 
 const SEED: u64 = 35;
@@ -18,7 +18,7 @@ fn every_flipped_byte_of_a_closed_database_is_named_or_harmless() {
     let specimen = closed(SEED);
     let report = flips(&specimen, SEED, Bits::OnePerByte, Part::ALL, 1);
     check(&specimen, &report);
-    assert!(report.partly_refused_count > 0, "pages were damaged: {report}");
+    assert!(report.partly_refused_count > 0, "pages were corrupt: {report}");
 }
 
 #[test]

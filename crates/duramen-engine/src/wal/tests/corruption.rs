@@ -52,10 +52,10 @@ fn sample(close: bool) -> Sample {
 
 /// Recovers a corrupt sample: an error, or a prefix that holds everything called durable. Never anything
 /// else.
-fn check_damaged(sample: &Sample, disk: &MemDisk, from: &LogPosition, label: &str) -> Option<Error> {
+fn check_corrupt(sample: &Sample, disk: &MemDisk, from: &LogPosition, label: &str) -> Option<Error> {
     match replay(disk, from) {
         Err(error) => {
-            let known = [Code::DamagedLog, Code::LogMissing, Code::Unsupported];
+            let known = [Code::CorruptLog, Code::LogMissing, Code::Unsupported];
             assert!(known.contains(&error.code()), "{label}: {error}");
             assert!(error.message().contains(DIR), "{label}: {error} names no file");
             Some(error)
@@ -72,7 +72,7 @@ fn check_damaged(sample: &Sample, disk: &MemDisk, from: &LogPosition, label: &st
 
 /// The number of reading threads changes nothing in a corrupt log: not the records, the end, or the error.
 #[test]
-fn damage_is_the_same_for_every_number_of_threads() {
+fn corruption_is_the_same_for_every_number_of_threads() {
     let (mut errors, mut tears) = (0, 0);
     for close in [true, false] {
         let sample = sample(close);
@@ -124,7 +124,7 @@ fn a_flipped_bit_is_an_error_or_a_legal_tear() {
                     let superblocks = [sample.from, sample.later];
                     let only = [superblocks[draw.below(2) as usize]];
                     for from in if long { &superblocks[..] } else { &only[..] } {
-                        let error = check_damaged(&sample, &sample.disk, from, &label);
+                        let error = check_corrupt(&sample, &sample.disk, from, &label);
                         error_count += u32::from(error.is_some());
                     }
                     sample.disk.flip_bit(&path, offset, bit).unwrap();
@@ -150,19 +150,19 @@ fn a_block_of_zeroes_or_of_another_place_is_an_error_or_a_legal_tear() {
                 let copy = sample.disk.deep_clone();
                 copy.write_file(&path, &bytes).unwrap();
                 let label = format!("{} {at} from {source}", path.display());
-                check_damaged(&sample, &copy, &sample.from, &label);
+                check_corrupt(&sample, &copy, &sample.from, &label);
             }
         }
     }
 }
 
 #[test]
-fn a_damaged_header_in_the_middle_is_reported_with_file_and_offset() {
+fn a_corrupt_header_in_the_middle_is_reported_with_file_and_offset() {
     let sample = sample(true);
     let path = "/wal/00000002.wal";
     sample.disk.flip_bit(path, 100, 3).unwrap();
-    let error = check_damaged(&sample, &sample.disk, &sample.from, "header").unwrap();
-    assert_eq!(error.code(), Code::DamagedLog);
+    let error = check_corrupt(&sample, &sample.disk, &sample.from, "header").unwrap();
+    assert_eq!(error.code(), Code::CorruptLog);
     assert!(error.message().contains(" @ 0x") && error.message().contains("was durable"), "{error}");
 }
 
@@ -178,7 +178,7 @@ fn a_segment_of_no_whole_blocks_is_named() {
         let mut bytes = header.encode().to_vec();
         bytes.resize(header.segment_bytes as usize, 0);
         sample.disk.write_file(&path, &bytes).unwrap();
-        let error = check_damaged(&sample, &sample.disk, &sample.from, "half a block").unwrap();
+        let error = check_corrupt(&sample, &sample.disk, &sample.from, "half a block").unwrap();
         assert!(error.message().contains("whole blocks"), "{blocks} and {more}: {error}");
     }
 }
@@ -243,7 +243,7 @@ fn exchanged_files_are_named() {
             let copy = sample.disk.deep_clone();
             copy.write_file(&files[a], &sample.disk.read_file(&files[b]).unwrap()).unwrap();
             copy.write_file(&files[b], &sample.disk.read_file(&files[a]).unwrap()).unwrap();
-            let error = check_damaged(&sample, &copy, &sample.from, "exchanged").unwrap();
+            let error = check_corrupt(&sample, &copy, &sample.from, "exchanged").unwrap();
             assert!(error.message().contains("exchanged"), "{error}");
         }
     }
@@ -255,7 +255,7 @@ fn a_missing_file_or_directory_is_named() {
     for path in sample.disk.files() {
         let copy = sample.disk.deep_clone();
         copy.delete(&path).unwrap();
-        let error = check_damaged(&sample, &copy, &sample.from, "missing");
+        let error = check_corrupt(&sample, &copy, &sample.from, "missing");
         // The last file is the spare: only its copy of the watermark is lost with it.
         let is_last = Some(&path) == sample.disk.files().last();
         assert_eq!(error.map(|error| error.code()), (!is_last).then_some(Code::LogMissing));
@@ -266,14 +266,14 @@ fn a_missing_file_or_directory_is_named() {
         if !whole {
             copy.create_dir(dir()).unwrap();
         }
-        let error = check_damaged(&sample, &copy, &sample.from, "directory").unwrap();
+        let error = check_corrupt(&sample, &copy, &sample.from, "directory").unwrap();
         assert_eq!(error.code(), Code::LogMissing, "{error}");
     }
 }
 
 /// A segment rolled back to an older state, however old, never yields an older state of the database.
 #[test]
-fn a_segment_rolled_back_is_damage() {
+fn a_segment_rolled_back_is_corruption() {
     let disk = disk(33);
     let (log, mut from) = create(&disk, SyncMethod::Fdatasync);
     let mut wanted = Vec::new();
@@ -303,7 +303,7 @@ fn a_segment_rolled_back_is_damage() {
     for (path, bytes) in states.iter().flatten() {
         let copy = sample.disk.deep_clone();
         copy.write_file(path, bytes).unwrap();
-        error_count += u32::from(check_damaged(&sample, &copy, &from, &path.display().to_string()).is_some());
+        error_count += u32::from(check_corrupt(&sample, &copy, &from, &path.display().to_string()).is_some());
     }
     assert!(error_count > 10, "{error_count}");
     // All files rolled back: the frame that the superblock names is missing.
@@ -315,8 +315,8 @@ fn a_segment_rolled_back_is_damage() {
         for (path, bytes) in state {
             copy.write_file(path, bytes).unwrap();
         }
-        let error = check_damaged(&sample, &copy, &from, "all").unwrap();
-        assert!([Code::LogMissing, Code::DamagedLog].contains(&error.code()), "{error}");
+        let error = check_corrupt(&sample, &copy, &from, "all").unwrap();
+        assert!([Code::LogMissing, Code::CorruptLog].contains(&error.code()), "{error}");
     }
 }
 
@@ -394,7 +394,7 @@ fn an_open_that_fails_anywhere_loses_nothing() {
 
 /// A lost or misdirected write is found once a later frame calls it durable.
 #[test]
-fn a_lost_or_misdirected_write_below_the_mark_is_damage() {
+fn a_lost_or_misdirected_write_below_the_mark_is_corruption() {
     for nth in 0..60 {
         for effect in [Effect::LostWrite, Effect::MisdirectedWrite(1024), Effect::MisdirectedWrite(0)] {
             let disk = disk(34);
@@ -408,7 +408,7 @@ fn a_lost_or_misdirected_write_below_the_mark_is_damage() {
             log.write_mark(CommitSeq(30)).unwrap();
             log.sync().unwrap();
             let sample = Sample { disk, from, later: from, wanted, marked: 30 };
-            check_damaged(&sample, &sample.disk, &from, &format!("write {nth} {effect:?}"));
+            check_corrupt(&sample, &sample.disk, &from, &format!("write {nth} {effect:?}"));
         }
     }
 }

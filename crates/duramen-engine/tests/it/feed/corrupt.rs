@@ -94,7 +94,7 @@ fn files_before_a_corrupt_one_are_kept_and_read() {
             assert!(!engine.check().unwrap().is_clean(), "{when}: the corruption is reported");
             let (found, error) = until_error(&engine, 0);
             let error = error.unwrap_or_else(|| panic!("{when}: corrupt, and not reported"));
-            assert_eq!(error.code(), Code::DamagedFeed, "{when}: {error}");
+            assert_eq!(error.code(), Code::CorruptFeed, "{when}: {error}");
             assert_eq!(error.goes_on_after(), Some(CommitSeq(end)), "{when}");
             assert_eq!(found, model[..found.len()], "{when}");
             assert!(found.len() > 2, "{when}: {found:?}");
@@ -145,7 +145,7 @@ fn the_observer_goes_on_after_a_corrupt_place() {
         }
     }
     assert_eq!(errors.len(), 1, "{errors:?}");
-    assert_eq!(errors[0].code(), Code::DamagedFeed);
+    assert_eq!(errors[0].code(), Code::CorruptFeed);
     let goes_on = errors[0].goes_on_after().unwrap();
     let found = told(&commits);
     let before = found.partition_point(|(seq, _)| *seq <= goes_on.0);
@@ -472,7 +472,7 @@ fn older_files_are_kept_for_their_time_beside_a_newer_one_without() {
 
 /// One read of a file is wrong or fails. The consumer gets all changes, and no error.
 #[test]
-fn one_wrong_read_is_no_damage_to_a_reader() {
+fn one_wrong_read_is_no_corruption_to_a_reader() {
     let (disk, _, model) = with_files(55);
     for effect in [Effect::FlippedRead(40), Effect::EIO] {
         let mut hit_count = 0;

@@ -276,7 +276,7 @@ pub fn killed(seed: u64) -> Specimen {
     story.put(Durability::Process, "late", 2, &[40; 2]);
     let stats = story.engine.stats();
     assert!(stats.log.used_count >= 3, "segments to replay: {:?}", stats.log);
-    assert!(stats.space.waiting_blocks > 0, "extents are retired: {:?}", stats.space);
+    assert!(stats.space.waiting_blocks > 0, "extents are pending: {:?}", stats.space);
     story.engine.clone().abandon();
     let mut specimen = story.finish("killed", earlier, floor);
     (specimen.marked, specimen.checkpoint) = (marked, checkpoint);
