@@ -1,5 +1,5 @@
-//! `view(...)` in `#[collection(...)]`: a type that represents a view, and the definition that the catalogue
-//! keeps.
+//! Expands `view(...)` in `#[collection(...)]` into a type that stands for the view, and into its definition,
+//! which the catalogue stores.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

@@ -177,8 +177,8 @@ impl Disk for OsDisk {
     }
 }
 
-/// Opens an existing file so that every write to it is durable when it returns (`O_DSYNC`), as no database
-/// does: for measurements.
+/// Opens an existing file with `O_DSYNC`: each write is durable when it returns. For measurements only; the
+/// engine does not open files this way.
 ///
 /// # Errors
 /// `Unsupported` except on Linux; errors of opening.

@@ -57,8 +57,8 @@ pub use stats::{DurabilityStatus, RecoveryStats, Stats};
 pub struct Hooks {
     /// Reducers of its own.
     pub reducers: Reducers,
-    /// Receives events that no call returns. It is called outside locks, from any thread, including the one
-    /// that makes room for commits. Inside it, calls that commit, wait for a commit, checkpoint or close this
+    /// Called for events that no function call can report. Any thread may call it, also one that commits wait
+    /// for. Inside it, calls that commit, wait for a commit, checkpoint or close this
     /// database fail with `Invalid`: they could wait for their own thread.
     pub on_event: Option<EventHook>,
     /// Selects the changes for the change feed, and names its consumers. Without a rule all changes are fed,

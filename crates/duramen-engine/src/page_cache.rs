@@ -125,8 +125,8 @@ type Evictor = Box<dyn Fn() + Send + Sync>;
 /// A commit first evicts ([`Meter::make_room`]), which may be enough. Then it passes the throttle, and only
 /// then takes the order lock: the checkpoint that ends the wait needs that lock, too. A commit of deletes
 /// alone is not delayed, nor is any commit of a stepped engine. A transaction with many leaves to change
-/// waits until all of them fit (`Throttle::wait_for_room`), but for two checkpoints at most: other commits
-/// may take the room that these make.
+/// waits until all of them fit (`Throttle::wait_for_room`). It waits for at most two checkpoints, because
+/// other commits may take the memory that these free.
 ///
 /// What breaks without a step:
 /// - Without the pause, commits reach `wait_at` at full speed and then all stop until the checkpoint ends.

@@ -145,7 +145,8 @@ impl Registry {
         roots.iter().filter(holds).map(|root| root.seq).collect()
     }
 
-    /// The same, for a thread that frees what neither these roots nor any from commit `boundary` on use.
+    /// As [`held`](Self::held), for a thread that is about to free pages: those that neither the returned
+    /// roots nor any root of commit `boundary` or later uses.
     ///
     /// D3: no root before `boundary` may be registered from here on. A thread that looked for the newest root
     /// earlier holds the lock of its shard until it is registered, so its root is in the list.

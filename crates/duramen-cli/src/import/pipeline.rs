@@ -158,7 +158,7 @@ fn all_in_the_log(db: &Db, dropped_before: u64) -> Result<()> {
         return Ok(());
     }
     let message =
-        format!("the log had no room for {dropped} of the commits at level memory: they never happened");
+        format!("{dropped} of the commits at level memory never happened: the log could not take them");
     Err(Failure::said(FAILED, Code::DiskFull, message, "make room on the disk, and repeat"))
 }
 

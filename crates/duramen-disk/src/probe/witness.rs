@@ -83,7 +83,7 @@ impl Burst {
     }
 }
 
-/// Quantiles of the commits of a burst, in nanoseconds.
+/// How long the commits of a burst took (write and sync), as quantiles in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quantiles {
     /// The fastest.

@@ -20,7 +20,8 @@ impl Committer {
     /// Waits until a commit survives a power cut.
     ///
     /// # Errors
-    /// `Full` if it was dropped because the log had no room; `InDoubt` or `Poisoned` if the sync fails.
+    /// `Full` if it was dropped because its group could not be written; `InDoubt` or `Poisoned` if the sync
+    /// fails.
     pub(crate) fn wait_disk(&self, ordered: Ordered) -> Result<()> {
         let _within = self.store.alarm.enter();
         self.wait_written(ordered)?;
@@ -35,14 +36,14 @@ impl Committer {
         }
         Err(Error::new(
             Code::DiskFull,
-            format!("the log had no room for commit {}: it never happened", ordered.seq),
+            format!("commit {} never happened: its group could not be written to the log", ordered.seq),
         ))
     }
 
     /// Waits until a commit is published. It is in the log then.
     ///
     /// # Errors
-    /// `Full` if it was dropped because the log had no room; `Poisoned`.
+    /// `Full` if it was dropped because its group could not be written; `Poisoned`.
     pub(crate) fn wait_written(&self, ordered: Ordered) -> Result<()> {
         self.same_process()?;
         self.not_alone()?;

@@ -224,7 +224,7 @@ pub(super) fn why_ended(held: &Registration) -> Option<Error> {
     }
     held.is_dropped().then(|| {
         let message =
-            format!("commit {seq}, which this transaction reads, never happened: the log had no room");
+            format!("commit {seq}, which this transaction reads, never happened: the log could not take it");
         Error::new(Code::WriteConflict, message)
             .with_hint("run the transaction again, or use transact(), which does")
     })

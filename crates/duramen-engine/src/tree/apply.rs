@@ -221,7 +221,7 @@ impl<'a> Apply<'a> {
             return Ok(pointer.page.raw_bytes as usize);
         }
         let node = root.load(pages, false)?;
-        // A leaf that was changed before is in memory, and counted there.
+        // A dirty leaf as root is in memory and charged to the meter already.
         let Body::Inner(inner) = node.body() else { return Ok(0) };
         let (mut rest, mut bytes) = (changes, 0);
         while bytes <= bytes_max

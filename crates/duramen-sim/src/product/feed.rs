@@ -53,7 +53,7 @@ pub fn work(consumer: &Consumer, batch: usize, batches: usize) -> Result<usize, 
     Ok(count)
 }
 
-/// A change as text, as in [`ExpectedChange`](super::model::ExpectedChange); `None` if it is of something else.
+/// A change as text, as in `ExpectedChange`; `None` if it is of something else.
 fn what_of(change: &AnyChange) -> Result<Option<String>, Error> {
     let Origin::Collection(name) = &change.origin else { return Ok(None) };
     if change.key().is_none() || ![ORDERS, "log"].contains(&name.as_str()) {

@@ -1,4 +1,4 @@
-//! Uploads of blobs in progress, which protect their pieces from collection.
+//! Blob uploads in progress. While one runs, its pieces are not deleted as orphans.
 
 use std::collections::HashSet;
 use std::sync::Mutex;

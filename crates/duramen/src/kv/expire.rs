@@ -19,7 +19,8 @@ use crate::store::{Direction, KeyRange, Source, TreeId};
 use crate::value::clock::Millis;
 use crate::value::time::Time;
 
-/// Expired values that each write pays for: more than a write can leave behind, so that expiry catches up.
+/// How many expired values are deleted for each write. A write adds one at most, so with two expiry catches
+/// up.
 const EXPIRED_A_WRITE: u64 = 2;
 
 /// The maximum interval of background expiry: a new value may expire earlier than those known.

@@ -1,8 +1,8 @@
 //! Keys of typed collections: which types can be decoded, and which values may stand for which types.
 //!
 //! Owns no encoding: [`encode`](super::encode) writes, [`decode`](super::decode) reads. The traits here
-//! define which Rust types correspond. All integers are one kind of element, so any integer type may stand
-//! for any other.
+//! say which Rust type may be used where the key was declared with another. All integers are encoded alike,
+//! so any integer type may be used for any other.
 
 use super::{AsElement, Element, Key};
 use crate::store::error::{Error, Result};
