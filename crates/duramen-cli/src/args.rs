@@ -234,7 +234,7 @@ pub(crate) struct ImportArgs {
     #[arg(long)]
     pub(crate) replace: bool,
 
-    /// Print `ack BATCH ROWS_TOTAL SEQ` to standard output after each commit
+    /// Print `ack BATCH ROWS_TOTAL SEQ` to standard output after each commit; with `--json` an object
     #[arg(long)]
     pub(crate) ack: bool,
 }

@@ -4,6 +4,7 @@
 //! binary again as a child that writes with acknowledgements, kills it, and looks for every acknowledged row.
 //! Everything shown was just read back.
 
+mod mark;
 mod questions;
 mod victim;
 pub(crate) mod writer;
@@ -28,10 +29,6 @@ const JANUARY: &[u8] = include_bytes!("../data/flights-january.csv.gz");
 /// Rows in the sample.
 const JANUARY_ROWS: u64 = 27_004;
 
-/// The tree that marks a database as the demo's, which may be replaced.
-const MARK_TREE: &str = "demo";
-const MARK_KEY: &[u8] = b"mark";
-
 const BATCH_ROWS: usize = 1000;
 const COLLECTION: &str = "flights";
 const TEXT_COLUMNS: [&str; 4] = ["carrier", "tailnum", "origin", "dest"];
@@ -51,12 +48,13 @@ fn show(args: &DemoArgs, out: Output) -> Result<()> {
     if !args.allow_tmpfs {
         survives?;
     }
-    let db = open_marked(dir)?;
+    let db = mark::open_emptied(dir)?;
     let loaded = load(&db, is_on_disk, out)?;
     let answers = questions::ask(&db, out)?;
     db.close()?;
     drop(db);
     let recovered = victim::kill_and_recover(dir, out)?;
+    mark::set(dir)?;
     conclude(dir, &recovered, begun, out)?;
     if out.is_json() {
         let mut fields =
@@ -73,39 +71,6 @@ fn show(args: &DemoArgs, out: Output) -> Result<()> {
 /// Prints a line of the story; under `--json` the single object at the end replaces it.
 fn say(out: Output, text: &str) -> Result<()> {
     if out.is_json() { Ok(()) } else { out.line(text) }
-}
-
-/// Opens the demo's own database, made anew. Refuses any other directory.
-fn open_marked(dir: &Path) -> Result<Db> {
-    let refused = |why: &str| {
-        Failure::said(
-            FAILED,
-            Code::AlreadyExists,
-            format!("{} {why}, and the demo writes over nothing that is not its own", dir.display()),
-            "name another directory with --dir, or remove this one",
-        )
-    };
-    let is_new = match dir.read_dir() {
-        Ok(mut entries) => entries.next().is_none(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
-        Err(_) if dir.is_file() => return Err(refused("is a file")),
-        Err(error) => return Err(Failure::io("open", dir, &error)),
-    };
-    if !is_new && !dir.join("data").is_file() {
-        return Err(refused("is not a database"));
-    }
-    let db = Db::options().open(dir)?;
-    if !is_new && db.bytes(MARK_TREE).get(MARK_KEY)?.is_none() {
-        db.close()?;
-        return Err(refused("is a database without the demo's mark"));
-    }
-    db.write(|tx| {
-        for schema in tx.collections()? {
-            tx.drop_collection(schema.name())?;
-        }
-        tx.put_bytes(MARK_TREE, MARK_KEY, b"made by `duramen demo`, which may make it anew")
-    })?;
-    Ok(db)
 }
 
 struct Loaded {

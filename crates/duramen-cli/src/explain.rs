@@ -4,13 +4,17 @@
 //! each code has one.
 
 use duramen::{Code, Value, doc};
+use unicode_width::UnicodeWidthStr;
 
 use crate::args::ExplainArgs;
 use crate::failure::{Failure, Result};
-use crate::output::{Output, new_table};
+use crate::output::{Output, new_table, terminal_columns};
 
 /// docs/errors.md.
 const PAGES: &str = include_str!("../errors.md");
+
+/// Longer lines are hard to read.
+const COLUMNS_MAX: usize = 100;
 
 /// The beginning of a page, before its code.
 const HEADING: &str = "\n## ";
@@ -26,7 +30,7 @@ pub(crate) fn run(args: &ExplainArgs, out: Output) -> Result<()> {
 fn show(code: Code, out: Output) -> Result<()> {
     let page = page(code).expect("a test holds every code to have a page");
     if !out.is_json() {
-        return out.line(page);
+        return out.line(&plain(page, terminal_columns().map_or(COLUMNS_MAX, usize::from).min(COLUMNS_MAX)));
     }
     let fields = doc! {
         "code": code.to_string(),
@@ -88,6 +92,23 @@ fn parse(text: &str) -> Result<Code> {
         };
         Failure::usage(format!("there is no error {text}"), hint)
     })
+}
+
+/// A page of Markdown as text of a width. The pages have headings, paragraphs, bold words and code, no more.
+fn plain(page: &str, columns: usize) -> String {
+    let paragraphs = page.split("\n\n").map(|paragraph| {
+        let mut lines = vec![String::new()];
+        for word in paragraph.trim_start_matches("## ").replace("**", "").split_whitespace() {
+            let line = lines.last_mut().expect("it begins with one");
+            match line.width() {
+                0 => line.push_str(word),
+                width if width + 1 + word.width() <= columns => line.extend([" ", word]),
+                _ => lines.push(word.to_owned()),
+            }
+        }
+        lines.join("\n")
+    });
+    paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
 /// The page of a code, from its heading to the next.

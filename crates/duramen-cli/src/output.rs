@@ -4,9 +4,11 @@
 //! where requested; uses colour only on a terminal that supports it. A closed output ends the command
 //! silently.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use comfy_table::Table;
+use comfy_table::{ContentArrangement, Table};
 use duramen::{Document, json};
 
 use crate::failure::{Failure, Result, Said};
@@ -42,6 +44,7 @@ impl Output {
     /// One line of a result.
     pub(crate) fn line(self, text: &str) -> Result<()> {
         let mut out = io::stdout().lock();
+        let text = if out.is_terminal() { for_terminal(text) } else { Cow::Borrowed(text) };
         writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
     }
 
@@ -56,7 +59,7 @@ impl Output {
 
     /// A result as a table.
     pub(crate) fn table(self, table: &Table) -> Result<()> {
-        self.line(&table.to_string())
+        self.line(&fitted(table.clone(), terminal_columns()).to_string())
     }
 
     /// A note beside the result: for users, so not under `--json` or `--quiet`.
@@ -68,14 +71,42 @@ impl Output {
     }
 
     /// A buffered standard output for many lines; [`flush`] it at the end.
-    pub(crate) fn stream(self) -> BufWriter<io::Stdout> {
-        BufWriter::with_capacity(64 * 1024, io::stdout())
+    pub(crate) fn stream(self) -> BufWriter<Stream> {
+        let is_terminal = io::stdout().is_terminal();
+        BufWriter::with_capacity(64 * 1024, Stream { is_terminal, cut: Vec::new() })
     }
 
     /// The error of a command.
     pub(crate) fn failure(self, failure: &Failure) {
         let Failure::Said(said) = failure else { return };
         let _ = if self.json { json_error(said) } else { plain_error(said) };
+    }
+}
+
+/// Standard output. What goes to a terminal is escaped as [`printable`] does.
+pub(crate) struct Stream {
+    is_terminal: bool,
+    /// The first bytes of a character whose rest has not come yet.
+    cut: Vec<u8>,
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.is_terminal {
+            return io::stdout().write(bytes);
+        }
+        self.cut.extend_from_slice(bytes);
+        let whole = match std::str::from_utf8(&self.cut) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => self.cut.len(),
+        };
+        let text: Vec<u8> = self.cut.drain(..whole).collect();
+        io::stdout().write_all(for_terminal(&String::from_utf8_lossy(&text)).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush()
     }
 }
 
@@ -105,20 +136,57 @@ fn json_error(said: &Said) -> io::Result<()> {
     io::stderr().lock().write_all(&line)
 }
 
-/// Text with control characters escaped, so that it cannot move the cursor or recolour the terminal.
+/// Text in which no character can move the cursor, recolour the terminal or reorder what is read. Control and
+/// bidirectional characters are escaped as in JSON, which stays the same JSON.
 pub(crate) fn printable(text: &str) -> String {
-    if !text.chars().any(char::is_control) {
-        return text.to_owned();
+    escaped(text, moves_text).into_owned()
+}
+
+/// The same for lines: their ends are kept.
+fn for_terminal(lines: &str) -> Cow<'_, str> {
+    escaped(lines, |character| character != '\n' && moves_text(character))
+}
+
+fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(&is_escaped) {
+        return Cow::Borrowed(text);
     }
-    let mut shown = String::with_capacity(text.len() + 8);
+    let mut shown = String::with_capacity(text.len() + 16);
     for character in text.chars() {
-        if character.is_control() {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
+        match character {
+            '\n' if is_escaped('\n') => shown.push_str("\\n"),
+            '\t' if is_escaped('\t') => shown.push_str("\\t"),
+            '\r' if is_escaped('\r') => shown.push_str("\\r"),
+            character if is_escaped(character) => {
+                write!(shown, "\\u{:04x}", u32::from(character)).expect("a string takes any text");
+            }
+            character => shown.push(character),
         }
     }
-    shown
+    Cow::Owned(shown)
+}
+
+/// A control character, or one that changes the direction of the text around it.
+fn moves_text(character: char) -> bool {
+    let is_bidirectional = matches!(
+        character,
+        '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    character.is_control() || is_bidirectional
+}
+
+/// The width of the terminal on standard output, if it is one.
+pub(crate) fn terminal_columns() -> Option<u16> {
+    let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(io::stdout())?;
+    Some(columns)
+}
+
+/// A table with its cells wrapped to a width.
+fn fitted(mut table: Table, columns: Option<u16>) -> Table {
+    if let Some(columns) = columns {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
+    }
+    table
 }
 
 /// A word quoted for a Unix shell.
@@ -156,5 +224,27 @@ pub(crate) fn align_right(table: &mut Table, columns: impl IntoIterator<Item = u
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(comfy_table::CellAlignment::Right);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What reaches a terminal moves nothing there, and fits.
+    use super::*;
+
+    #[test]
+    fn nothing_moves_the_cursor_or_turns_the_text_around() {
+        assert_eq!(printable("a\u{1b}[2J\n\u{202e}b\u{9b}"), "a\\u001b[2J\\n\\u202eb\\u009b");
+        assert_eq!(for_terminal("{\"a\":\"\u{2066}\"}\nb"), "{\"a\":\"\\u2066\"}\nb");
+        assert_eq!(printable("Größe 表"), "Größe 表");
+    }
+
+    #[test]
+    fn a_table_fits_its_terminal() {
+        let mut table = new_table(&["name", "what it is"]);
+        table.add_row(["one", &"many words that go on for a while ".repeat(9)]);
+        let widest = |table: Table| table.lines().map(|line| line.chars().count()).max();
+        assert_eq!(widest(fitted(table.clone(), Some(60))), Some(60));
+        assert!(widest(fitted(table, None)) > Some(300), "a file takes lines of any length");
     }
 }

@@ -49,17 +49,26 @@ fn add(args: &ViewAddArgs, out: Output) -> Result<()> {
         Ok(is_new)
     })?;
     let built = build(&documents, out);
-    // A unique view with two conflicting documents would be retried for ever.
-    let refused = matches!(&built, Err(Failure::Said(said)) if said.code == Code::UniqueViolation);
-    if refused && is_new && !known {
-        documents.drop_view(spec.name())?;
+    // Left behind, it would refuse every later write of a document that it cannot hold.
+    let refused = matches!(&built, Err(Failure::Said(said)) if is_of_documents(said.code));
+    if refused && is_new {
+        db.transact(|tx| tx.drop_unfinished_view(schema.name(), spec.name()))?;
         db.close()?;
-        return built.map_err(|failure| failure.and("; the view was not added"));
+        let effect = if known { "; the view is as it was" } else { "; the view was not added" };
+        return built.map_err(|failure| failure.and(effect));
     }
     let rows = built.and_then(|()| Ok(documents.view(spec.name()).count()?));
     db.close()?;
     let verb = if is_new { "added" } else { "had already" };
     done("view_add", verb, &schema, spec.name(), Some(rows?), &receipt, level, out)
+}
+
+/// Whether an error of building a view is about a document, which fails again at each attempt.
+fn is_of_documents(code: Code) -> bool {
+    matches!(
+        code,
+        Code::UniqueViolation | Code::InvalidArgument | Code::KeyTooLong | Code::TooLarge | Code::Unreadable
+    )
 }
 
 /// How many of the largest values `--top` keeps.

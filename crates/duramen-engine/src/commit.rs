@@ -207,8 +207,8 @@ impl Committer {
         self.store.registry.register(&self.latest)
     }
 
-    /// As [`Committer::hold_latest`], for a caller that holds the order lock: it drops the second value after
-    /// unlocking.
+    /// As [`Committer::hold_latest`], for a caller that holds the order lock. The caller must drop the second
+    /// value only after unlocking: that may free much memory.
     fn hold_latest_and_leave(&self) -> (Registration, Idle) {
         self.store.registry.register_and_leave(&self.latest)
     }

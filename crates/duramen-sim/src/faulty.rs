@@ -236,7 +236,7 @@ fn cut(
     Ok(true)
 }
 
-/// Reproduces one cut.
+/// Runs a seed's life again and judges the database after one power cut of it.
 ///
 /// # Errors
 /// What is wrong with the image.

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use duramen::{Code, Db, ErrorKind, Reads, RowBatch, Schema};
+use duramen::{Code, Db, ErrorKind, Reads, RowBatch, Schema, doc};
 
 use super::progress::Progress;
 use crate::failure::{FAILED, Failure, Result};
@@ -191,6 +191,14 @@ fn panicked() -> Failure {
     )
 }
 
+/// Prints that a batch is durable.
+fn acknowledge(batch: u64, rows: u64, seq: u64, out: Output) -> Result<()> {
+    if out.is_json() {
+        return out.object("ack", doc! { "batch": batch, "rows": rows, "seq": seq });
+    }
+    out.line(&format!("ack {batch} {rows} {seq}"))
+}
+
 /// Handles events of the writers until the last of them has ended.
 fn attend(
     inbox: &Receiver<Event>,
@@ -208,7 +216,7 @@ fn attend(
                 loaded.rows += rows;
                 loaded.batches += 1;
                 loaded.seq = loaded.seq.max(seq);
-                if ack && let Err(failure) = out.line(&format!("ack {number} {} {seq}", loaded.rows)) {
+                if ack && let Err(failure) = acknowledge(number, loaded.rows, seq, out) {
                     let failure = match failure {
                         Failure::OutputClosed => acks_unread(),
                         other => other,

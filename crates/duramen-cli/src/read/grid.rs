@@ -1,7 +1,7 @@
 //! Rows in columns, printed as they come. The first rows set the widths, so memory does not grow with the
 //! number of rows.
 
-use std::io::{BufWriter, IsTerminal, Stdout, Write};
+use std::io::{IsTerminal, Write};
 
 use duramen::Document;
 use duramen::schema::{Column, ColumnType};
@@ -78,7 +78,7 @@ impl Grid<'_> {
     }
 
     /// Prints the names, and the types under them.
-    fn header(&self, stream: &mut BufWriter<Stdout>) -> Result<()> {
+    fn header(&self, stream: &mut impl Write) -> Result<()> {
         let texts = |text: fn(&Column) -> String| self.columns.iter().map(text).collect::<Vec<_>>();
         self.line(stream, &texts(|column| printable(&column.name)))?;
         self.line(stream, &texts(|column| column.kind.name().to_owned()))?;
@@ -108,7 +108,7 @@ impl Grid<'_> {
             .max(1);
     }
 
-    fn line(&self, stream: &mut BufWriter<Stdout>, cells: &[String]) -> Result<()> {
+    fn line(&self, stream: &mut impl Write, cells: &[String]) -> Result<()> {
         let mut line = String::new();
         for ((cell, width), column) in cells.iter().zip(&self.widths).zip(self.columns).take(self.fitting) {
             let is_number = matches!(column.kind, ColumnType::Int | ColumnType::Float);

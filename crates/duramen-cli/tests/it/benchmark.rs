@@ -140,7 +140,7 @@ fn a_hostile_name_of_a_directory_is_spelt_out() {
     let ran = scratch.run(&[&["bench", "sync", hostile][..], &short].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'), "{}{}", ran.stdout, ran.stderr);
-    assert!(ran.stdout.contains("a\\u{1b}[31mb on "), "{}", ran.stdout);
+    assert!(ran.stdout.contains("a\\u001b[31mb on "), "{}", ran.stdout);
 }
 
 /// A file that cannot be opened is reported before minutes are spent on filling it, with a useful hint.

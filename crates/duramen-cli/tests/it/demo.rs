@@ -34,6 +34,33 @@ fn the_demo_writes_over_nothing_that_is_not_its_own() {
     assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "1\n");
 }
 
+/// The demo invites its user to go on in its database. What was added or changed there must not go with the
+/// next demo.
+#[test]
+fn the_demo_deletes_nothing_that_was_added_to_its_database() {
+    let scratch = Scratch::new();
+    scratch.ok(&["demo", "--quiet"]);
+    let again = |why: &str| {
+        let ran = scratch.run(&["demo"]);
+        assert_eq!(ran.code, Some(1), "{why}: {}", ran.stdout);
+        assert!(
+            ran.stderr.contains("has changed since") && ran.stderr.contains("--dir"),
+            "{why}: {}",
+            ran.stderr
+        );
+    };
+    scratch.write("mine.csv", "id,n\n1,2\n");
+    scratch.ok(&["import", "duramen-demo", "mine.csv", "--collection", "mine", "--key", "id"]);
+    again("a collection of the user's");
+    scratch.ok(&["drop", "duramen-demo", "-c", "mine", "--yes"]);
+    scratch.ok(&["demo", "--quiet"]);
+    scratch.ok(&["view", "add", "duramen-demo", "-c", "flights", "by_origin", "--key", "origin"]);
+    again("a view of the user's");
+    scratch.ok(&["view", "drop", "duramen-demo", "-c", "flights", "by_origin"]);
+    scratch.ok(&["del", "duramen-demo", "-c", "ledger", "--key", "1"]);
+    again("a document fewer");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn the_demo_is_not_shown_in_memory_unless_told() {

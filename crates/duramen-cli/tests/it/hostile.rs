@@ -275,7 +275,7 @@ fn a_creation_that_was_cut_short_is_told_in_one_sentence() {
     }
     for args in [&["count", "half", "-c", "rows"][..], &["inspect", "half"], &["check", "half"]] {
         let ran = scratch.run(args);
-        refused(&ran, 1, "half holds no data: its creation was cut short, and nothing was ever stored in it");
+        refused(&ran, 1, "half holds no file `data`: its creation was cut short, or the file was removed");
         assert!(ran.stderr.contains("import into it") && ran.stderr.contains("remove"), "{}", ran.stderr);
     }
     refused(&scratch.run(&["put", "half", "{\"id\":1}", "-c", "rows"]), 1, "creation was cut short");

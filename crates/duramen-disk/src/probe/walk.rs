@@ -1,8 +1,8 @@
 //! The walk from a path through every layer down to the disks.
 //!
-//! Owns the order of the layers and the steps from one to the next. Bounded in depth and number, because a
-//! recording may contain a cycle. What cannot be followed becomes a gap, never an error: only the path itself
-//! must exist.
+//! Owns the order of the layers and the steps from one to the next. It ends at a maximum depth
+//! and a maximum number of layers, because the recording of another machine may contain a cycle. A layer that
+//! cannot be followed becomes a gap in the report, never an error: only the path itself must exist.
 
 use std::path::{Path, PathBuf};
 

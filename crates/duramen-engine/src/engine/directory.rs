@@ -4,6 +4,7 @@
 //! longer one.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use duramen_disk::probe::WITNESS_PREFIX;
@@ -51,14 +52,10 @@ pub(super) fn prepare_directory(
         None if !may_create => {
             Err(Error::new(Code::NoSuchDatabase, format!("there is no database at {}", path.display())))
         }
-        None => disk.create_dir(path).map_err(|e| {
-            let error = Error::io("create", path, &e);
-            if e.kind() == std::io::ErrorKind::NotFound {
-                error.with_hint("create the directory above it first")
-            } else {
-                error
-            }
-        }),
+        None => {
+            create_above(disk, path)?;
+            disk.create_dir(path).map_err(|e| Error::io("create", path, &e))
+        }
         Some(PathKind::Directory) => match what_it_holds(disk, path, wal_dir)? {
             Holds::OtherThings => Err(not_a_database(path, "it is a directory with other things in it")),
             Holds::Nothing if !may_create => Err(not_a_database(path, "it is empty")),
@@ -86,8 +83,9 @@ pub(super) fn prepare_log_directory(
     if !is_new {
         return if kind(disk, wal_dir)?.is_none() { Err(missing(wal_dir, "the directory")) } else { Ok(()) };
     }
+    create_above(disk, wal_dir)?;
     match disk.create_dir(wal_dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(Error::io("create", wal_dir, &e)),
+        Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(Error::io("create", wal_dir, &e)),
         _ => Ok(()),
     }
 }
@@ -95,6 +93,34 @@ pub(super) fn prepare_log_directory(
 /// The directory that contains `path`; the current one for a path of one component.
 pub(super) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Creates the directories above `path` that are missing. [`sync_above`] makes their names durable.
+fn create_above(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let above = directory_of(path);
+    if kind(disk, above)?.is_some() {
+        return Ok(());
+    }
+    create_above(disk, above)?;
+    match disk.create_dir(above) {
+        Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(Error::io("create", above, &e)),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the names of all directories above that of `path` durable (D1): this opening or one that was cut
+/// short may have made them. A directory that the process may not open, or in which nothing can be made, was
+/// there before.
+pub(super) fn sync_above(disk: &dyn Disk, path: &Path) -> Result<()> {
+    for directory in directory_of(path).ancestors().skip(1) {
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        match disk.sync_dir(directory) {
+            Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {}
+            Err(e) => return Err(Error::io("sync", directory, &e)),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Classifies a directory. Beside a data file other files may lie: its first bytes show whether it is ours.
@@ -131,11 +157,11 @@ pub(super) fn without_data(disk: &dyn Disk, path: &Path, wal_dir: &Path, options
         Ok(true) => Error::new(
             Code::NotADatabase,
             format!(
-                "{} holds no data: its creation was cut short, and nothing was ever stored in it",
+                "{} holds no file `data`: its creation was cut short, or the file was removed",
                 path.display()
             ),
         )
-        .with_hint("import into it, which begins its creation anew, or remove the directory"),
+        .with_hint("if it held data, restore a backup; if not, remove the directory, or import into it"),
         Ok(false) => data_lost(path, wal_dir),
         Err(error) => error,
     }
@@ -146,7 +172,7 @@ pub(super) fn without_data(disk: &dyn Disk, path: &Path, wal_dir: &Path, options
 fn is_fresh_log(disk: &dyn Disk, wal_dir: &Path, block_bytes: u64) -> Result<bool> {
     let names = match disk.list(wal_dir) {
         Ok(names) => names,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(true),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(true),
         Err(e) => return Err(Error::io("list", wal_dir, &e)),
     };
     let mut bytes = [0; 64 * 1024];
@@ -265,7 +291,7 @@ pub(super) fn lock(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Bo
             let hint = "this process has it open: clone the handle it has, or drop that handle and all its snapshots";
             Err(if is_here { error.with_hint(hint) } else { error })
         }
-        Err(LockError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(LockError::Io(error)) if error.kind() == ErrorKind::NotFound => {
             Err(not_a_database(path.parent().unwrap_or(path), "its file `lock` is not there").with_hint(
                 "it may be half of a copy; if nothing writes to it, create an empty file of that name in it",
             ))

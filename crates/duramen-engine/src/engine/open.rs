@@ -11,7 +11,7 @@ use duramen_disk::{Access, Disk, File, SyncMethod};
 use super::deferred_redo::{DeferredRedo, Served, give_memory_back};
 use super::directory::{
     DATA, DATA_NEW, LOCK, WAL, check_file_systems, data_lost, directory_of, kind, lock, lock_log,
-    of_a_database, prepare_directory, prepare_log_directory, refuse_later_readers, without_data,
+    of_a_database, prepare_directory, prepare_log_directory, refuse_later_readers, sync_above, without_data,
 };
 use super::event::{Event, Events};
 use super::feeding::Feeding;
@@ -354,17 +354,19 @@ fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) 
     // unfinished creation.
     let logs = directory_of(wal_dir);
     disk.sync_dir(logs).map_err(|e| Error::io("sync", logs, &e))?;
+    sync_above(&**disk, wal_dir)?;
     disk.rename(&fresh, &data).map_err(|e| Error::io("rename", &fresh, &e))
 }
 
-/// Makes the names of a database durable, that of its directory included. Every open does so until the first
+/// Makes the names of a database durable, that of its directory and of those above included. Every open does so until the first
 /// checkpoint. A creation may have been cut short between naming the data file and this, with the names only
 /// in the kernel's cache (D1).
 fn sync_names(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<()> {
     for directory in [directory_of(wal_dir), path, directory_of(path)] {
         disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;
     }
-    Ok(())
+    sync_above(disk, wal_dir)?;
+    sync_above(disk, path)
 }
 
 impl RecoveryStats {

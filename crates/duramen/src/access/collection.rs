@@ -124,7 +124,7 @@ pub trait Collection: Serialize + DeserializeOwned + 'static {
     }
 }
 
-/// A collection whose keys [`push`](crate::Db::push) gives. Derived by `#[key(assigned)]` or
+/// A collection whose keys are assigned by [`push`](crate::Db::push). Derived by `#[key(assigned)]` or
 /// `#[key(sequential)]`.
 #[diagnostic::on_unimplemented(
     message = "the keys of `{Self}` are not assigned",

@@ -161,8 +161,8 @@ impl<'s, C: Collection> Query<'s, C> {
     /// # Errors
     /// As [`Query`].
     pub fn page(&self, size: usize, after: Option<&PageToken>) -> Result<Page<C>> {
-        let mut found = self.found(self.selection.page_range(after)?)?;
-        found.page(size, |key, stored| codec::from_bytes(key, stored))
+        let mut found = self.found(self.selection.page_range(after, C::NAME)?)?;
+        found.page(size, C::NAME, |key, stored| codec::from_bytes(key, stored))
     }
 
     /// Which tree the query reads, and for how many documents. Costs O(log n).

@@ -225,7 +225,7 @@ impl<'s, C: Collection> Select<'s, C> {
     pub fn page(&self, size: usize, after: Option<&PageToken>) -> Result<Page<C>> {
         let mut found = self.found(after.map_or(Bound::Start, |_| Bound::After))?;
         if let Some(after) = after {
-            found.at = after.key().to_vec();
+            found.at = after.key_in(C::NAME)?.to_vec();
         }
         let size = size.max(1);
         let mut items = Vec::with_capacity(size.min(1024));
@@ -235,7 +235,7 @@ impl<'s, C: Collection> Select<'s, C> {
                 None => return Ok(Page { items, next: None }),
             }
         }
-        let last = PageToken::after(&found.at);
+        let last = PageToken::after(&found.at, C::NAME);
         let more = found.next_key()?.is_some();
         Ok(Page { items, next: more.then_some(last) })
     }

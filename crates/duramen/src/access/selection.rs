@@ -136,8 +136,8 @@ impl<'s> Selection<'s> {
     }
 
     /// The range of a page: all of it, or the part after another page's end.
-    pub(crate) fn page_range(&self, after: Option<&PageToken>) -> Result<KeyRange> {
-        after.map_or_else(|| self.range(), |after| self.range_after(after.key()))
+    pub(crate) fn page_range(&self, after: Option<&PageToken>, order: &str) -> Result<KeyRange> {
+        after.map_or_else(|| self.range(), |after| self.range_after(after.key_in(order)?))
     }
 
     /// The range after a row, in this direction.
@@ -209,10 +209,11 @@ pub(crate) struct Selected {
 }
 
 impl Selected {
-    /// A page of `size` rows, at least one.
+    /// A page of `size` rows, at least one, in the order of the rows of `order`.
     pub(crate) fn page<T>(
         &mut self,
         size: usize,
+        order: &str,
         mut read: impl FnMut(&[u8], &[u8]) -> Result<T>,
     ) -> Result<Page<T>> {
         let size = size.max(1);
@@ -222,7 +223,7 @@ impl Selected {
             let Some((key, value)) = self.next()? else { return Ok(Page { items, next: None }) };
             items.push(read(key, value)?);
             if items.len() == size {
-                last = Some(PageToken::after(key));
+                last = Some(PageToken::after(key, order));
             }
         }
         let more = self.next_key()?.is_some();

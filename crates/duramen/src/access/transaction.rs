@@ -166,13 +166,13 @@ impl<'e> Transaction<'e> {
     ///
     /// # Errors
     /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901) if the collection does not exist;
-    /// `InvalidArgument` (E0201) for an invalid view; `ReducerMissing` (E0205) if it is reduced by code that
-    /// is not registered.
+    /// `InvalidArgument` (E0201) for an invalid view, or one that sums a column that does not hold integers;
+    /// `ReducerMissing` (E0205) if it is reduced by code that is not registered.
     pub fn add_view(&mut self, collection: &str, view: &ViewSpec) -> Result<bool> {
         view.validate()?;
         let entry = sealed::Readable::entry(self, collection)?;
         let mut schema = entry.schema.clone();
-        let is_new = schema.adopt_view(view);
+        let is_new = schema.adopt_new_view(view)?;
         if is_new {
             schema.validate()?;
             self.grow(&entry, schema)?;
@@ -207,12 +207,33 @@ impl<'e> Transaction<'e> {
         let entry = sealed::Readable::entry(self, collection)?;
         let mut schema = entry.schema.clone();
         let gone = schema.remove_view(view);
+        self.drop_generations(&entry, schema, &gone)
+    }
+
+    /// Drops what was built so far of a view that is not complete. A complete view of the same name, which it
+    /// was to replace, stays. Returns whether anything was dropped.
+    ///
+    /// While a view is being built, a document that it cannot hold is refused. This ends that, if building
+    /// the view failed.
+    ///
+    /// # Errors
+    /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901) if the collection is not there.
+    pub fn drop_unfinished_view(&mut self, collection: &str, view: &str) -> Result<bool> {
+        let entry = sealed::Readable::entry(self, collection)?;
+        let mut schema = entry.schema.clone();
+        let gone = schema.remove_unfinished(view);
+        self.drop_generations(&entry, schema, &gone)
+    }
+
+    /// Drops generations of views, and stores the schema without them. Returns whether there are any.
+    fn drop_generations(&self, entry: &Entry, schema: Schema, gone: &[ViewSpec]) -> Result<bool> {
         if gone.is_empty() {
             return Ok(false);
         }
-        let dropped = gone.iter().try_for_each(|spec| entries::drop_view(&self.inner, collection, spec));
+        let collection = schema.name().to_owned();
+        let dropped = gone.iter().try_for_each(|spec| entries::drop_view(&self.inner, &collection, spec));
         self.all_or_nothing(dropped)?;
-        self.grow(&entry, schema)?;
+        self.grow(entry, schema)?;
         Ok(true)
     }
 

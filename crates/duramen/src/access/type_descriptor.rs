@@ -98,6 +98,7 @@ impl TypeDescriptor {
         for column in own.columns() {
             problems.column(stored, column);
         }
+        problems.key_types(own.key_columns());
         self.refuse(problems, stored)?;
         let mut grew = self.fit_compact(stored, own)?;
         for column in own.columns() {

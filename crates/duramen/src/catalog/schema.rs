@@ -20,6 +20,7 @@ use crate::store::error::{Error, Result};
 use crate::value::document::{Document, Value};
 use crate::value::tuple::{Encoder, check_length};
 use crate::value::version;
+use crate::view::kinds::Reduce;
 use crate::view::spec::{GENERATIONS_MAX, VIEWS_MAX, ViewSpec};
 use crate::view::sums::{FLOATS, Sums};
 
@@ -175,6 +176,41 @@ impl Schema {
         true
     }
 
+    /// As [`adopt_view`](Self::adopt_view), for a view from outside: a column that cannot be reduced as the
+    /// view asks is known before a single document is read.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201).
+    pub(crate) fn adopt_new_view(&mut self, view: &ViewSpec) -> Result<bool> {
+        if !self.views.iter().any(|known| known.same_terms(view)) {
+            self.check_reductions(view)?;
+        }
+        Ok(self.adopt_view(view))
+    }
+
+    fn check_reductions(&self, view: &ViewSpec) -> Result<()> {
+        for reduce in view.reductions() {
+            let Some(field) = view.value_fields().get(reduce.value()) else { continue };
+            // A column of any type may hold nothing but numbers.
+            let kind = self.kind(field).filter(|kind| *kind != ColumnType::Any).unwrap_or_default();
+            match (reduce, kind) {
+                (Reduce::Sum(_), kind) => check_sum(field, kind)?,
+                (Reduce::Quantiles(_), ColumnType::Text | ColumnType::Bool | ColumnType::Time) => {
+                    let message =
+                        format!("the column {field} has no quantiles: it holds {kind}, not numbers");
+                    return Err(Error::invalid(message));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the generations of a view that are not complete. Returns them.
+    pub(crate) fn remove_unfinished(&mut self, name: &str) -> Vec<ViewSpec> {
+        self.views.extract_if(.., |view| view.name() == name && !view.ready).collect()
+    }
+
     /// Removes one generation of a view.
     pub(crate) fn drop_generation(&mut self, view: &ViewSpec) {
         self.views.retain(|own| !own.same_rows(view));
@@ -320,7 +356,7 @@ impl Schema {
             }
         }
         for view in &other.views {
-            grew |= self.adopt_view(view);
+            grew |= self.adopt_new_view(view)?;
         }
         if !other.compact.is_empty() && self.compact != other.compact {
             return Err(Error::invalid(format!(

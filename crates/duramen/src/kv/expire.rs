@@ -94,7 +94,8 @@ pub(crate) fn background_step(db: &Db, _now_ns: u64) -> Result<Outlook> {
     Ok(if left_ms == 0 { Outlook::More } else { Outlook::Due(Duration::from_millis(left_ms).min(LAG_MAX)) })
 }
 
-/// Expires values of a namespace after this many writes to it.
+/// Deletes expired values of a namespace after commits: about two for each of the `writes` writes since the
+/// last run, and for 32 writes at least.
 pub(crate) fn after_writes(db: &Db, namespace: &str, writes: u64) -> Result<()> {
     let mut left = writes.max(WRITES_A_RUN).saturating_mul(EXPIRED_A_WRITE);
     while left > 0 {

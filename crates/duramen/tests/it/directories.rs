@@ -8,7 +8,7 @@ use duramen::{Code, CommitStats, Disk, LogStats, MemDisk, RecoveryStats, SpaceSt
 use duramen_disk::Access;
 use duramen_disk::memory::{Effect, Fault, FaultPlan};
 
-const CUT_SHORT: &str = "its creation was cut short, and nothing was ever stored in it";
+const CUT_SHORT: &str = "its creation was cut short, or the file was removed";
 
 fn open(disk: &MemDisk, read_only: bool) -> Result<Db> {
     Db::options().read_only(read_only).open_on(Arc::new(disk.clone()), "/db")

@@ -248,6 +248,57 @@ fn another_key_is_refused_with_the_way_to_copy() {
     says(&error, "", "for old in db.collection::<OldCustomer>().iter()?");
 }
 
+// `#[migrate_from]` converts documents, and leaves them under their keys.
+#[test]
+fn a_key_of_another_type_is_refused_with_the_way_to_copy() {
+    #[derive(Debug, Serialize, Deserialize, Collection)]
+    #[collection(name = "customers")]
+    struct Customer {
+        #[key]
+        id: String,
+        name: String,
+    }
+    let error = refused::<Customer>(&database());
+    says(&error, "its field id holds ", "#[collection(name = \"customers_2\")]");
+    assert!(!error.hint().contains("migrate_from"), "{}", error.hint());
+}
+
+// The view is in the database and not in the type. The error must say whose it is and how it ends.
+#[test]
+fn a_unique_view_that_no_type_declares_any_more_says_how_to_drop_it() {
+    mod earlier {
+        use duramen::prelude::*;
+        #[derive(Debug, Serialize, Deserialize, Collection)]
+        #[collection(name = "users", view(ByEmail, key = email, unique))]
+        pub(super) struct User {
+            #[key]
+            pub(super) id: u64,
+            pub(super) email: String,
+        }
+    }
+    #[derive(Debug, Serialize, Deserialize, Collection)]
+    #[collection(name = "users")]
+    struct User {
+        #[key]
+        id: u64,
+        email: String,
+    }
+    let disk = MemDisk::new(1);
+    let open = || Db::options().open_on(Arc::new(disk.clone()), "/db").unwrap();
+    let db = open();
+    db.put(&earlier::User { id: 1, email: "a@b".into() }).unwrap();
+    let error = db.put(&earlier::User { id: 2, email: "a@b".into() }).unwrap_err();
+    assert!(!error.hint().contains("drop_view"), "the program declares it: {}", error.hint());
+    db.close().unwrap();
+    drop(db);
+    let db = open();
+    let error = db.put(&User { id: 2, email: "a@b".into() }).unwrap_err();
+    assert_eq!(error.code(), Code::UniqueViolation);
+    assert!(error.hint().contains("db.documents(\"users\").drop_view(\"by_email\")"), "{}", error.hint());
+    db.documents("users").drop_view("by_email").unwrap();
+    db.put(&User { id: 2, email: "a@b".into() }).unwrap();
+}
+
 #[test]
 fn compact_documents_grow_at_the_end_and_their_fields_take_new_names() {
     #[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]

@@ -138,9 +138,31 @@ fn pages_go_on_where_they_ended() {
     db.put(&order("Bergen", 0)).unwrap();
     let second = db.collection::<Order>().page(4, first.next.as_ref()).unwrap();
     assert_eq!(ids(Ok(second.items))[0], ("Oslo".to_owned(), 1));
-    for wrong in ["", "0", "zz", "+1", "ff", "ø"] {
+    for wrong in ["", "0", "zz", "+1", "ff", "ø", ".", ".1", ".zzzzzzzz", "00.000000001"] {
         assert_eq!(wrong.parse::<PageToken>().is_err(), !wrong.is_empty(), "{wrong:?}");
     }
+}
+
+// The token of another collection gave an empty page: its key lies beyond all others there.
+#[test]
+fn a_page_token_of_another_collection_is_refused() {
+    #[derive(Collection, Serialize, Deserialize, Debug)]
+    #[collection(name = "notes")]
+    struct Note {
+        #[key]
+        id: u64,
+    }
+    let db = three_cities();
+    (0..3).for_each(|id| drop(db.put(&Note { id }).unwrap()));
+    let token = db.collection::<Order>().page(4, None).unwrap().next.unwrap();
+    let notes = db.collection::<Note>();
+    let error = notes.page(2, Some(&token)).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    assert!(error.message().contains("not one of notes"), "{error}");
+    // Tokens of earlier releases do not say whose they are.
+    let own = notes.page(1, None).unwrap().next.unwrap().to_string();
+    let earlier: PageToken = own.split('.').next().unwrap().parse().unwrap();
+    assert_eq!(notes.page(2, Some(&earlier)).unwrap().items.len(), 2);
 }
 
 #[test]

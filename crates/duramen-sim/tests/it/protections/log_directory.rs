@@ -54,6 +54,22 @@ fn a_log_directory_in_use_is_left_as_it_is() {
     assert_eq!(open(&disk, "/first", LOGS).unwrap().get(tree, &[99]).unwrap(), Some(b"value".to_vec()));
 }
 
+/// D1: a database and its log are made with the directories above them. Their names are as durable as the
+/// first acknowledged commit; without them nothing below is found again.
+#[test]
+fn directories_above_are_made_and_durable() {
+    for (path, log) in [("/a/b/db", "/c/d/log"), ("/a/b/db", "/a/b/db/wal"), ("/db", "/c/d/log")] {
+        let disk = MemDisk::new(10);
+        let engine = open(&disk, path, log).unwrap();
+        let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+        engine.transact(Durability::Disk, |tx| tx.put(tree, b"k", b"v")).unwrap();
+        engine.abandon();
+        let engine = open(&disk.crash(&CrashChoice::None), path, log).unwrap();
+        assert_eq!(engine.get(tree, b"k").unwrap(), Some(b"v".to_vec()), "{path} with {log}");
+        engine.abandon();
+    }
+}
+
 /// A creation cut short right after the lock of the log was made can be repeated, by any database.
 #[test]
 fn a_lock_without_a_log_is_taken_over() {

@@ -67,6 +67,13 @@ impl Problems {
         }
     }
 
+    /// Notes whether a problem is the type of a key field. The key of a document cannot be migrated.
+    pub(crate) fn key_types(&mut self, key: &[String]) {
+        let is_of_key =
+            |what: &String| key.iter().any(|field| what.starts_with(&format!("its field {field} holds ")));
+        self.key |= self.what.iter().any(is_of_key);
+    }
+
     /// Checks that a type that only reads can read documents with these fields.
     pub(crate) fn reads(&mut self, own: &[Field], held: &[Field]) {
         if held.is_empty() {

@@ -20,6 +20,11 @@ use crate::view::reducer::without_code;
 
 type DocumentKey<V> = <<V as View>::Collection as Collection>::Key;
 
+/// The name of the order of a view's rows, for page tokens.
+pub(crate) fn order_of<V: View>() -> String {
+    format!("{}.{}", V::Collection::NAME, V::NAME)
+}
+
 /// A row of a view.
 pub struct ViewEntry<V: View> {
     /// The view's key.
@@ -103,7 +108,7 @@ impl<'s, V: View> ViewDocs<'s, V> {
             }
         }
         let more = self.rows.next_key()?.is_some();
-        Ok(Page { items, next: more.then(|| PageToken::after(&self.last)) })
+        Ok(Page { items, next: more.then(|| PageToken::after(&self.last, &order_of::<V>())) })
     }
 }
 

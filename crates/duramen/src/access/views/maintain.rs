@@ -4,6 +4,7 @@
 //! it is computed before anything is written. The transaction notes what it read for this, so two
 //! transactions that decide on the same key conflict.
 
+use crate::access::reads::sealed::Readable;
 use crate::access::transaction::Transaction;
 use crate::catalog::entries::{Entry, OpenView, ViewOf};
 use crate::store::error::{Code, Error, Result};
@@ -65,7 +66,8 @@ impl<'e> Changes<'e> {
             }
             for (row, value) in after {
                 if before.get(&row) != Some(&value) {
-                    check_unique(shared, entry, view, &row, key)?;
+                    check_unique(shared, entry, view, &row, key)
+                        .map_err(|error| if_undeclared(tx, entry, view, error))?;
                     changes.rows.push(Change { view, tree: view.tree, row, value: Some(value) });
                 }
             }
@@ -103,7 +105,8 @@ impl<'e> Changes<'e> {
         let mut changes = Changes { rows: Vec::new() };
         let Some(document) = document else { return Ok(changes) };
         for (row, value) in rows(&view.spec, &entry.schema, key, document)? {
-            check_unique(tx.shared(), entry, view, &row, key)?;
+            check_unique(tx.shared(), entry, view, &row, key)
+                .map_err(|error| if_undeclared(tx, entry, view, error))?;
             changes.rows.push(Change { view, tree: view.tree, row, value: Some(value) });
         }
         Ok(changes)
@@ -158,6 +161,22 @@ pub(crate) fn check_unique(
     Ok(())
 }
 
+/// A view outlives its declaration, since other programs may use it. Says how to end that.
+#[cold]
+fn if_undeclared(tx: &Transaction<'_>, entry: &Entry, view: &OpenView, error: Error) -> Error {
+    let (collection, name) = (entry.schema.name(), view.spec.name());
+    if error.code() != Code::UniqueViolation
+        || !entry.schema.is_typed()
+        || tx.open_state().types.is_declared(collection, &view.spec)
+    {
+        return error;
+    }
+    error.with_hint(format!(
+        "no type that this program has used declares the view {name}: if it is not wanted any more, drop it with \
+         db.documents({collection:?}).drop_view({name:?}); or choose another value"
+    ))
+}
+
 #[cold]
 fn violation(entry: &Entry, view: &OpenView, prefix: &[u8], other: &[u8], key: &[u8]) -> Error {
     Error::new(
@@ -171,5 +190,5 @@ fn violation(entry: &Entry, view: &OpenView, prefix: &[u8], other: &[u8], key: &
             show(other)
         ),
     )
-    .with_hint("choose another value, or change the document that has it first: two that swap theirs need a step between")
+    .with_hint("choose another value, or change the document that has it first; to swap the values of two documents, give one of them a third value in between")
 }

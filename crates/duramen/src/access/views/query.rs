@@ -10,7 +10,9 @@ use crate::access::reads::sealed::Readable;
 use crate::access::selection::{Of, Selection};
 use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::views::View;
-use crate::access::views::found::{Groups, ViewDocs, ViewEntry, ViewGroups, ViewIter, entry_of, reduced};
+use crate::access::views::found::{
+    Groups, ViewDocs, ViewEntry, ViewGroups, ViewIter, entry_of, order_of, reduced,
+};
 use crate::access::views::state;
 use crate::catalog::entries::{Entry, OpenView};
 use crate::store::error::Result;
@@ -163,9 +165,10 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery`].
     pub fn page(&self, size: usize, after: Option<&PageToken>) -> Result<Page<ViewEntry<V>>> {
-        let range = self.selection.page_range(after)?;
+        let order = order_of::<V>();
+        let range = self.selection.page_range(after, &order)?;
         let found = self.in_view(|source, _, view| self.selection.rows(source, view.tree, range))?;
-        found.unwrap_or_default().page(size, |row, _| entry_of::<V>(row))
+        found.unwrap_or_default().page(size, &order, |row, _| entry_of::<V>(row))
     }
 
     /// As [`ViewQuery::page`], with the documents of the rows.
@@ -173,7 +176,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery::iter_docs`].
     pub fn page_docs(&self, size: usize, after: Option<&PageToken>) -> Result<Page<V::Collection>> {
-        self.docs_of(self.selection.page_range(after)?)?.page(size)
+        self.docs_of(self.selection.page_range(after, &order_of::<V>())?)?.page(size)
     }
 
     /// The reductions of each group, computed as the iterator advances.
