@@ -77,10 +77,7 @@ fn names_of(input: &DeriveInput, data: &syn::DataEnum) -> Result<TokenStream> {
         }
         let serde = names::serde(&variant.attrs)?;
         if let Some(path) = serde.changes_form {
-            return Err(Error::new_spanned(
-                path,
-                "this changes how the variant is written: in a key it is stored as its name",
-            ));
+            return Err(Error::new_spanned(path, "a variant in a key is stored by its name: remove this"));
         }
         if !serde.aliases.is_empty() {
             return Err(Error::new_spanned(

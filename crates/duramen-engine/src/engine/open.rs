@@ -358,9 +358,9 @@ fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) 
     disk.rename(&fresh, &data).map_err(|e| Error::io("rename", &fresh, &e))
 }
 
-/// Makes the names of a database durable, that of its directory and of those above included. Every open does so until the first
-/// checkpoint. A creation may have been cut short between naming the data file and this, with the names only
-/// in the kernel's cache (D1).
+/// Makes the names of a database durable, those of its directory and of all above it included. Every open
+/// does so until the first checkpoint. A creation may have been cut short between naming the data file and
+/// this, with the names only in the kernel's cache (D1).
 fn sync_names(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<()> {
     for directory in [directory_of(wal_dir), path, directory_of(path)] {
         disk.sync_dir(directory).map_err(|e| Error::io("sync", directory, &e))?;
