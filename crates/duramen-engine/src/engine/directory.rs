@@ -95,6 +95,14 @@ pub(super) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// Why a directory cannot be synced that this program has not made.
+const WAS_THERE: [ErrorKind; 4] = [
+    ErrorKind::PermissionDenied,
+    ErrorKind::ReadOnlyFilesystem,
+    ErrorKind::InvalidInput,
+    ErrorKind::Unsupported,
+];
+
 /// Creates the directories above `path` that are missing. [`sync_above`] makes their names durable.
 fn create_above(disk: &dyn Disk, path: &Path) -> Result<()> {
     let above = directory_of(path);
@@ -109,15 +117,14 @@ fn create_above(disk: &dyn Disk, path: &Path) -> Result<()> {
 }
 
 /// Makes the names of all directories above that of `path` durable (D1): this opening or one that was cut
-/// short may have made them. A directory that the process may not open, or in which nothing can be made, was
-/// there before.
+/// short may have made them. A directory that the process may not open, in which nothing can be made, or
+/// whose file system cannot sync it, was there before: the database's own is synced without exception.
 pub(super) fn sync_above(disk: &dyn Disk, path: &Path) -> Result<()> {
     for directory in directory_of(path).ancestors().skip(1) {
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
         match disk.sync_dir(directory) {
-            Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {}
-            Err(e) => return Err(Error::io("sync", directory, &e)),
-            Ok(()) => {}
+            Err(e) if !WAS_THERE.contains(&e.kind()) => return Err(Error::io("sync", directory, &e)),
+            _ => {}
         }
     }
     Ok(())
