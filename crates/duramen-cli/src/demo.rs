@@ -54,8 +54,9 @@ fn show(args: &DemoArgs, out: Output) -> Result<()> {
     db.close()?;
     drop(db);
     let recovered = victim::kill_and_recover(dir, out)?;
-    mark::set(dir)?;
     conclude(dir, &recovered, begun, out)?;
+    // Not before: a database that lost rows is kept as evidence.
+    mark::set(dir)?;
     if out.is_json() {
         let mut fields =
             doc! { "path": dir.display().to_string(), "rows": loaded.rows, "questions": answers };

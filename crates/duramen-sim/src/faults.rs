@@ -314,7 +314,7 @@ fn lose_newest_superblock(disk: &MemDisk, sync: SyncMethod) -> Result<(), String
     };
     let newest =
         SUPERBLOCK_OFFSETS.into_iter().max_by_key(|offset| generation(*offset)).expect("there are two");
-    cut.flip_bit(DATA, newest + 100, 1).map_err(|error| failed("cannot be corrupt", &error))?;
+    cut.flip_bit(DATA, newest + 100, 1).map_err(|error| failed("cannot be flipped", &error))?;
     let engine = open(&cut, sync).map_err(|error| failed("has one superblock only: without it,", &error))?;
     let found = engine.snapshot().and_then(|snapshot| snapshot.tree("behind"));
     let report = engine.check();

@@ -1,4 +1,4 @@
-//! The mark by which the demo knows a database that it made and that nobody has worked on since.
+//! The mark by which the demo recognises a database that it made and that has not changed since.
 //!
 //! Owns the rule that the demo deletes only what it made. The mark holds a fingerprint of everything in the
 //! database at the end of a demo. Another fingerprint, or a demo that did not come to its end, is left alone.

@@ -1,7 +1,7 @@
 //! Rows in columns, printed as they come. The first rows set the widths, so memory does not grow with the
 //! number of rows.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 use duramen::Document;
 use duramen::schema::{Column, ColumnType};
@@ -9,7 +9,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::shown;
 use crate::failure::{Failure, Result};
-use crate::output::{Output, flush, printable};
+use crate::output::{Output, flush, printable, terminal_columns};
 
 /// Rows that determine the widths.
 const SAMPLE_ROWS: usize = 200;
@@ -52,7 +52,7 @@ impl Grid<'_> {
         if sample.is_empty() {
             return Ok(0);
         }
-        self.fit(terminal_width());
+        self.fit(terminal_columns().map(usize::from));
         let mut stream = out.stream();
         self.header(&mut stream)?;
         let mut count = 0_u64;
@@ -141,14 +141,6 @@ fn pad(line: &mut String, text: &str, width: usize) {
     }
     line.push('…');
     line.extend(std::iter::repeat_n(' ', width.saturating_sub(used)));
-}
-
-/// The width of the terminal, if standard output is one.
-fn terminal_width() -> Option<usize> {
-    if !std::io::stdout().is_terminal() {
-        return None;
-    }
-    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0))
 }
 
 #[cfg(test)]

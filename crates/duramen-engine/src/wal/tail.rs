@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::ids::CommitSeq;
 use crate::options::Geometry;
 
-/// A log and its pointer, for readers beside the writer.
+/// A log and where it lies, for readers beside the writer.
 #[derive(Debug, Clone, Copy)]
 pub struct LogPlace<'a> {
     /// The disk.

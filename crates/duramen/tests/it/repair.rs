@@ -196,7 +196,7 @@ fn a_database_that_is_written_to_is_not_repaired_meanwhile() {
 fn corrupt_one(disk: &MemDisk, byte: u8) {
     let data = disk.read_file("/db/data").unwrap();
     let run = data.chunks(64 * 1024).position(|chunk| chunk.iter().all(|here| *here == byte));
-    let at = run.expect("what is to be corrupt is there") as u64 * 64 * 1024;
+    let at = run.expect("what is to be corrupted is there") as u64 * 64 * 1024;
     disk.flip_bit("/db/data", at, 3).unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Pages with a valid checksum and valid contents in a pointer where these keys do not belong (D4).
+//! Pages with a valid checksum and valid contents where these keys do not belong (D4).
 
 use super::*;
 use crate::tree::inner::Inner;

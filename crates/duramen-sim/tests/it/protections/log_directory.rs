@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use duramen_disk::memory::CrashChoice;
+use duramen_disk::memory::{CrashChoice, Effect, Fault, FaultPlan};
 use duramen_disk::{Disk, MemDisk};
 use duramen_engine::{
     Background, Code, Durability, Engine, Hooks, Keep, ObserveFrom, Observer, Options, Result,
@@ -67,6 +67,27 @@ fn directories_above_are_made_and_durable() {
         let engine = open(&disk.crash(&CrashChoice::None), path, log).unwrap();
         assert_eq!(engine.get(tree, b"k").unwrap(), Some(b"v".to_vec()), "{path} with {log}");
         engine.abandon();
+    }
+}
+
+/// D1, D2: the log has its name before the data file has, also where the directories above the log are new.
+/// Data without its log would be corruption, and no creation that was cut short.
+#[test]
+fn a_creation_cut_short_below_new_directories_is_begun_anew() {
+    for call in 0.. {
+        let disk = MemDisk::new(call);
+        disk.set_faults(Fault::any(call, Effect::EIO).for_good());
+        drop(open(&disk, "/db", "/c/d/log").map(Engine::abandon));
+        let hit = disk.fault_hit_count() > 0;
+        disk.set_faults(FaultPlan::default());
+        for lost in 0..disk.pending_len() {
+            let after = disk.crash(&CrashChoice::AllBut(lost));
+            let engine = open(&after, "/db", "/c/d/log");
+            engine.unwrap_or_else(|error| panic!("call {call}, change {lost} lost: {error}")).abandon();
+        }
+        if !hit {
+            break;
+        }
     }
 }
 
