@@ -428,7 +428,7 @@ impl<'e> Transaction<'e> {
         let marked = document.map(|document| version::join(entry.schema.version(), document));
         let document = marked.as_deref();
         let changes = maintain::Changes::of(self, entry, key, document)?;
-        let written = changes.apply(&self.inner).and_then(|()| match document {
+        let written = changes.apply_to_write(self, entry, key).and_then(|()| match document {
             Some(document) => self.inner.put(entry.tree, key, document),
             None => self.inner.delete(entry.tree, key),
         });

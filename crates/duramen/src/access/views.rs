@@ -6,6 +6,7 @@ pub(crate) mod by_name;
 pub(crate) mod coded;
 pub(crate) mod failures;
 pub(crate) mod found;
+pub(crate) mod left_out;
 pub(crate) mod maintain;
 pub(crate) mod mapped;
 pub(crate) mod mend;

@@ -92,6 +92,12 @@ pub(crate) fn is_of_documents(error: &Error) -> bool {
     error.kind() == ErrorKind::Invalid
 }
 
+/// Whether the database stores that building this view failed.
+pub(crate) fn is_stored(tx: &Shared<'_>, collection: &str, spec: &ViewSpec) -> Result<bool> {
+    let Some(stored) = tx.tree(FAILURES)? else { return Ok(false) };
+    Ok(tx.get(stored, &walk_key(collection, spec)?)?.is_some())
+}
+
 /// Stores why a view is not built.
 pub(crate) fn note(tx: &Shared<'_>, collection: &str, spec: &ViewSpec, why: &str) -> Result<()> {
     let stored = match tx.tree(FAILURES)? {

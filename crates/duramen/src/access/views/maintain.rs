@@ -2,7 +2,7 @@
 //!
 //! Owns the difference between a document's old rows and its new ones, and the check of unique keys. All of
 //! it is computed before anything is written. The transaction notes what it read for this, so two
-//! transactions that decide on the same key conflict.
+//! transactions that decide on the same key conflict. left_out.rs says which views refuse no write.
 
 use crate::access::reads::sealed::Readable;
 use crate::access::transaction::Transaction;
@@ -11,7 +11,7 @@ use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::value::tuple::{prefix_end, show};
 
-use crate::access::views::mapped;
+use crate::access::views::{left_out, mapped};
 use crate::catalog::rows::{ViewRows, rows};
 
 /// The changes of a collection's views for a change of one document.
@@ -49,30 +49,49 @@ impl<'e> Changes<'e> {
             return Ok(changes);
         }
         for view in &entry.views {
-            if let Some(trees) = view.coded {
-                changes.rows.extend(mapped::changes(tx, ViewOf { entry, view }, trees, key, document)?);
-                continue;
-            }
-            // A document that the view cannot hold has no rows in it.
-            let before =
-                stored.as_deref().and_then(|stored| rows(&view.spec, &entry.schema, key, stored).ok());
-            let before = before.unwrap_or_default();
-            let after = match document {
-                Some(document) => rows(&view.spec, &entry.schema, key, document)?,
-                None => ViewRows::new(),
-            };
-            for row in before.keys().filter(|row| !after.contains_key(*row)) {
-                changes.rows.push(Change { view, tree: view.tree, row: row.clone(), value: None });
-            }
-            for (row, value) in after {
-                if before.get(&row) != Some(&value) {
-                    check_unique(shared, entry, view, &row, key)
-                        .map_err(|error| if_undeclared(tx, entry, view, error))?;
-                    changes.rows.push(Change { view, tree: view.tree, row, value: Some(value) });
-                }
+            let of = ViewOf { entry, view };
+            let others = changes.rows.len();
+            if let Err(error) = changes.add(tx, of, key, stored.as_deref(), document) {
+                left_out::excuse(tx, of, key, error)?;
+                changes.rows.truncate(others);
+                changes.add(tx, of, key, stored.as_deref(), None)?;
             }
         }
         Ok(changes)
+    }
+
+    /// Adds the changes of one view.
+    fn add(
+        &mut self,
+        tx: &Transaction<'_>,
+        of: ViewOf<'e>,
+        key: &[u8],
+        stored: Option<&[u8]>,
+        document: Option<&[u8]>,
+    ) -> Result<()> {
+        let ViewOf { entry, view } = of;
+        if let Some(trees) = view.coded {
+            self.rows.extend(mapped::changes(tx, of, trees, key, document)?);
+            return Ok(());
+        }
+        // A document that the view cannot hold has no rows in it.
+        let before = stored.and_then(|stored| rows(&view.spec, &entry.schema, key, stored).ok());
+        let before = before.unwrap_or_default();
+        let after = match document {
+            Some(document) => rows(&view.spec, &entry.schema, key, document)?,
+            None => ViewRows::new(),
+        };
+        for row in before.keys().filter(|row| !after.contains_key(*row)) {
+            self.rows.push(Change { view, tree: view.tree, row: row.clone(), value: None });
+        }
+        for (row, value) in after {
+            if before.get(&row) != Some(&value) {
+                check_unique(tx.shared(), entry, view, &row, key)
+                    .map_err(|error| if_undeclared(tx, entry, view, error))?;
+                self.rows.push(Change { view, tree: view.tree, row, value: Some(value) });
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -85,6 +104,26 @@ impl<'e> Changes<'e> {
     /// Errors of the engine. Some of the changes may then be written.
     pub(crate) fn apply(&self, tx: &Shared<'_>) -> Result<()> {
         self.rows.iter().try_for_each(|change| change.apply(tx))
+    }
+
+    /// Writes the changes for a document that is about to be stored under `key`. A view whose building failed
+    /// leaves the document out if it cannot hold it.
+    ///
+    /// # Errors
+    /// As [`Changes::apply`].
+    pub(crate) fn apply_to_write(&self, tx: &Transaction<'_>, entry: &Entry, key: &[u8]) -> Result<()> {
+        let shared = tx.shared();
+        for changes in self.rows.chunk_by(|one, next| std::ptr::eq(one.view, next.view)) {
+            let applied = changes.iter().try_for_each(|change| change.apply(shared));
+            let Err(error) = applied else { continue };
+            let of = ViewOf { entry, view: changes[0].view };
+            left_out::excuse(tx, of, key, error)?;
+            let mut removal = Changes { rows: Vec::new() };
+            removal.add(tx, of, key, shared.get(entry.tree, key)?.as_deref(), None)?;
+            changes.iter().try_for_each(|change| shared.delete(change.tree, &change.row))?;
+            removal.apply(shared)?;
+        }
+        Ok(())
     }
 
     /// The changes that put the rows of an existing document into one view.
