@@ -249,6 +249,7 @@ impl Checkpointer {
         let mut output = Output::new(&self.store, between);
         for tree in root.trees.iter() {
             if let Some(slot) = &tree.slot {
+                output.begin_tree(tree.id);
                 write_tree(&self.store.pages, slot, tree.reducer.as_deref(), &mut output)?;
             }
         }
@@ -337,6 +338,7 @@ impl Checkpointer {
     ) -> Result<Option<RootEntry>> {
         let slot = tree.slot.as_ref();
         let reducer = tree.reducer.as_deref();
+        output.begin_tree(tree.id);
         let pointer = slot.map(|slot| write_tree(&self.store.pages, slot, reducer, output)).transpose()?;
         let mut reclaimed_to = Vec::new();
         if let Some(slot) = slot.filter(|_| tree.dropped_at.is_some()) {

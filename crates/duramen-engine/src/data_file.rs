@@ -5,6 +5,7 @@
 //! checksum in its page pointer.
 
 mod buffers;
+mod mark;
 mod page;
 mod page_pointer;
 mod superblock;
@@ -24,7 +25,9 @@ use crate::error::{Code, Error, Result};
 use crate::ids::DatabaseId;
 
 pub use buffers::Buffers;
+pub use mark::TreeNumber;
 pub use page::{INDEX_SLACK_BYTES, PAGE_HEADER_BYTES, Page, PageKind};
+use page::{generation_of, is_inner};
 pub use page_pointer::{INNER_FLAG, POINTER_BYTES, PagePointer};
 pub use superblock::{
     FORMAT_VERSION, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError, first_free_block,
@@ -130,13 +133,24 @@ impl DataFile {
     /// The pointer to `page` at `block`: its checksum is bound to database, address and generation.
     #[must_use]
     pub fn locate(&self, page: &Page, block: u64) -> PagePointer {
-        let raw_bytes = u32::try_from(page.bytes().len()).expect("pages are at most a mebibyte and a bit");
+        self.pointer_to(page.bytes(), block)
+    }
+
+    /// The pointer to a node's page at `block`, whose header gets the mark of its tree.
+    #[must_use]
+    pub fn locate_node(&self, page: &mut [u8], block: u64, tree: TreeNumber) -> PagePointer {
+        self.mark(page, block, tree);
+        self.pointer_to(page, block)
+    }
+
+    fn pointer_to(&self, page: &[u8], block: u64) -> PagePointer {
+        let raw_bytes = u32::try_from(page.len()).expect("pages are at most a mebibyte and a bit");
         PagePointer {
             block,
-            block_count: self.blocks_of(page.bytes().len()),
+            block_count: self.blocks_of(page.len()),
             raw_bytes,
-            flags: if page.is_inner() { INNER_FLAG } else { 0 },
-            tag: self.tag(page.bytes(), block, page.generation()).to_le_bytes(),
+            flags: if is_inner(page) { INNER_FLAG } else { 0 },
+            tag: self.tag(page, block).to_le_bytes(),
         }
     }
 
@@ -158,7 +172,7 @@ impl DataFile {
         let offset = self.offset(pointer.block);
         let mut page = Page::unread(&self.buffers, pointer.raw_bytes as usize);
         self.file.read_at(page.bytes_mut(), offset).map_err(|error| self.read_error(offset, &error))?;
-        let found = self.tag(page.bytes(), pointer.block, page.generation());
+        let found = self.tag(page.bytes(), pointer.block);
         let wanted = u128::from_le_bytes(pointer.tag);
         if found != wanted {
             let what = format!("page at block {}: checksum {found:032x}, want {wanted:032x}", pointer.block);
@@ -215,11 +229,16 @@ impl DataFile {
         Error::new(Code::System, format!("cannot read {} @ {offset:#x}: {error}", self.path.display()))
     }
 
-    fn tag(&self, bytes: &[u8], block: u64, generation: u64) -> u128 {
+    fn tag(&self, page: &[u8], block: u64) -> u128 {
+        xxh3_128_with_seed(page, self.seed(page, block))
+    }
+
+    /// The seed of a page's checksums. It binds them to the database, the block and the generation.
+    fn seed(&self, page: &[u8], block: u64) -> u64 {
         let mut seed = [0u8; 32];
         seed[..16].copy_from_slice(&self.database.0.to_le_bytes());
         seed[16..24].copy_from_slice(&block.to_le_bytes());
-        seed[24..].copy_from_slice(&generation.to_le_bytes());
-        xxh3_128_with_seed(bytes, xxh3_64_with_seed(&seed, 0x4455_5241_4d45_4e00))
+        seed[24..].copy_from_slice(&generation_of(page).to_le_bytes());
+        xxh3_64_with_seed(&seed, 0x4455_5241_4d45_4e00)
     }
 }

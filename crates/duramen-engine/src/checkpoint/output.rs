@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use crate::alarm::invariant;
 use crate::allocator::DeferredExtent;
-use crate::data_file::{Page, PagePointer, first_free_block};
+use crate::data_file::{Page, PagePointer, TreeNumber, first_free_block};
 use crate::error::{Error, Result};
+use crate::ids::TreeId;
 use crate::tree::{DeferredPage, Node, NodePointer, NodeSink, Reduction, inner_page_bytes_max};
 
 use super::Store;
@@ -42,6 +43,8 @@ pub(super) struct Output<'a> {
     write_behind: WriteBehind,
     /// Nodes whose pages are in the slice. They get their page pointers when it is written.
     pending: Vec<(Arc<Node>, NodePointer)>,
+    /// The tree whose nodes are written.
+    tree: TreeNumber,
     /// Extents of the new tree of roots, written or not.
     roots: Option<Vec<(u64, u32)>>,
 }
@@ -57,8 +60,18 @@ impl<'a> Output<'a> {
             written_bytes: 0,
             write_behind: WriteBehind::default(),
             pending: Vec::new(),
+            tree: TreeNumber::ROOTS,
             roots: None,
         }
+    }
+
+    /// Later nodes belong to this tree.
+    pub(super) fn begin_tree(&mut self, id: TreeId) {
+        invariant!(
+            self.roots.is_none(),
+            "tree {id} is written before the tree of roots, which names its root"
+        );
+        self.tree = TreeNumber::of(id);
     }
 
     /// Later nodes belong to the tree of roots. No root leads to them before the checkpoint is written, so
@@ -67,6 +80,7 @@ impl<'a> Output<'a> {
         let left = self.pending.len();
         invariant!(left == 0, "nodes of other trees are written, and own their extents, but for {left}");
         self.roots = Some(Vec::new());
+        self.tree = TreeNumber::ROOTS;
     }
 
     /// Everything is written; the tree of roots now owns its extents.
@@ -84,14 +98,25 @@ impl<'a> Output<'a> {
         self.written_bytes
     }
 
-    /// Adds a page for blocks that were allocated for it.
+    /// Adds a page that is no node's, for blocks that were allocated for it.
     ///
     /// # Errors
     /// The error of writing an earlier slice.
     pub(super) fn put_at(&mut self, page: &Page, block: u64) -> Result<PagePointer> {
-        let data = self.store.pages.data();
-        let pointer = data.locate(page, block);
-        let block_bytes = data.block_bytes();
+        self.add(page, block)?;
+        Ok(self.store.pages.data().locate(page, block))
+    }
+
+    /// Adds the page of a node, and marks it as one of the current tree.
+    fn put_node(&mut self, page: &Page, block: u64) -> Result<PagePointer> {
+        let start = self.add(page, block)?;
+        let added = &mut self.slice[start..start + page.bytes().len()];
+        Ok(self.store.pages.data().locate_node(added, block, self.tree))
+    }
+
+    /// Adds a page to the slice. Returns where it begins there.
+    fn add(&mut self, page: &Page, block: u64) -> Result<usize> {
+        let block_bytes = self.store.pages.data().block_bytes();
         let next = self.start_block + (self.slice.len() / block_bytes) as u64;
         if !self.slice.is_empty() && (next != block || self.slice.len() >= SLICE_BYTES) {
             self.flush()?;
@@ -99,10 +124,11 @@ impl<'a> Output<'a> {
         if self.slice.is_empty() {
             self.start_block = block;
         }
+        let start = self.slice.len();
         self.slice.extend_from_slice(page.bytes());
         let padded = self.slice.len().next_multiple_of(block_bytes);
         self.slice.resize(padded, 0);
-        Ok(pointer)
+        Ok(start)
     }
 
     /// Writes the current slice.
@@ -153,7 +179,7 @@ impl NodeSink for Output<'_> {
         }
         let block_count = self.store.pages.data().blocks_of(page.bytes().len());
         let block = self.store.space.allocate(block_count)?;
-        let pointer = match self.put_at(page, block) {
+        let pointer = match self.put_node(page, block) {
             Ok(pointer) => pointer,
             Err(error) => {
                 self.store.space.give_back(block, block_count);

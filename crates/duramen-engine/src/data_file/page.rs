@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::buffers::Buffers;
+use super::mark::{MARK_END, TREE_AT};
 use super::page_pointer::POINTER_BYTES;
 use crate::alarm::invariant;
 use crate::limits::{BIG_VALUE_BYTES, BIG_VALUE_EXTENT_BYTES, KEY_BYTES_MAX};
@@ -19,12 +20,11 @@ const KIND_AT: usize = 4;
 const GENERATION_AT: usize = 8;
 const NONCE_AT: usize = 16;
 const PAYLOAD_BYTES_AT: usize = 32;
-const RESERVED_AT: usize = 40;
 
 const _: () = assert!(KIND_AT == size_of::<u32>(), "the kind follows the magic number");
 const _: () = assert!(GENERATION_AT == KIND_AT + 4, "kind, codec and key id take four bytes");
 const _: () = assert!(NONCE_AT == GENERATION_AT + 8 && PAYLOAD_BYTES_AT == NONCE_AT + 16);
-const _: () = assert!(RESERVED_AT == PAYLOAD_BYTES_AT + 8 && PAGE_HEADER_BYTES == RESERVED_AT + 8);
+const _: () = assert!(TREE_AT == PAYLOAD_BYTES_AT + 8 && PAGE_HEADER_BYTES == MARK_END);
 const _: () = assert!(INDEX_SLACK_BYTES.is_multiple_of(POINTER_BYTES), "the list grows by whole pointers");
 const _: () = assert!(
     PageKind::Leaf.payload_bytes_max() >= BIG_VALUE_BYTES + KEY_BYTES_MAX + 1024,
@@ -145,15 +145,7 @@ impl Page {
     /// The generation in the header: for nodes, the commit that made them. 0 if there are too few bytes.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.bytes
-            .get(GENERATION_AT..NONCE_AT)
-            .map_or(0, |b| u64::from_le_bytes(b.try_into().expect("eight bytes")))
-    }
-
-    /// Whether it is an inner node.
-    #[must_use]
-    pub fn is_inner(&self) -> bool {
-        self.bytes[KIND_AT] == PageKind::Inner as u8
+        generation_of(&self.bytes)
     }
 
     /// Checks the header of bytes that match their checksum. Returns what is wrong with it.
@@ -171,13 +163,23 @@ impl Page {
         if bytes[KIND_AT + 1..GENERATION_AT] != [0; 3] {
             return Err("page is compressed or encrypted, which this build cannot read".to_owned());
         }
-        let payload =
-            u64::from_le_bytes(bytes[PAYLOAD_BYTES_AT..RESERVED_AT].try_into().expect("eight bytes"));
+        let payload = u64::from_le_bytes(bytes[PAYLOAD_BYTES_AT..TREE_AT].try_into().expect("eight bytes"));
         if payload != (bytes.len() - PAGE_HEADER_BYTES) as u64 {
             return Err(format!("page payload of {payload} bytes, want {}", bytes.len() - PAGE_HEADER_BYTES));
         }
         Ok(())
     }
+}
+
+/// The generation in a page's header; 0 if there are too few bytes.
+pub(super) fn generation_of(page: &[u8]) -> u64 {
+    page.get(GENERATION_AT..NONCE_AT)
+        .map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+}
+
+/// Whether a page is an inner node's.
+pub(super) fn is_inner(page: &[u8]) -> bool {
+    page[KIND_AT] == PageKind::Inner as u8
 }
 
 impl Drop for Page {
@@ -213,6 +215,7 @@ fn image(
     // Nonce: reserved for (incarnation, counter) of an encrypted page.
     bytes.extend_from_slice(&[0; 16]);
     bytes.extend_from_slice(&(payload_bytes as u64).to_le_bytes());
+    // The mark: only a node has one, once its block is known.
     bytes.extend_from_slice(&[0; 8]);
     debug_assert_eq!(bytes.len(), PAGE_HEADER_BYTES);
     fill(&mut bytes);

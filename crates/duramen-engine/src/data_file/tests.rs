@@ -54,6 +54,34 @@ fn a_page_of_another_place_kind_or_database_is_an_error() {
     );
 }
 
+// A repair that finds a page without its pointer must know that it is whole, and whose it is.
+#[test]
+fn a_mark_holds_for_one_page_at_one_place() {
+    let disk = MemDisk::new(1);
+    let file = data(&disk, 1);
+    for (tree, number) in [
+        (Some(TreeId(0)), TreeNumber::of(TreeId(0))),
+        (Some(TreeId(7)), TreeNumber::of(TreeId(7))),
+        (None, TreeNumber::of(TreeId(u64::from(u32::MAX)))),
+        (None, TreeNumber::ROOTS),
+    ] {
+        let mut bytes = page(9).bytes().to_vec();
+        assert_eq!(file.marked(&bytes, 4), None, "a page of an earlier build");
+        let pointer = file.locate_node(&mut bytes, 4, number);
+        file.file().write_at(&bytes, file.offset(4)).unwrap();
+        assert_eq!(file.read(&pointer, PageKind::Leaf).unwrap().bytes(), bytes);
+        assert_eq!(file.marked(&bytes, 4), Some(number));
+        assert_eq!(number.tree(), tree);
+        assert_eq!((file.marked(&bytes, 8), data(&disk, 2).marked(&bytes, 4)), (None, None));
+        for at in 0..bytes.len() {
+            bytes[at] ^= 1 << (at % 8);
+            assert_eq!(file.marked(&bytes, 4), None, "byte {at}");
+            bytes[at] ^= 1 << (at % 8);
+        }
+        assert_eq!(file.marked(&bytes[..40], 4), None);
+    }
+}
+
 fn superblock() -> Superblock {
     let pointer = PagePointer { block: 70, block_count: 2, raw_bytes: 900, flags: 1, tag: [5; 16] };
     Superblock {
