@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use duramen::tuple::decode;
 use duramen::{
     Document, Error, LeftOut, Lost, LostCommits, RepairProgress, RepairReport, RepairStage, Repaired, Store,
-    Value, doc,
+    UncertainRows, Value, doc,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -225,10 +225,15 @@ fn remarks(report: &RepairReport) -> Vec<String> {
             lost.why
         ));
     }
-    if report.superblocks < 2 {
-        lines.push("one of the two superblocks cannot be read; the other was used".to_owned());
+    match report.superblocks {
+        0 => lines.push(
+            "neither superblock can be read: which pages are current is unknown, and the log was not applied"
+                .to_owned(),
+        ),
+        1 => lines.push("one of the two superblocks cannot be read; the other was used".to_owned()),
+        _ => {}
     }
-    if !report.is_newest {
+    if !report.is_newest && report.superblocks > 0 {
         let seq = report.checkpoint;
         lines.push(format!(
             "the newest checkpoint lacks names of trees: the one of commit {seq} before it was used"
@@ -243,6 +248,13 @@ fn remarks(report: &RepairReport) -> Vec<String> {
     lines.extend(
         report.renamed.iter().map(|tree| format!("what lost its name is in the tree of bytes {tree}")),
     );
+    if report.found_rows > 0 {
+        lines.push(format!(
+            "{} found in pages whose place was lost: they are among the rows above",
+            counted(report.found_rows, "row")
+        ));
+    }
+    lines.extend(report.uncertain.iter().map(uncertain));
     if report.views_built > 0 {
         lines.push(format!("{} built anew", counted(report.views_built, "view")));
     }
@@ -259,6 +271,18 @@ fn remarks(report: &RepairReport) -> Vec<String> {
         lines.push(format!("consumers of the change feed get a gap (E0804): {names}"));
     }
     lines
+}
+
+/// Where rows are that may be out of date.
+fn uncertain(rows: &UncertainRows) -> String {
+    format!(
+        "{} of {} may be out of date or deleted: {} not mixed with the others, but in {} {}",
+        counted(rows.rows, "row"),
+        rows.of,
+        if rows.rows == 1 { "it is" } else { "they are" },
+        rows.store.name(),
+        rows.name
+    )
 }
 
 /// A key in readable form: by its elements, or for a tree of bytes as text.
@@ -305,6 +329,8 @@ fn as_json(report: &RepairReport, args: &RepairArgs, took: Duration) -> Document
         "left_out": report.left_out.iter().map(left_out_json).collect::<Vec<_>>(),
         "unnamed_blobs": report.unnamed_blobs,
         "renamed": texts(&report.renamed),
+        "found_rows": report.found_rows,
+        "uncertain": report.uncertain.iter().map(uncertain_json).collect::<Vec<_>>(),
         "views_built": report.views_built,
         "views_waiting": waiting.collect::<Vec<_>>(),
         "consumers": texts(&report.consumers),
@@ -335,6 +361,12 @@ fn lost_json(lost: &Lost) -> Value {
         "before": key_json(lost.store, lost.before.as_ref()),
         "rows": lost.rows,
         "why": lost.why.as_str(),
+    })
+}
+
+fn uncertain_json(rows: &UncertainRows) -> Value {
+    Value::Map(doc! {
+        "store": rows.store.name(), "of": rows.of.as_str(), "name": rows.name.as_str(), "rows": rows.rows,
     })
 }
 

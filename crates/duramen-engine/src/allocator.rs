@@ -49,8 +49,9 @@ use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::options::GiveBack;
 
-use bitmap::{Bitmap, PAGE_BLOCKS, PAGE_WORDS};
-pub(crate) use persist::{MapDraft, PersistedMap};
+pub(crate) use bitmap::PAGE_WORDS;
+use bitmap::{Bitmap, PAGE_BLOCKS};
+pub(crate) use persist::{MapDraft, PersistedMap, map_words};
 use sound::Soundness;
 
 /// An extent that newer roots do not use.

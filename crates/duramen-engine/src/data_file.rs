@@ -26,7 +26,7 @@ use crate::ids::DatabaseId;
 
 pub use buffers::Buffers;
 pub use mark::TreeNumber;
-pub use page::{INDEX_SLACK_BYTES, PAGE_HEADER_BYTES, Page, PageKind};
+pub use page::{INDEX_SLACK_BYTES, PAGE_HEADER_BYTES, Page, PageKind, node_bytes};
 use page::{generation_of, is_inner};
 pub use page_pointer::{INNER_FLAG, POINTER_BYTES, PagePointer};
 pub use superblock::{

@@ -49,7 +49,7 @@ pub use event::{Event, EventHook};
 pub use feed::{FeedReader, FeedStop, Wants};
 use maintenance::Maintenance;
 pub use observe::{ObserveFrom, Observed, Observer};
-pub use repair::{Keep, LostCommits, Repair, RepairProgress, TreeLoss};
+pub use repair::{FoundEntries, Keep, LostCommits, Repair, RepairProgress, TreeLoss, UncertainTree};
 pub use stats::{DurabilityStatus, RecoveryStats, Stats};
 
 /// What a program plugs into the engine.

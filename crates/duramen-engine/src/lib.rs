@@ -50,7 +50,7 @@ pub use commit::CommitStats;
 pub use duramen_disk::{Disk, SyncMethod};
 pub use engine::{CopyProgress, DurabilityStatus, Engine, Event, EventHook, Hooks, RecoveryStats, Stats};
 pub use engine::{FeedReader, FeedStop, Wants, Woken};
-pub use engine::{Keep, LostCommits, Repair, RepairProgress, TreeLoss};
+pub use engine::{FoundEntries, Keep, LostCommits, Repair, RepairProgress, TreeLoss, UncertainTree};
 pub use engine::{ObserveFrom, Observed, Observer};
 pub use error::{Code, Error, ErrorKind, Result};
 pub use feed::{FeedChange, FeedCommit, FeedHold, FeedNeed, FeedRule, FeedStats, FeedWhat};

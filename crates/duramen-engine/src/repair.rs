@@ -1,9 +1,13 @@
 //! What can still be read of a corrupt database: its superblocks, its list of trees, and their entries.
 //!
-//! It owns the choice of the checkpoint to read from, and the account of what is lost with a page. It only
-//! reads, and takes from no page what its checksum does not cover (D4). Of a tree it holds one path in
-//! memory. It does not decide what to keep; `engine::repair`, which writes the new database, does.
+//! It owns the choice of the checkpoint to read from, and the account of what is lost with a page. It
+//! only reads, and takes from no page what its checksum does not cover (D4). Of a tree it holds one path
+//! in memory. It does not decide what to keep; `engine::repair`, which writes the new database, does.
+//! `scan` finds nodes without pointers, and `used` says which of them the checkpoint reaches.
 
+mod names;
+mod scan;
+mod used;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -15,12 +19,15 @@ use duramen_disk::{Disk, File};
 use crate::catalog::{CATALOG, CatalogRow, RootEntry};
 use crate::checkpoint::superblocks_left;
 use crate::data_file::{DataFile, Superblock};
-use crate::error::Result;
-use crate::ids::{CommitSeq, TreeId};
+use crate::error::{Code, Result};
+use crate::ids::{CommitSeq, Generation, TreeId};
+use crate::options::{Geometry, Options};
 use crate::page_cache::Pages;
 use crate::tree::{NodePointer, Reduction, StoredValue};
-use crate::wal::{LogIdentity, repair};
+use crate::wal::{LogIdentity, LogPosition, identity_left, repair};
 
+pub(crate) use scan::{FoundNode, Scan};
+pub(crate) use used::{Standing, UsedBlocks};
 pub(crate) use walk::{Meets, walk};
 
 /// A range of keys that cannot be read.
@@ -47,6 +54,8 @@ pub(crate) struct Source {
     pub superblock: Superblock,
     /// Its trees.
     pub trees: Trees,
+    /// Its space map.
+    pub used: UsedBlocks,
     /// Superblocks that can be read, of two.
     pub superblock_count: u64,
     /// Whether it is the newest checkpoint that can be found.
@@ -64,6 +73,8 @@ pub(crate) struct Trees {
     pub names: BTreeMap<String, CatalogRow>,
     /// What is lost of the tree of roots and of the catalogue.
     pub lost: Vec<LostRange>,
+    /// Names from nodes of the catalogue that may be older. They name what is uncertain itself.
+    pub uncertain: BTreeMap<TreeId, String>,
 }
 
 /// The names under which losses of the engine's own trees are listed.
@@ -74,33 +85,94 @@ impl Source {
     /// Chooses the checkpoint to read from. It is the newest, unless part of its list of trees is lost and
     /// the older one's is whole. The log must then lead from the older one to the newest.
     ///
+    /// Without a superblock the database is known by its log, and its nodes are found one by one.
+    ///
     /// # Errors
-    /// `NotADatabase`, `Unsupported`; `Corrupt` if no superblock can be read.
+    /// `Unsupported`; `NotADatabase` or `Corrupt` if neither a superblock nor a segment of the log can be
+    /// read.
     pub(crate) fn load(
         disk: &dyn Disk,
         file: Arc<dyn File>,
         path: &Path,
         wal_dir: &Path,
-        memory_bytes: usize,
+        options: &Options,
     ) -> Result<Source> {
-        let mut left = superblocks_left(&file, path)?;
+        let mut left = match superblocks_left(&file, path) {
+            Err(error) if [Code::CorruptSuperblock, Code::NotADatabase].contains(&error.code()) => {
+                let Some(superblock) = by_log(disk, wal_dir, &options.geometry) else { return Err(error) };
+                return Source::of_pages(file, path, superblock, options.memory_bytes);
+            }
+            left => left?,
+        };
         let superblock_count = left.len() as u64;
         let durable = left.iter().map(|one| one.marked.max(one.replay.seq)).max().unwrap_or_default();
         let superblock = left.remove(0);
         let data = DataFile::new(file, path, superblock.database, superblock.geometry.block_bytes);
-        let pages = Pages::new(data, memory_bytes);
+        let pages = Pages::new(data, options.memory_bytes);
         let trees = Trees::read(&pages, &superblock)?;
-        let mut source = Source { pages, superblock, trees, superblock_count, is_newest: true, durable };
+        let used = UsedBlocks::read(pages.data(), &superblock);
+        let mut source =
+            Source { pages, superblock, trees, used, superblock_count, is_newest: true, durable };
         if let Some(older) = left.pop().filter(|_| !source.trees.lost.is_empty()) {
             let trees = Trees::read(&source.pages, &older)?;
             // If both lists have losses, the newer checkpoint needs less of the log. What is in neither is
             // lost either way.
             if trees.lost.is_empty() && leads_to(disk, wal_dir, &older, source.superblock.replay.seq)? {
+                source.used = UsedBlocks::read(source.pages.data(), &older);
                 (source.superblock, source.trees, source.is_newest) = (older, trees, false);
             }
         }
+        if !source.trees.lost.is_empty() {
+            source.trees.complete(&source.pages, &source.used)?;
+        }
         Ok(source)
     }
+}
+
+impl Source {
+    /// A database of which nothing leads to a node any more.
+    fn of_pages(
+        file: Arc<dyn File>,
+        path: &Path,
+        superblock: Superblock,
+        memory_bytes: usize,
+    ) -> Result<Source> {
+        let data = DataFile::new(file, path, superblock.database, superblock.geometry.block_bytes);
+        let pages = Pages::new(data, memory_bytes);
+        let used = UsedBlocks::read(pages.data(), &superblock);
+        let all = |of: &str| LostRange {
+            tree: of.to_owned(),
+            after: None,
+            before: None,
+            entries: None,
+            why: format!("{}: no superblock can be read", path.display()),
+        };
+        let mut trees = Trees { lost: vec![all(TREE_OF_ROOTS), all(NAMES)], ..Trees::default() };
+        trees.complete(&pages, &used)?;
+        let durable = superblock.marked;
+        Ok(Source { pages, superblock, trees, used, superblock_count: 0, is_newest: false, durable })
+    }
+}
+
+/// Stands for the superblocks that cannot be read: the identity that the log has, and no checkpoint.
+fn by_log(disk: &dyn Disk, wal_dir: &Path, geometry: &Geometry) -> Option<Superblock> {
+    let (LogIdentity { database, log }, block_bytes) = identity_left(disk, wal_dir)?;
+    Some(Superblock {
+        write_features: 0,
+        database,
+        log,
+        generation: Generation(0),
+        replay: LogPosition::default(),
+        marked: CommitSeq(0),
+        roots: None,
+        space: None,
+        hot: None,
+        end_block: 0,
+        next_tree: TreeId(0),
+        geometry: Geometry { block_bytes, ..*geometry },
+        clean: false,
+        sync: None,
+    })
 }
 
 /// Whether the log after a checkpoint can be read up to a commit.
@@ -131,20 +203,25 @@ impl Trees {
         let mut roots = Rows { of: TREE_OF_ROOTS, rows: Vec::new(), lost: Vec::new() };
         walk(pages, &NodePointer { page: pointer, reduction: Reduction::UNKNOWN }, None, &mut roots)?;
         for (key, value) in std::mem::take(&mut roots.rows) {
-            let id = key.as_slice().try_into().ok().map(|id| TreeId(u64::from_be_bytes(id)));
-            match id.zip(RootEntry::decode(&value)) {
+            match names::tree_id(&key).zip(RootEntry::decode(&value)) {
                 Some((id, entry)) => drop(trees.roots.insert(id, entry)),
                 None => roots.unreadable(key),
             }
         }
         trees.lost = roots.lost;
+        trees.read_names(pages)?;
+        Ok(trees)
+    }
+
+    /// Reads the catalogue, if its root is known.
+    fn read_names(&mut self, pages: &Pages) -> Result<()> {
         let mut names = Rows { of: NAMES, rows: Vec::new(), lost: Vec::new() };
-        match trees.roots.get(&CATALOG) {
+        match self.roots.get(&CATALOG) {
             Some(RootEntry { pointer: Some(pointer), count, .. }) => {
                 walk(pages, pointer, Some(*count), &mut names)?
             }
             Some(_) => {}
-            None if trees.lost.is_empty() => {}
+            None if self.lost.is_empty() => {}
             None => names.lost.push(LostRange {
                 tree: NAMES.to_owned(),
                 after: None,
@@ -155,12 +232,12 @@ impl Trees {
         }
         for (key, value) in std::mem::take(&mut names.rows) {
             match String::from_utf8(key.clone()).ok().zip(CatalogRow::decode(&value)) {
-                Some((name, row)) => drop(trees.names.insert(name, row)),
+                Some((name, row)) => drop(self.names.insert(name, row)),
                 None => names.unreadable(key),
             }
         }
-        trees.lost.extend(names.lost);
-        Ok(trees)
+        self.lost.extend(names.lost);
+        Ok(())
     }
 }
 

@@ -40,7 +40,7 @@ pub use chain::ReplayedRecord;
 pub use log::Log;
 pub use recover::{Recovered, read_through, recover};
 pub use reopen::Continued;
-pub use repair::{refuse_no_log, repair};
+pub use repair::{identity_left, refuse_no_log, repair};
 pub use survey::missing;
 pub use tail::{Enough, LogPlace, Stretch};
 

@@ -137,7 +137,8 @@ pub use catalog::schema::Schema;
 pub use db::backup::CopyProgress;
 pub use db::options::DbOptions;
 pub use db::repair::{
-    LeftOut, Lost, RepairProgress, RepairReport, RepairStage, Repaired, Store, WaitingView, repair,
+    LeftOut, Lost, RepairProgress, RepairReport, RepairStage, Repaired, Store, UncertainRows, WaitingView,
+    repair,
 };
 pub use db::verify::{DocumentReport, Unreadable};
 pub use feed::changes::{AnyChange, AnyChanged, Change, ChangeIter, ChangeStop, Changed, Changes, Delivered};

@@ -18,7 +18,7 @@ pub(crate) use duramen_engine::{
     FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats, FeedStop, FeedWhat, Hooks,
     Keep, KeyRange, LostCommits, LostRange, Observer, Options, Receipt, Reduced, Reducer, ReducerSpec,
     Repair, RepairProgress, Rest, Running, Snapshot, Stats, Transaction, TreeInfo, TreeLoss, TreeMark,
-    TreeShape, Worker,
+    TreeShape, UncertainTree, Worker,
 };
 pub use duramen_engine::{CopyProgress, ObserveFrom, Observed};
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::alarm::invariant;
 
 /// Words of one page.
-pub(super) const PAGE_WORDS: usize = 504;
+pub(crate) const PAGE_WORDS: usize = 504;
 
 /// Blocks covered by one page.
 pub(super) const PAGE_BLOCKS: u64 = PAGE_WORDS as u64 * 64;

@@ -301,6 +301,11 @@ fn differs(state: &State, target: &Bitmap, page: usize) -> bool {
     state.persisted.pages.get(page).is_none_or(|(bits, _)| bits != target.bits(page))
 }
 
+/// The words of a page of the map, for a reader of single pages.
+pub(crate) fn map_words(payload: &[u8]) -> Option<Box<[u64]>> {
+    decode_bits(payload).map(|bits| bits as Box<[u64]>)
+}
+
 fn decode_bits(payload: &[u8]) -> Option<Bits> {
     if payload.len() != PAGE_WORDS * 8 {
         return None;

@@ -1,10 +1,11 @@
 //! The mark in the header of a node's page: the number of its tree, and a checksum of the page itself.
 //!
-//! Only a repair reads it. A reader follows pointers, and their tags prove a page. Without the pointers a mark
-//! shows that a page is whole and which tree it was written for, but not that it is current. Pages of earlier
-//! builds have zeroes here.
+//! Only a repair reads it. A reader follows pointers, and their tags prove a page. Without the pointers a
+//! mark shows that a page is whole and which tree it was written for, but not that it is current. Pages
+//! of earlier builds have zeroes here.
 
-use super::DataFile;
+use super::page::{generation_of, node_bytes};
+use super::{DataFile, PagePointer};
 use crate::ids::TreeId;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -46,9 +47,19 @@ impl DataFile {
         page[CHECKSUM_AT..MARK_END].copy_from_slice(&checksum.to_le_bytes());
     }
 
-    /// The tree that a page at `block` was written for; `None` if the page is not whole, or has no mark.
+    /// The node in a page at `block`: a pointer to it, its tree, and the commit that made it. `None` if
+    /// the page is not whole, has no mark, or is no node's.
     #[must_use]
-    pub fn marked(&self, page: &[u8], block: u64) -> Option<TreeNumber> {
+    pub fn node_at(&self, page: &[u8], block: u64) -> Option<(PagePointer, TreeNumber, u64)> {
+        if node_bytes(page)? != page.len() {
+            return None;
+        }
+        let tree = self.marked(page, block)?;
+        Some((self.pointer_to(page, block), tree, generation_of(page)))
+    }
+
+    /// The tree that a page at `block` was written for; `None` if the page is not whole, or has no mark.
+    pub(super) fn marked(&self, page: &[u8], block: u64) -> Option<TreeNumber> {
         let found = u32::from_le_bytes(page.get(CHECKSUM_AT..MARK_END)?.try_into().ok()?);
         let tree = u32::from_le_bytes(page[TREE_AT..CHECKSUM_AT].try_into().ok()?);
         (found == self.checksum(page, block)).then_some(TreeNumber(tree))

@@ -15,6 +15,9 @@ pub const INDEX_SLACK_BYTES: usize = 8 * POINTER_BYTES;
 /// Bytes before the payload of every page.
 pub const PAGE_HEADER_BYTES: usize = 48;
 
+/// No node that this build writes has a longer page, far from it. So a corrupt length costs little memory.
+const NODE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// Where the fields of the header lie; the magic number comes first.
 const KIND_AT: usize = 4;
 const GENERATION_AT: usize = 8;
@@ -175,6 +178,23 @@ impl Page {
 pub(super) fn generation_of(page: &[u8]) -> u64 {
     page.get(GENERATION_AT..NONCE_AT)
         .map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+}
+
+/// How many bytes a page has, header included, if these begin one of a node.
+pub fn node_bytes(page: &[u8]) -> Option<usize> {
+    let header = page.get(..PAGE_HEADER_BYTES)?;
+    let kind = match header[KIND_AT] {
+        kind if kind == PageKind::Leaf as u8 => PageKind::Leaf,
+        kind if kind == PageKind::Inner as u8 => PageKind::Inner,
+        _ => return None,
+    };
+    if header[..KIND_AT] != PAGE_MAGIC.to_le_bytes() || header[KIND_AT + 1..GENERATION_AT] != [0; 3] {
+        return None;
+    }
+    let payload = u64::from_le_bytes(header[PAYLOAD_BYTES_AT..TREE_AT].try_into().expect("eight bytes"));
+    let payload_bytes_max = kind.payload_bytes_max().min(NODE_BYTES_MAX);
+    let payload = usize::try_from(payload).ok().filter(|bytes| *bytes <= payload_bytes_max)?;
+    Some(PAGE_HEADER_BYTES + payload)
 }
 
 /// Whether a page is an inner node's.

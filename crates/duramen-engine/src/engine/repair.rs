@@ -1,13 +1,15 @@
 //! Repair: makes a new database out of everything that can still be read of a corrupt one.
 //!
-//! It owns the order: the mark that the new database is unfinished, the trees of a checkpoint, then the log
-//! after it as far as it can be read. The mark stays until the caller calls [`Engine::finish_repair`]. The
-//! corrupt database is never written; its lock is shared with other readers. D2 rests here: the result is the
-//! state after one commit, except for what is listed as lost. D4 too: nothing is taken that does not match
-//! its checksum.
+//! It owns the order: the mark that the new database is unfinished, the trees of a checkpoint, nodes
+//! found in the file where a tree cannot be read, then the log after the checkpoint as far as it can be
+//! read. The mark stays until the caller calls [`Engine::finish_repair`]. The corrupt database is never
+//! written; its lock is shared with other readers. D2 rests here: the result is the state after one
+//! commit, except for what is listed as lost. D4 too: nothing is taken that does not match its checksum.
 
+mod found;
 mod losses;
 mod replaying;
+mod scanning;
 mod writing;
 
 use std::collections::BTreeSet;
@@ -29,6 +31,7 @@ use crate::repair::{LostRange, Source, walk};
 use crate::tree::ReducerSpec;
 use crate::wal::{LogIdentity, refuse_no_log};
 
+pub use found::UncertainTree;
 use losses::Losses;
 pub use losses::TreeLoss;
 use replaying::replay;
@@ -94,10 +97,21 @@ pub struct Repair {
     pub names_lost: bool,
     /// Trees whose names are lost, by their new names.
     pub nameless: Vec<String>,
+    /// What nodes hold that were found without pointers to them.
+    pub found: FoundEntries,
     /// The first key ranges that cannot be read.
     pub ranges: Vec<LostRange>,
     /// The total loss of each tree.
     pub trees: Vec<TreeLoss>,
+}
+
+/// Entries that were found without a pointer to their nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FoundEntries {
+    /// Entries of current nodes. They are in their trees.
+    pub current: u64,
+    /// Trees of entries that may be older than the checkpoint, or deleted.
+    pub uncertain: Vec<UncertainTree>,
 }
 
 impl Repair {
@@ -161,9 +175,14 @@ impl Engine {
         let mut writing = Writing::new(&source, &engine, Caller { keep, progress });
         let nameless = begin_trees(&source, &mut writing)?;
         copy_entries(&source, &mut writing)?;
+        let current = match writing.noted.has_gaps() {
+            true => scanning::add_found(&source, &mut writing)?,
+            false => 0,
+        };
         let log = replay(&**disk, &wal_dir, &source, &mut writing)?;
         let nameless = nameless.into_iter().chain(log.nameless).collect();
         let nameless = writing.settle_nameless(nameless, log.unknown_drops)?;
+        let found = FoundEntries { current, uncertain: writing.uncertain_trees() };
         let Losses { ranges, trees } = writing.into_losses()?;
         // A snapshot taken from here on contains everything.
         engine.transact(Durability::Process, |_| Ok(()))?;
@@ -176,6 +195,7 @@ impl Engine {
             lost_commits: log.lost,
             names_lost: !source.trees.lost.is_empty(),
             nameless,
+            found,
             ranges,
             trees,
         };
@@ -209,12 +229,14 @@ fn open_corrupt(
         return Err(without_data(disk, from, wal_dir, options));
     }
     let file = disk.open(&data, Access::READ).map_err(|e| Error::io("open", &data, &e))?;
-    let loaded = Source::load(disk, file, &data, wal_dir, options.memory_bytes);
+    let loaded = Source::load(disk, file, &data, wal_dir, options);
     let source = loaded.map_err(|error| of_a_database(error, disk, wal_dir, options)).map_err(|error| {
         if error.code() != Code::CorruptSuperblock {
             return error;
         }
-        error.with_hint("without a superblock nothing can be found in the file: restore a backup")
+        error.with_hint(
+            "without a superblock pages are found only if a file of the log can be read: name its directory (`--wal DIR`, `DbOptions::wal_dir`), or restore a backup",
+        )
     })?;
     let superblock = &source.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };

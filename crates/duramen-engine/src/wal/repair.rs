@@ -6,12 +6,13 @@
 
 use std::path::Path;
 
-use duramen_disk::Disk;
+use duramen_disk::{Access, Disk};
 
 use super::ahead::Reading;
 use super::chain::{Chain, ReplayedRecord};
 use super::evidence;
-use super::survey::{Content, FoundFile, Survey};
+use super::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_path};
+use super::survey::{Content, FoundFile, Survey, slots_in};
 use super::{LogIdentity, LogPosition};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
@@ -62,6 +63,18 @@ pub fn refuse_no_log(disk: &dyn Disk, dir: &Path, identity: LogIdentity, geometr
         ))),
         _ => Ok(()),
     }
+}
+
+/// The log that the segments of a directory belong to, and the bytes of a block: what the first header
+/// says that can be read. A database without a superblock is known by it.
+pub fn identity_left(disk: &dyn Disk, dir: &Path) -> Option<(LogIdentity, usize)> {
+    slots_in(disk, dir).ok()?.into_iter().find_map(|slot| {
+        let file = disk.open(&segment_path(dir, slot), Access::READ).ok()?;
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        file.read_at(&mut bytes, 0).ok()?;
+        let header = SegmentHeader::decode(&bytes).ok()?;
+        Some((header.identity, header.block_bytes as usize))
+    })
 }
 
 /// Delivers the commits from `from` as far as they follow one another. `durable` is a commit that is known to

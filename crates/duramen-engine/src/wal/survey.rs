@@ -342,7 +342,7 @@ fn holds_commits(disk: &dyn Disk, path: &Path) -> Result<bool> {
     Ok(false)
 }
 
-fn slots_in(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<SegmentSlot>> {
+pub(super) fn slots_in(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<SegmentSlot>> {
     let mut slots: Vec<SegmentSlot> = disk.list(dir)?.iter().filter_map(|path| slot_of(path)).collect();
     slots.sort_unstable();
     Ok(slots)

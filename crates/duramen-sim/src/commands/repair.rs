@@ -13,6 +13,9 @@ pub(crate) struct Repair {
     /// Corrupts one byte of so many
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
+    /// Random cuts, zeroed ranges and flips of each database
+    #[arg(long, default_value_t = 1000)]
+    ranges: u64,
 }
 
 impl Repair {
@@ -22,7 +25,8 @@ impl Repair {
         for specimen in [repair::closed(seed), repair::killed(seed)] {
             let blocks = part.is_first().then(|| repair::blocks(&specimen));
             let flips = repair::flips(&specimen, seed, self.every, part, threads);
-            for report in blocks.into_iter().chain([flips]) {
+            let ranges = repair::ranges(&specimen, seed, self.ranges, part, threads);
+            for report in blocks.into_iter().chain([flips, ranges]) {
                 println!("{}: {report}", specimen.name);
                 trials += report.trial_count;
                 violations.extend(report.violations);

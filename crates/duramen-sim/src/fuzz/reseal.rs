@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128, xxh3_128_with_seed};
 
 const TAG_BYTES: usize = 16;
+/// Where a node's page has its own checksum.
+const MARK: std::ops::Range<usize> = 44..48;
 const TAG_SEED: u64 = 0x4455_5241_4d45_4e00;
 const PAGE_HEADER_BYTES: usize = 48;
 const FRAME_HEADER_BYTES: usize = 160;
@@ -120,8 +122,10 @@ impl Image {
         for _ in 0..self.units.len() * 8 {
             let Some(index) = waiting.pop() else { return };
             let unit = self.units[index].clone();
-            if unit.kind == Kind::Frame {
-                self.reseal_parts(index);
+            match unit.kind {
+                Kind::Frame => self.reseal_parts(index),
+                Kind::Page => self.reseal_mark(&unit),
+                _ => {}
             }
             let tag = self.checksum(&unit);
             if let Some(at) = own_place(&unit) {
@@ -167,6 +171,26 @@ impl Image {
         }
     }
 
+    /// Corrects the checksum that a node's page has of its own.
+    fn reseal_mark(&mut self, unit: &Unit) {
+        let page = self.unit(unit);
+        if page[MARK].iter().all(|byte| *byte == 0) {
+            return;
+        }
+        let bytes = [&page[..MARK.start], &page[MARK.end..]].concat();
+        let low = xxh3_64_with_seed(&bytes, self.seed(unit)) & u64::from(u32::MAX);
+        let checksum = u32::try_from(low).expect("32 bits").max(1).to_le_bytes();
+        let file = self.files.get_mut(&unit.path).expect("units lie in files");
+        file[unit.at..][MARK].copy_from_slice(&checksum);
+    }
+
+    /// The seed of a page's checksums.
+    fn seed(&self, unit: &Unit) -> u64 {
+        let block = (unit.at / self.block_bytes) as u64;
+        let seed = [self.database(), &block.to_le_bytes(), &self.unit(unit)[8..16]].concat();
+        xxh3_64_with_seed(&seed, TAG_SEED)
+    }
+
     /// The checksum that the format demands for a unit.
     fn checksum(&self, unit: &Unit) -> [u8; TAG_BYTES] {
         let bytes = self.unit(unit);
@@ -174,11 +198,7 @@ impl Image {
             Kind::Superblock => xxh3_128(&bytes[..496]),
             Kind::SegmentHeader => xxh3_128(&bytes[..240]),
             Kind::FeedHeader => xxh3_128(&bytes[..80]),
-            Kind::Page => {
-                let block = (unit.at / self.block_bytes) as u64;
-                let seed = [self.database(), &block.to_le_bytes(), &bytes[8..16]].concat();
-                xxh3_128_with_seed(bytes, xxh3_64_with_seed(&seed, TAG_SEED))
-            }
+            Kind::Page => xxh3_128_with_seed(bytes, self.seed(unit)),
             Kind::Frame => {
                 let count = u32_at(bytes, 24) as usize;
                 let table_end = FRAME_HEADER_BYTES.saturating_add(count.saturating_mul(PART_ENTRY_BYTES));
@@ -287,6 +307,10 @@ mod tests {
                 // Unreachable pages may exist.
             }
             assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+            let mut resealed = image.clone();
+            let pages = image.units.iter().filter(|unit| unit.kind == Kind::Page);
+            pages.for_each(|unit| resealed.reseal_mark(unit));
+            assert_eq!(resealed.files, image.files, "a node's own checksum is the one in the file");
             assert_eq!(image.block_bytes, BLOCK_BYTES);
         }
     }

@@ -13,6 +13,7 @@ use duramen_disk::MemDisk;
 use duramen_disk::memory::CrashChoice;
 use duramen_engine::{Background, CommitSeq, KeyRange};
 
+use super::pages::{Leaf, leaves};
 use crate::search::shapes::GEOMETRY;
 
 /// Where the databases lie.
@@ -43,6 +44,10 @@ pub struct Specimen {
     pub disk: MemDisk,
     /// What it holds from each of these commits on.
     states: BTreeMap<CommitSeq, Stored>,
+    /// The leaves that its newest checkpoint reaches.
+    leaves: Vec<Leaf>,
+    /// The commit of that checkpoint.
+    pub checkpoint: CommitSeq,
     /// No single corruption may lead to an older commit without an error.
     pub floor: CommitSeq,
 }
@@ -54,6 +59,24 @@ impl Specimen {
         let before = self.states.range(..=seq).next_back().expect("it began empty");
         let next = self.states.range(seq..).next().filter(|_| *before.0 != seq);
         [Some(before), next].into_iter().flatten().map(|(_, stored)| stored).collect()
+    }
+}
+
+impl Specimen {
+    /// The leaves with rows of a program that its newest checkpoint reaches.
+    pub(super) fn leaves(&self) -> &[Leaf] {
+        &self.leaves
+    }
+
+    /// Whether there was such a store after some commit.
+    pub(super) fn had(&self, of: &(Store, String)) -> bool {
+        self.states.values().any(|stored| stored.rows.contains_key(of))
+    }
+
+    /// Whether a store had this row after some commit.
+    pub(super) fn was_ever(&self, of: &(Store, String), key: &[u8], value: &[u8]) -> bool {
+        let rows = self.states.values().filter_map(|stored| stored.rows.get(of)?.get(key));
+        rows.into_iter().any(|there| there == value)
     }
 }
 
@@ -77,6 +100,11 @@ pub fn open(disk: &MemDisk, path: &str) -> Result<Db> {
 }
 
 impl Stored {
+    /// Whether a store has a row.
+    pub(super) fn has(&self, of: &(Store, String), key: &[u8]) -> bool {
+        self.rows.get(of).is_some_and(|rows| rows.contains_key(key))
+    }
+
     /// Everything that a database holds.
     ///
     /// # Errors
@@ -138,6 +166,7 @@ struct Story {
     disk: MemDisk,
     db: Db,
     states: BTreeMap<CommitSeq, Stored>,
+    checkpoint: CommitSeq,
 }
 
 impl Story {
@@ -189,20 +218,25 @@ impl Story {
 
     /// Closes it, which writes a checkpoint, and opens it again.
     fn checkpoint(&mut self) {
+        self.checkpoint = self.db.durability_status().published;
         self.db.close().expect("a healthy disk");
         self.disk = self.disk.crash(&CrashChoice::All);
         self.db = open(&self.disk, DATABASE).expect("it was closed");
     }
 
     fn finish(self, name: &'static str, floor: CommitSeq) -> Specimen {
-        Specimen { name, disk: self.disk.crash(&CrashChoice::All), states: self.states, floor }
+        let disk = self.disk.crash(&CrashChoice::All);
+        let leaves = leaves(&disk.read_file(DATA).expect("it is there"));
+        assert!(leaves.len() >= 8, "every store has leaves, and there are {}", leaves.len());
+        Specimen { name, disk, states: self.states, leaves, checkpoint: self.checkpoint, floor }
     }
 }
 
 fn begin(seed: u64) -> Story {
     let disk = MemDisk::new(seed);
     let db = open(&disk, DATABASE).expect("a healthy disk");
-    let mut story = Story { disk, db, states: BTreeMap::from([(CommitSeq(0), Stored::default())]) };
+    let states = BTreeMap::from([(CommitSeq(0), Stored::default())]);
+    let mut story = Story { disk, db, states, checkpoint: CommitSeq(0) };
     let by_city = ViewSpec::new("by_city", ["city"]).values(["n"]).reduce([Reduce::Sum(0), Reduce::Max(0)]);
     let by_email = ViewSpec::new("by_email", ["email"]).unique();
     let people = Schema::new("people").key(["id"]).sum(["n"]).view(by_city).view(by_email);

@@ -10,13 +10,16 @@ use duramen_sim::contents::Dice;
 use duramen_sim::corruption::files_of;
 use duramen_sim::part::Part;
 use duramen_sim::repair::{
-    DATABASE, REPAIRED, Report, Specimen, Stored, blocks, closed, flips, killed, open, options,
+    DATABASE, REPAIRED, Report, Specimen, Stored, blocks, closed, flips, killed, open, options, ranges,
 };
 
 const SEED: u64 = 35;
 
 /// One byte of so many: the whole sweep is a long run (docs/testing.md).
 const EVERY: u64 = 127;
+
+/// Random corruptions of each database: a thousand and more are a long run.
+const RANGES: u64 = 60;
 
 fn check(specimen: &Specimen, report: &Report) {
     println!("{}: {report}", specimen.name);
@@ -46,6 +49,20 @@ fn zeroed_blocks_a_file_cut_short_and_reads_that_fail_cost_what_is_named() {
     for specimen in [closed(SEED), killed(SEED)] {
         check(&specimen, &blocks(&specimen));
     }
+}
+
+// A disk that dies takes whole ranges with it. What it leaves must be saved, and nothing else be taken
+// for it.
+#[test]
+fn every_row_of_a_whole_page_outlives_cuts_zeroes_and_flips() {
+    let mut total = Report::default();
+    for specimen in [closed(SEED), killed(SEED)] {
+        let report = ranges(&specimen, SEED, RANGES, Part::ALL, 1);
+        check(&specimen, &report);
+        total.add(report);
+    }
+    assert!(total.found_row_count > 0, "current pages without pointers were found: {total}");
+    assert!(total.uncertain_row_count > 0, "and uncertain ones: {total}");
 }
 
 /// A repair under power cuts: the trace is that of a complete one.

@@ -19,7 +19,7 @@ use crate::view::spec::ViewSpec;
 pub(crate) const ENTRIES: &str = "duramen/collections";
 
 /// The prefix of reserved tree names.
-const OWN: &str = "duramen/";
+pub(crate) const OWN: &str = "duramen/";
 
 /// A collection with its trees.
 #[derive(Debug)]

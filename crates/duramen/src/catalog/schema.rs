@@ -119,6 +119,11 @@ impl Schema {
         self
     }
 
+    /// A collection of another name for the same documents, without views and sums.
+    pub(crate) fn beside(&self, name: &str) -> Schema {
+        Schema { name: name.to_owned(), sums: Vec::new(), views: Vec::new(), ..self.clone() }
+    }
+
     /// The collection's name.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -10,6 +10,7 @@ mod blobs;
 mod collections;
 mod key_values;
 mod report;
+mod uncertain;
 
 use std::path::Path;
 
@@ -25,7 +26,9 @@ use crate::store::{Keep, KeyRange, Repair, Source};
 use crate::view::spec::TREES as VIEW_TREES;
 
 use report::origin_of;
-pub use report::{LeftOut, Lost, RepairProgress, RepairReport, RepairStage, Repaired, Store, WaitingView};
+pub use report::{
+    LeftOut, Lost, RepairProgress, RepairReport, RepairStage, Repaired, Store, UncertainRows, WaitingView,
+};
 
 const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
 
@@ -72,12 +75,14 @@ pub(crate) fn make_sound(
     repair: Repair,
     progress: &mut dyn FnMut(&RepairProgress) -> Result<()>,
 ) -> Result<RepairReport> {
+    let uncertain = repair.found.uncertain.clone();
     let mut mending = Mending {
         db,
         report: RepairReport::new(repair),
         progress,
         at: RepairProgress::of_stage(RepairStage::Mending),
     };
+    mending.uncertain(&uncertain)?;
     mending.stores()?;
     mending.views()?;
     mending.report.consumers = db.transact(|tx| positions::set_back(tx.shared()))?;

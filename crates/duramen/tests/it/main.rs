@@ -24,6 +24,7 @@ mod migrations;
 mod model;
 mod monoids;
 mod observing;
+mod page_scan;
 mod refusals;
 mod repair;
 mod schema_change;

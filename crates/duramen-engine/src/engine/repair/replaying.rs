@@ -70,11 +70,14 @@ pub(super) fn replay(
         last_seq: after,
         commits: read.record_count,
         lost: read.lost.map(|lost| LostCommits {
+            why: match source.superblock_count {
+                0 => "without a superblock it is unknown where the log continues".to_owned(),
+                _ => lost.why,
+            },
             after,
             until: lost.until,
             frames: lost.frame_count,
             bytes: lost.bytes,
-            why: lost.why,
         }),
         nameless: replaying.nameless,
         unknown_drops: replaying.unknown_drops,

@@ -7,8 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
+use super::found::uncertain_id;
 use super::losses::{Losses, Noted};
-use super::{Caller, Keep, Made, RepairProgress, nameless};
+use super::{Caller, Keep, Made, RepairProgress, UncertainTree, nameless};
 use crate::alarm::invariant;
 use crate::catalog::CATALOG;
 use crate::commit::ENTRY_BYTES;
@@ -18,7 +19,7 @@ use crate::ids::TreeId;
 use crate::options::Durability;
 use crate::repair::{LostRange, Meets, Source};
 use crate::transaction::Transaction;
-use crate::tree::{BigReader, BigRef, ReducerSpec, StoredValue};
+use crate::tree::{BigReader, BigRef, KeyRange, ReducerSpec, StoredValue};
 
 /// The level of each commit. Later commits build on earlier ones, and all together must be whole. A group
 /// without room must fail the commit, and not be dropped after it returned.
@@ -39,18 +40,22 @@ const MISSED_KEY_BYTES: usize = 64;
 
 /// The new database while it is filled.
 pub(super) struct Writing<'a> {
-    source: &'a Source,
-    into: &'a Engine,
-    caller: Caller<'a>,
+    pub(super) source: &'a Source,
+    pub(super) into: &'a Engine,
+    pub(super) caller: Caller<'a>,
     /// The trees in it, by their old ids.
-    made: BTreeMap<TreeId, Made>,
+    pub(super) made: BTreeMap<TreeId, Made>,
     batch: Vec<Change>,
     batch_bytes: usize,
     done: RepairProgress,
-    noted: Noted,
+    pub(super) noted: Noted,
     /// Keys whose values could not be read, until something replaces them.
     missed: BTreeMap<TreeId, Missed>,
     missed_bytes: usize,
+    /// Trees with uncertain entries, by the old id of the tree that these are of.
+    pub(super) uncertain: BTreeMap<TreeId, UncertainTree>,
+    /// Trees without a name that may have been dropped.
+    pub(super) doubtful: Vec<UncertainTree>,
 }
 
 /// Keys of one tree whose values could not be read.
@@ -91,7 +96,19 @@ impl<'a> Writing<'a> {
             noted: Noted::default(),
             missed: BTreeMap::new(),
             missed_bytes: 0,
+            uncertain: BTreeMap::new(),
+            doubtful: Vec::new(),
         }
+    }
+
+    /// The new database.
+    pub(super) fn engine(&self) -> &'a Engine {
+        self.into
+    }
+
+    /// Tells the caller that it goes on.
+    pub(super) fn tell(&mut self) -> Result<()> {
+        (self.caller.progress)(&self.done)
     }
 
     /// Sets the number of entries to read.
@@ -134,7 +151,13 @@ impl<'a> Writing<'a> {
         Ok(name)
     }
 
-    fn make(&mut self, from: TreeId, name: String, spec: Option<ReducerSpec>, takes: bool) -> Result<()> {
+    pub(super) fn make(
+        &mut self,
+        from: TreeId,
+        name: String,
+        spec: Option<ReducerSpec>,
+        takes: bool,
+    ) -> Result<()> {
         self.flush()?;
         let create = |tx: &mut Transaction| tx.create_tree_as_known(&name, spec.clone());
         let (id, _) = self.into.transact(LEVEL, create)?;
@@ -152,6 +175,10 @@ impl<'a> Writing<'a> {
             self.into.transact(LEVEL, |tx| tx.drop_tree(&name))?;
         }
         self.noted.forget(&made.name);
+        if let Some(uncertain) = self.uncertain.remove(&id) {
+            self.made.remove(&uncertain_id(id));
+            self.into.transact(LEVEL, |tx| tx.drop_tree(&uncertain.tree))?;
+        }
         if let Some(missed) = self.missed.remove(&id) {
             self.missed_bytes -= missed.keys.iter().map(|key| missed_bytes(key)).sum::<usize>();
         }
@@ -169,6 +196,9 @@ impl<'a> Writing<'a> {
             return Ok(());
         }
         self.replaced(id, key);
+        if self.uncertain.contains_key(&id) {
+            self.push(uncertain_id(id), key, None)?;
+        }
         let Some(value) = value else { return self.push(id, key, None) };
         if let Some(why) = self.put(id, key, value)? {
             // The checkpoint's value at this key is outdated.
@@ -198,7 +228,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Puts an entry. Returns the reason if its value cannot be read.
-    fn put(&mut self, id: TreeId, key: &[u8], value: StoredValue<'_>) -> Result<Option<String>> {
+    pub(super) fn put(&mut self, id: TreeId, key: &[u8], value: StoredValue<'_>) -> Result<Option<String>> {
         if !value.big {
             self.push(id, key, Some(value.bytes.to_vec()))?;
             return Ok(None);
@@ -298,30 +328,24 @@ impl<'a> Writing<'a> {
         self.lose(LostRange { tree, after: at.clone(), before: at, entries: Some(1), why: why.to_owned() });
     }
 
-    /// Drops the trees with lost names if the log drops unknown trees: a dropped tree must not come back.
-    /// Returns the names of those that stay.
+    /// Returns the names of the trees whose own names are lost. If the log dropped names that may have been
+    /// theirs, any of them may be dropped: all are uncertain then.
     pub(super) fn settle_nameless(
         &mut self,
         nameless: Vec<(TreeId, String)>,
         unknown_drops: u64,
     ) -> Result<Vec<String>> {
         self.flush()?;
-        if unknown_drops > 0 {
-            for (id, name) in &nameless {
-                self.drop_tree(*id)?;
-                self.lose(LostRange {
-                    tree: name.clone(),
-                    after: None,
-                    before: None,
-                    entries: self.source.trees.roots.get(id).map(|entry| entry.count),
-                    why: format!(
-                        "after the checkpoint {unknown_drops} name(s) that may be among the lost ones were dropped, or given to a new tree: what was dropped may be this"
-                    ),
-                });
-            }
-            return Ok(Vec::new());
+        if unknown_drops == 0 {
+            return Ok(nameless.into_iter().map(|(_, name)| name).collect());
         }
-        Ok(nameless.into_iter().map(|(_, name)| name).collect())
+        let state = self.into.snapshot()?;
+        for (id, tree) in nameless {
+            let Some(made) = self.made.get(&id) else { continue };
+            let entries = state.count(made.id, &KeyRange::all())?;
+            self.doubtful.push(UncertainTree { of: format!("tree-{id}"), tree, entries });
+        }
+        Ok(Vec::new())
     }
 
     /// All losses.

@@ -265,7 +265,8 @@ fn page_violations(document: &str) -> Vec<String> {
         ("generation", &0x0102_u64.to_le_bytes()),
         ("nonce", &[0; 16]),
         ("payload bytes", &5_u64.to_le_bytes()),
-        ("reserved", &[0; 8]),
+        ("tree", &[0; 4]),
+        ("own checksum", &[0; 4]),
     ];
     let mut found = encoded_violations(document, "Page header", page.bytes(), header);
     let pointer = PagePointer { block: 0x0708, block_count: 2, raw_bytes: 3, flags: 1, tag: [0x5a; 16] };

@@ -127,6 +127,20 @@ pub struct LeftOut {
     pub why: String,
 }
 
+/// Rows of which it is not known whether they are current: they may be older than the state that was
+/// repaired, or deleted. They are in a collection, namespace or tree of bytes of their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UncertainRows {
+    /// The kind of store.
+    pub store: Store,
+    /// The name of the store that they are of.
+    pub of: String,
+    /// The name of the store that they are in.
+    pub name: String,
+    /// How many there are.
+    pub rows: u64,
+}
+
 /// A view that does not cover every document yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingView {
@@ -166,6 +180,10 @@ pub struct RepairReport {
     pub unnamed_blobs: u64,
     /// Collections without a known meaning, each renamed to a tree of bytes.
     pub renamed: Vec<String>,
+    /// Rows of nodes that were found without pointers to them, and are current. They are in their stores.
+    pub found_rows: u64,
+    /// Rows of which it is not known whether they are current.
+    pub uncertain: Vec<UncertainRows>,
     /// Views that were built.
     pub views_built: u64,
     /// Views that are not built, each with the reason. No data is lost: their documents are there.
@@ -194,6 +212,8 @@ impl RepairReport {
             left_out_count: 0,
             unnamed_blobs: 0,
             renamed: repair.nameless,
+            found_rows: repair.found.current,
+            uncertain: Vec::new(),
             views_built: 0,
             views_waiting: Vec::new(),
             consumers: Vec::new(),

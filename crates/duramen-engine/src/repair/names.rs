@@ -1,0 +1,90 @@
+//! Rows of the tree of roots and of the catalogue from nodes that no pointer leads to any more.
+
+use super::{FoundNode, LostRange, NAMES, Scan, Standing, Trees, UsedBlocks, walk};
+use crate::catalog::{CATALOG, CatalogRow, RootEntry};
+use crate::data_file::TreeNumber;
+use crate::error::Result;
+use crate::ids::TreeId;
+use crate::page_cache::Pages;
+use crate::tree::{NodePointer, Reduction, StoredValue};
+
+impl Trees {
+    /// Adds what the current nodes of both trees say that were found in the file. Notes names from others.
+    ///
+    /// Costs a read of the whole file.
+    pub(super) fn complete(&mut self, pages: &Pages, used: &UsedBlocks) -> Result<()> {
+        let (mut roots, mut names, mut uncertain) = (Vec::new(), Vec::new(), Vec::new());
+        for node in Scan::of(pages.data())?.filter(|node| !node.is_inner()) {
+            let is_roots = node.tree == TreeNumber::ROOTS;
+            if !is_roots && node.tree != TreeNumber::of(CATALOG) {
+                continue;
+            }
+            match used.standing(&node.pointer, node.birth) {
+                Standing::Current if is_roots => roots.push(node),
+                Standing::Current => names.push(node),
+                Standing::Uncertain if !is_roots => uncertain.push(node),
+                Standing::Uncertain | Standing::Old => {}
+            }
+        }
+        for (key, value) in rows(pages, &roots)? {
+            if let Some((id, entry)) = tree_id(&key).zip(RootEntry::decode(&value)) {
+                self.roots.entry(id).or_insert(entry);
+            }
+        }
+        if self.names.is_empty() && self.roots.contains_key(&CATALOG) {
+            self.lost.retain(|range| range.tree != NAMES);
+            self.read_names(pages)?;
+        }
+        for (key, value) in rows(pages, &names)? {
+            if let Some((name, row)) = name_and_row(key, &value) {
+                self.names.entry(name).or_insert(row);
+            }
+        }
+        uncertain.sort_by_key(|node| node.birth);
+        for node in &uncertain {
+            for (key, value) in rows(pages, std::slice::from_ref(node))? {
+                if let Some((name, row)) = name_and_row(key, &value) {
+                    self.uncertain.insert(row.id, name);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The entries of leaves.
+fn rows(pages: &Pages, nodes: &[FoundNode]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut collected = Collected(Vec::new());
+    for node in nodes {
+        walk(
+            pages,
+            &NodePointer { page: node.pointer, reduction: Reduction::UNKNOWN },
+            None,
+            &mut collected,
+        )?;
+    }
+    Ok(collected.0)
+}
+
+struct Collected(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl super::Meets for Collected {
+    fn entry(&mut self, key: &[u8], value: StoredValue<'_>) -> Result<()> {
+        self.0.push((key.to_vec(), value.bytes.to_vec()));
+        Ok(())
+    }
+
+    // The node was whole a moment ago. What was in it stays among what is lost.
+    fn lost(&mut self, _: LostRange) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The id in a key of the tree of roots.
+pub(super) fn tree_id(key: &[u8]) -> Option<TreeId> {
+    key.try_into().ok().map(|id| TreeId(u64::from_be_bytes(id)))
+}
+
+fn name_and_row(key: Vec<u8>, value: &[u8]) -> Option<(String, CatalogRow)> {
+    String::from_utf8(key).ok().zip(CatalogRow::decode(value))
+}
