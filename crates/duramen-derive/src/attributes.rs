@@ -1,4 +1,4 @@
-//! `#[collection(...)]` and `#[migrate_from(...)]` on a struct, and `#[key(...)]` on its fields.
+//! `#[collection(...)]` and `#[migrate_from(...)]` on a struct, and `#[key(...)]` on its fields and on enums.
 
 use syn::{Attribute, Error, LitInt, LitStr, Path, Result, parenthesized};
 
@@ -142,4 +142,32 @@ fn assigned(attribute: &Attribute) -> Result<Assigned> {
         }
     })?;
     Ok(assigned)
+}
+
+/// How the values of an enum are stored and ordered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EnumOrder {
+    ByName,
+    ByNumber,
+}
+
+/// The contents of an enum's `#[key(...)]`; `None` without one.
+pub(crate) fn enum_order(attributes: &[Attribute]) -> Result<Option<EnumOrder>> {
+    let mut found = None;
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("key")) {
+        attribute.parse_nested_meta(|meta| {
+            let order = if meta.path.is_ident("by_name") {
+                EnumOrder::ByName
+            } else if meta.path.is_ident("by_number") {
+                EnumOrder::ByNumber
+            } else {
+                return Err(meta.error("unknown: an enum takes #[key(by_name)] or #[key(by_number)]"));
+            };
+            match found.replace(order) {
+                Some(_) => Err(meta.error("an enum has one order: write by_name or by_number")),
+                None => Ok(()),
+            }
+        })?;
+    }
+    Ok(found)
 }

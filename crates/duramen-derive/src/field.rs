@@ -75,7 +75,8 @@ impl Field<'_> {
         if self.key.is_some() {
             quote!(<#kind as #duramen::tuple::OwnedElement>::COLUMN)
         } else if self.plain {
-            quote!(#column_type::of_type::<#kind>())
+            let form = self.form(duramen);
+            quote!(#column_type::of_type::<#kind>().in_form(#form))
         } else {
             quote!(#column_type::Any)
         }
@@ -95,7 +96,15 @@ impl Field<'_> {
             (self.default || all_default || (optional && self.plain && !compact)).then(|| quote!(.default()));
         let aliases = &self.aliases;
         let also = (!aliases.is_empty()).then(|| quote!(.also([#(#aliases),*])));
-        quote!(#duramen::schema::Field::of::<#kind>(#written, #source) #custom #sometimes #default #also)
+        let form = self.form(duramen);
+        let in_form = self.plain.then(|| quote!(.in_form(#form)));
+        quote!(#duramen::schema::Field::of::<#kind>(#written, #source) #in_form #custom #sometimes #default #also)
+    }
+
+    /// How its values are stored if it is an enum with `#[derive(Key)]`.
+    fn form(&self, duramen: &TokenStream) -> TokenStream {
+        let kind = self.kind;
+        quote!(#duramen::__enum_form!(#kind))
     }
 
     /// Its type without an `Option` around it.

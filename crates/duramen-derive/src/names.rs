@@ -10,8 +10,16 @@ use syn::{Attribute, Error, LitStr, Result, Token};
 pub(crate) struct SerdeNames {
     /// `rename` of a field.
     pub(crate) rename: Option<String>,
-    /// `rename_all` of a struct.
+    /// `rename_all` of a struct or an enum, for writing.
     pub(crate) rename_all: Option<LitStr>,
+    /// The same for reading.
+    pub(crate) rename_all_read: Option<LitStr>,
+    /// The type as which a value is written.
+    pub(crate) into: Option<LitStr>,
+    /// The type from which a value is read, if that may fail.
+    pub(crate) try_from: Option<LitStr>,
+    /// An attribute besides these two that changes the form.
+    pub(crate) other_form: Option<syn::Path>,
     /// An attribute that changes how, or whether, a field is written.
     pub(crate) changes_form: Option<syn::Path>,
     /// An attribute that moves the field elsewhere, or omits it.
@@ -47,8 +55,9 @@ pub(crate) fn serde(attributes: &[Attribute]) -> Result<SerdeNames> {
                 return Ok(());
             }
             if meta.path.is_ident("rename_all") {
-                let [written, _] = names(&meta)?;
+                let [written, read] = names(&meta)?;
                 found.rename_all = written.or(found.rename_all.take());
+                found.rename_all_read = read.or(found.rename_all_read.take());
                 return Ok(());
             }
             if meta.path.is_ident("alias") {
@@ -67,6 +76,17 @@ pub(crate) fn serde(attributes: &[Attribute]) -> Result<SerdeNames> {
             }
             if RESHAPES.iter().any(|known| meta.path.is_ident(known)) {
                 found.reshapes = Some(meta.path.clone());
+            }
+            if meta.path.is_ident("into") {
+                found.into = Some(meta.value()?.parse()?);
+                return Ok(());
+            }
+            if meta.path.is_ident("try_from") {
+                found.try_from = Some(meta.value()?.parse()?);
+                return Ok(());
+            }
+            if !HARMLESS.iter().any(|known| meta.path.is_ident(known)) {
+                found.other_form = Some(meta.path.clone());
             }
             skip_value(&meta)
         })?;
@@ -144,6 +164,36 @@ pub(crate) fn renamed(field: &str, rule: &LitStr) -> Result<String> {
         }
         "kebab-case" => field.replace('_', "-"),
         "SCREAMING-KEBAB-CASE" => field.to_ascii_uppercase().replace('_', "-"),
+        other => return Err(Error::new(rule.span(), format!("{other} is no rule of serde's rename_all"))),
+    })
+}
+
+/// A variant's name under serde's `rename_all`.
+pub(crate) fn renamed_variant(variant: &str, rule: &LitStr) -> Result<String> {
+    let snake = || {
+        let mut out = String::new();
+        for (index, letter) in variant.char_indices() {
+            if index > 0 && letter.is_uppercase() {
+                out.push('_');
+            }
+            out.push(letter.to_ascii_lowercase());
+        }
+        out
+    };
+    Ok(match rule.value().as_str() {
+        "PascalCase" => variant.to_owned(),
+        "lowercase" => variant.to_ascii_lowercase(),
+        "UPPERCASE" => variant.to_ascii_uppercase(),
+        "camelCase" => {
+            let mut letters = variant.chars();
+            letters.next().map_or(String::new(), |first| {
+                [first.to_ascii_lowercase()].into_iter().chain(letters).collect()
+            })
+        }
+        "snake_case" => snake(),
+        "SCREAMING_SNAKE_CASE" => snake().to_ascii_uppercase(),
+        "kebab-case" => snake().replace('_', "-"),
+        "SCREAMING-KEBAB-CASE" => snake().to_ascii_uppercase().replace('_', "-"),
         other => return Err(Error::new(rule.span(), format!("{other} is no rule of serde's rename_all"))),
     })
 }

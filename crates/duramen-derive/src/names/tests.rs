@@ -40,3 +40,21 @@ fn renamed_fields_are_called_as_serde_writes_them() {
     }
     assert!(renamed("a", &rule("Capital")).is_err());
 }
+
+// The same for the names of variants, which serde splits at every capital.
+#[test]
+fn renamed_variants_are_called_as_serde_writes_them() {
+    for (rule, expected) in [
+        ("lowercase", "inprogress2"),
+        ("snake_case", "in_progress2"),
+        ("UPPERCASE", "INPROGRESS2"),
+        ("SCREAMING_SNAKE_CASE", "IN_PROGRESS2"),
+        ("PascalCase", "InProgress2"),
+        ("camelCase", "inProgress2"),
+        ("kebab-case", "in-progress2"),
+        ("SCREAMING-KEBAB-CASE", "IN-PROGRESS2"),
+    ] {
+        let name = renamed_variant("InProgress2", &LitStr::new(rule, Span::call_site()));
+        assert_eq!(name.unwrap(), expected, "{rule}");
+    }
+}

@@ -117,6 +117,6 @@ fn unreadable<C: Collection>(key: &[u8], error: &rmp_serde::decode::Error) -> Er
     )
     .with_hint(format!(
         "a new field of {kind} needs #[serde(default)], a renamed one #[serde(alias = \"...\")]; a field of another type \
-         needs #[migrate_from]"
+         needs #[migrate_from]; an enum by number needs a variant for each stored number"
     ))
 }

@@ -65,7 +65,7 @@ use crate::value::tuple::{Encoder, OwnedKey};
 /// # Keys
 /// `#[key]` may stand above up to eight fields: integers up to 64 bits, `f64`, `bool`, `String`,
 /// [`Time`](crate::Time), and types with [`#[derive(Key)]`](crate::Key). Documents are ordered by them.
-/// Encoded, a key has at most 1,024 bytes.
+/// Encoded, a key has at most 1,024 bytes. An enum chooses its order: [`EnumForm`](crate::tuple::EnumForm).
 ///
 /// `#[key(assigned)]` above an integer lets [`push`](crate::Db::push) assign ids. Each id is assigned once,
 /// and no stored document has it; writers do not wait for each other. `#[key(sequential)]` assigns the

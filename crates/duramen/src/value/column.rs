@@ -6,6 +6,7 @@ use std::fmt;
 use crate::store::error::{Error, Result};
 use crate::value::document::Value;
 use crate::value::time::Time;
+use crate::value::tuple::EnumForm;
 
 /// A column of a collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,6 +116,14 @@ impl ColumnType {
         } else {
             ColumnType::Any
         }
+    }
+
+    /// The column type of a field that is an enum in this form. For `#[derive(Collection)]`.
+    ///
+    /// Names were `Any` before enums chose, and stay so: a collection that exists keeps its columns (D9).
+    #[must_use]
+    pub fn in_form(self, form: Option<EnumForm>) -> ColumnType {
+        if let Some(EnumForm::Number(_)) = form { ColumnType::Int } else { self }
     }
 
     /// The narrowest type for values of both: integers and floats are floats, other pairs `Any`.

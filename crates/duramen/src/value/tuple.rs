@@ -10,6 +10,7 @@
 
 mod decode;
 mod encode;
+mod enums;
 mod owned;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,9 @@ use crate::store::limits::KEY_BYTES_MAX;
 pub use decode::decode;
 pub(crate) use decode::split;
 pub use encode::{AsElement, Encoder, Key};
+#[doc(hidden)]
+pub use enums::{AnyForm, FormOf, KnownForm};
+pub use enums::{EnumElement, EnumForm, unknown_number};
 pub use owned::{ElementFor, KeyFor, OwnedElement, OwnedKey, PrefixFor, unexpected};
 
 use crate::store::error::{Code, Error, Result};

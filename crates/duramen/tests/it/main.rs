@@ -13,6 +13,7 @@ mod coded;
 mod collections;
 mod compile_errors;
 mod directories;
+mod enums;
 mod find;
 mod flights;
 mod golden;

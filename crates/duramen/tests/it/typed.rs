@@ -313,6 +313,7 @@ fn compact_documents_are_shown_with_their_names() {
 struct SensorId(u32);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Key)]
+#[key(by_name)]
 enum Room {
     Cellar,
     #[serde(rename = "attic")]

@@ -1,6 +1,7 @@
 use duramen::prelude::*;
 
 #[derive(Serialize, Deserialize, duramen::Key)]
+#[key(by_name)]
 enum Colour {
     #[serde(rename = "crimson", alias = "red")]
     Red,

@@ -144,6 +144,14 @@ impl Problems {
         if let Some(unread) = held.names().find(|unread| !own.is_called(unread)) {
             let what = format!("its field {name} is called {unread} in some documents");
             self.add(what, format!("write #[serde(alias = \"{unread}\")] above {name}"));
+        } else if own.is_other_form(held) {
+            let (held, own) = (held.type_name(), own.type_name());
+            self.add(
+                format!("its field {name} holds an enum as {held}, and the type stores {own} there"),
+                "let the enum choose as it did, by_name or by_number; to change it, keep the old enum under another \
+                 name in the old struct"
+                    .to_owned(),
+            );
         } else if !own.reads(held) {
             let (held, own) = (held.type_name(), own.type_name());
             self.add(
@@ -180,7 +188,7 @@ impl Problems {
     /// A field that no type wrote until now, in the form that the catalogue keeps.
     fn unheld(&mut self, stored: &Schema, own: &Field) -> Field {
         let also = self.more_names(stored, &[], own);
-        Field { always: false, default: false, also, ..own.clone() }
+        Field { always: false, default: false, also, form: None, ..own.clone() }
     }
 
     /// The other names under which a type reads the field from documents of tools. Notes problems of all of

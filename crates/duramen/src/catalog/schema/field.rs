@@ -7,6 +7,7 @@
 use std::any::TypeId;
 
 use crate::value::time::Time;
+use crate::value::tuple::EnumForm;
 
 /// A field of a typed collection's documents.
 ///
@@ -24,6 +25,8 @@ pub struct Field {
     pub(crate) also: Vec<String>,
     /// Whether the type reads documents without it. The catalogue does not keep this.
     pub(crate) default: bool,
+    /// The form of an enum, and its type as written in the source. The catalogue does not keep this.
+    pub(crate) form: Option<(EnumForm, String)>,
 }
 
 impl Field {
@@ -44,7 +47,18 @@ impl Field {
             always: true,
             also: Vec::new(),
             default: false,
+            form: None,
         }
+    }
+
+    /// Records how an enum is stored: one by number is described as its integer.
+    #[must_use]
+    pub fn in_form(mut self, form: Option<EnumForm>) -> Field {
+        self.form = form.map(|form| (form, self.kind.clone()));
+        if let Some(EnumForm::Number(integer)) = form {
+            integer.clone_into(&mut self.kind);
+        }
+        self
     }
 
     /// Marks a value that a function writes: its form is unknown.
@@ -85,8 +99,20 @@ impl Field {
         [self.name.as_str()].into_iter().chain(self.also.iter().map(String::as_str))
     }
 
+    /// Whether this is an enum whose values are stored in the other form: names in one, numbers in the other.
+    pub(crate) fn is_other_form(&self, held: &Field) -> bool {
+        match &self.form {
+            Some((EnumForm::Name, _)) => range(&held.kind).is_some(),
+            Some((EnumForm::Number(_), source)) => held.kind == *source,
+            None => false,
+        }
+    }
+
     /// Whether a field of this type reads every value of another.
     pub(crate) fn reads(&self, held: &Field) -> bool {
+        if self.is_other_form(held) {
+            return false;
+        }
         let null = self.nullable || !held.nullable || !is_known(&self.kind);
         null && reads(&self.kind, &held.kind)
     }

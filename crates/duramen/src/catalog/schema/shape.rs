@@ -63,7 +63,7 @@ impl Schema {
     /// The fields of a new type as the catalogue keeps them. No documents exist yet, so no field has other
     /// names.
     pub(crate) fn fields_to_keep(&self) -> Vec<Field> {
-        let kept = |field: &Field| Field { default: false, also: Vec::new(), ..field.clone() };
+        let kept = |field: &Field| Field { default: false, also: Vec::new(), form: None, ..field.clone() };
         self.fields.iter().map(kept).collect()
     }
 

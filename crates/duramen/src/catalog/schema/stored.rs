@@ -223,6 +223,7 @@ fn field(value: &Value) -> Result<Field> {
         always: flag("always")?,
         also: texts(document, "also")?,
         default: false,
+        form: None,
     })
 }
 

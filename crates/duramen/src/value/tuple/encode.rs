@@ -161,7 +161,8 @@ fn byte_length(magnitude: u64) -> u8 {
 /// A value that can be one element of a key.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an element of a key",
-    note = "integers up to 64 bits, f64, bool, text, bytes, `Time`, `Option` of these and `Element` can"
+    note = "integers up to 64 bits, f64, bool, text, bytes, `Time`, `Option` of these, `Element` and types with \
+            #[derive(Key)] can"
 )]
 pub trait AsElement {
     /// Appends itself.

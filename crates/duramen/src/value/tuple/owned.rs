@@ -11,10 +11,12 @@ use crate::value::time::Time;
 
 /// An element of a key that can be decoded.
 ///
-/// `#[derive(Key)]` implements it for a struct around one such element, and for an enum without fields.
+/// `#[derive(Key)]` implements it for a struct around one such element, and for an enum without fields that
+/// has chosen how it is stored and ordered ([`EnumForm`](crate::tuple::EnumForm)).
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be part of a collection's key",
-    note = "integers up to 64 bits, f64, bool, String and `Time` can, and types with #[derive(Key)]"
+    message = "`{Self}` cannot be part of a key, nor be ordered in a view",
+    note = "integers up to 64 bits, f64, bool, String and `Time` can, and types with #[derive(Key)]",
+    note = "an enum needs #[derive(duramen::Key)], and #[key(by_number)] or #[key(by_name)] to choose its order"
 )]
 pub trait OwnedElement: AsElement + ElementFor<Self> + Sized {
     /// The column type of such elements.
@@ -29,8 +31,9 @@ pub trait OwnedElement: AsElement + ElementFor<Self> + Sized {
 
 /// A whole key that can be decoded: an element, or a tuple of up to eight.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be a collection's key",
-    note = "an element can (an integer, String, `Time`, ...), and a tuple of up to eight elements"
+    message = "`{Self}` cannot be the key of a collection or view",
+    note = "an element can (an integer, String, `Time`, a type with #[derive(Key)]), and a tuple of up to eight",
+    note = "an enum needs #[derive(duramen::Key)], and #[key(by_number)] or #[key(by_name)] to choose its order"
 )]
 pub trait OwnedKey: KeyFor<Self> + PrefixFor<Self> + Sized {
     /// How many elements it has.

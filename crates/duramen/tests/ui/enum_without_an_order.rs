@@ -1,0 +1,10 @@
+use duramen::prelude::*;
+
+#[derive(Serialize, Deserialize, duramen::Key)]
+enum Priority {
+    Low,
+    Medium,
+    High,
+}
+
+fn main() {}
