@@ -107,6 +107,12 @@ impl Field<'_> {
         quote!(#duramen::__enum_form!(#kind))
     }
 
+    /// Whether it holds items that a view can have rows for.
+    pub(crate) fn is_list(&self) -> bool {
+        last_segment(self.not_null())
+            .is_some_and(|last| ["Vec", "BTreeSet", "HashSet"].iter().any(|list| last == list))
+    }
+
     /// Its type without an `Option` around it.
     pub(crate) fn not_null(&self) -> &Type {
         let optional = last_segment(self.kind).is_some_and(|last| last == "Option");

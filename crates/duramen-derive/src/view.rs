@@ -60,6 +60,9 @@ impl Parse for ViewAttribute {
             }
             view.item(input)?;
         }
+        if view.key.is_empty() && !input.is_empty() {
+            return Err(input.error("a comma is missing before this"));
+        }
         if view.key.is_empty() {
             return Err(Error::new(
                 view.name.span(),
@@ -261,6 +264,7 @@ fn one(
     let ident = &view.name;
     let name = names::snake_case(&ident.to_string());
     let keys = view.key.iter().map(|name| field(fields, name)).collect::<Result<Vec<_>>>()?;
+    check_lists(view, &keys)?;
     let key_names = keys.iter().map(|field| &field.written);
     let key_type = key_type(view, &keys, duramen);
     let Reduced { values, kept, kinds, asserts } = reduced(view, fields, duramen)?;
@@ -289,6 +293,31 @@ fn one(
             }
         }
     })
+}
+
+/// Checks that a list among the key fields is the one with a row for each item.
+fn check_lists(view: &ViewAttribute, keys: &[&Field<'_>]) -> Result<()> {
+    let last = keys.len() - 1;
+    for (index, _) in keys.iter().enumerate().filter(|(_, field)| field.is_list()) {
+        let (name, ident) = (&view.name, &view.key[index]);
+        if index < last {
+            return Err(Error::new(
+                ident.span(),
+                format!("{ident} is a list: make it the last key field of {name}, and write `each`"),
+            ));
+        }
+        if !view.each {
+            let all: Vec<String> = view.key.iter().map(ToString::to_string).collect();
+            let all = if let [one] = &all[..] { one.clone() } else { format!("({})", all.join(", ")) };
+            return Err(Error::new(
+                ident.span(),
+                format!(
+                    "{ident} is a list: `each` makes a row for each of its items: view({name}, key = {all}, each)"
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The Rust type of a view's key. A document has no row while a nullable key field is null.
@@ -367,7 +396,7 @@ fn field<'f, 'a>(fields: &'f [Field<'a>], name: &Ident) -> Result<&'f Field<'a>>
         let all: Vec<String> = fields.iter().map(|field| field.ident.to_string()).collect();
         Error::new(
             name.span(),
-            format!("there is no field {name} that is written; there are {}", all.join(", ")),
+            format!("there is no field {name} that is written: write one of {}", all.join(", ")),
         )
     })
 }

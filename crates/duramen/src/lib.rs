@@ -115,7 +115,7 @@ pub use value::{document, json, time, tuple};
 pub use view::sums;
 
 pub use access::bytes::ByteTree;
-pub use access::collection::{AssignedKey, Collection, IdKey, IdOrder};
+pub use access::collection::{AssignedKey, Collection, IdKey, IdOrder, Storable};
 pub use access::documents::auto_commit::Documents;
 pub use access::documents::{DocumentsOf, Reduction};
 pub use access::explain::{Explain, Part, Ran};

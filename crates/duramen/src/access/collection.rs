@@ -73,9 +73,11 @@ use crate::value::tuple::{Encoder, OwnedKey};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a collection",
     label = "this type cannot be stored",
-    note = "add `#[derive(Serialize, Deserialize, Collection)]` to it, and `#[key]` above the field that is its key"
+    note = "add `#[derive(Serialize, Deserialize, Collection)]` to it, and `#[key]` above the field that is its key",
+    note = "a view is asked with `db.view::<..>()`",
+    note = "`iter()` takes two `?`: `for order in orders.iter()? {{ let order = order?; .. }}`"
 )]
-pub trait Collection: Serialize + DeserializeOwned + 'static {
+pub trait Collection: Storable + 'static {
     /// The collection's name in the database.
     const NAME: &'static str;
 
@@ -123,6 +125,17 @@ pub trait Collection: Serialize + DeserializeOwned + 'static {
         Err(unknown_version(version))
     }
 }
+
+/// What serde writes and reads, as documents are. Every type with both of its derives is.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be written and read as a document",
+    label = "serde's derives are missing here",
+    note = "write `#[derive(Serialize, Deserialize, Collection)]` above it; `duramen::prelude` has all three"
+)]
+pub trait Storable: Serialize + DeserializeOwned {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned> Storable for T {}
 
 /// A collection whose keys are assigned by [`push`](crate::Db::push). Derived by `#[key(assigned)]` or
 /// `#[key(sequential)]`.

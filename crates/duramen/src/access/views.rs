@@ -54,6 +54,12 @@ use crate::view::reduce;
 /// | `value = c` | the field that reductions without one of their own take |
 /// | `reduce = (Count, Sum, Max(d), TopK(5, d))` | what is kept over every range; [`reduce`] lists them. Without it, `Count` |
 /// | `unique` | no two documents may have the same key: the second is refused with `UniqueViolation` |
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a view",
+    note = "a view is declared with its collection, `#[collection(view(ByCity, key = city))]`, and asked by its own name: \
+            `db.view::<ByCity>()`",
+    note = "the documents of a collection are `db.collection::<Order>()`"
+)]
 pub trait View: 'static {
     /// The collection of the view.
     type Collection: Collection;

@@ -319,6 +319,11 @@ impl<M: Monoid> Reduction for With<M> {
 }
 
 /// The reductions of a view: a tuple of up to eight.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no tuple of reductions",
+    note = "one reduction needs its comma: `type Reduce = (reduce::Count,);`",
+    note = "several are `(reduce::Count, reduce::Sum)`, up to eight; `duramen::view::reduce` lists them"
+)]
 pub trait Reductions {
     /// Their answers: a tuple, or the answer alone if there is only one.
     type Answer;

@@ -56,7 +56,8 @@ pub trait ElementFor<K>: AsElement {}
 /// A key that may stand for one of type `K`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key of this collection, whose key is `{K}`",
-    note = "give as many elements as the key has, of the same types; `&str` stands for `String`"
+    note = "give as many elements as the key has, of the same types, as a tuple: `(\"Oslo\", 1)`; `&str` stands for `String`",
+    note = "`db.collection::<C>().prefix(..)` finds all documents whose keys begin with the first elements"
 )]
 pub trait KeyFor<K>: Key {}
 
