@@ -36,8 +36,11 @@ fn wrapper(input: &DeriveInput, data: &syn::DataStruct) -> Result<TokenStream> {
         return Err(Error::new_spanned(path, "an element of a key is written by serde as it is in the key"));
     }
     let (ident, kind) = (&input.ident, &field.ty);
+    let id = is_id(kind).then(|| id_key(ident, kind));
     Ok(quote! {
         const _: () = {
+            #id
+
             impl ::duramen::tuple::AsElement for #ident {
                 fn append(
                     &self,
@@ -61,6 +64,26 @@ fn wrapper(input: &DeriveInput, data: &syn::DataStruct) -> Result<TokenStream> {
             ::duramen::key_element!(#ident);
         };
     })
+}
+
+/// Whether the type is one of those that `push` assigns. A macro sees its name only.
+fn is_id(kind: &syn::Type) -> bool {
+    matches!(kind, syn::Type::Path(path) if ["u64", "i64", "u32"].iter().any(|id| path.path.is_ident(id)))
+}
+
+/// The struct around an assigned id.
+fn id_key(ident: &syn::Ident, kind: &syn::Type) -> TokenStream {
+    quote! {
+        impl ::duramen::IdKey for #ident {
+            fn from_id(id: u64) -> ::core::option::Option<Self> {
+                <#kind as ::duramen::IdKey>::from_id(id).map(#ident)
+            }
+
+            fn to_id(self) -> ::core::option::Option<u64> {
+                ::duramen::IdKey::to_id(self.0)
+            }
+        }
+    }
 }
 
 fn one_field(input: &DeriveInput) -> Error {

@@ -83,6 +83,14 @@
 //! | repairing a corrupt database | [`repair`], [`RepairReport`] |
 //! | errors | [`Error`], [`Code`], [`ErrorKind`] |
 //!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `async` | [`AsyncDb`](cookbook#a-web-service-with-axum) |
+//! | `uuid` | `uuid::Uuid` in keys and views |
+//! | `chrono`, `jiff` | their times to and from [`Time`] |
+//!
 //! [`cookbook`] has recipes. docs/tutorial.md in the repository grows one program from the first put to
 //! views.
 //!
@@ -146,6 +154,7 @@ pub use feed::consumer::{Consumer, ConsumerOptions, ConsumerState, Consuming};
 pub use feed::observer::{ObserveFrom, Observed, Observer, ObserverOptions};
 pub use kv::{Kv, Ttl};
 pub use store::error::{Code, Error, ErrorKind, Result};
+pub use value::byte_array::ByteArray;
 pub use value::document::{Document, Value};
 pub use value::range::IntoSpan;
 pub use value::span::Span;

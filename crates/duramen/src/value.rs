@@ -1,5 +1,6 @@
 //! Values and their encodings: documents, keys and times.
 
+pub(crate) mod byte_array;
 pub(crate) mod clock;
 pub(crate) mod column;
 pub mod document;

@@ -67,9 +67,13 @@ use crate::value::tuple::{Encoder, OwnedKey};
 /// [`Time`](crate::Time), and types with [`#[derive(Key)]`](crate::Key). Documents are ordered by them.
 /// Encoded, a key has at most 1,024 bytes. An enum chooses its order: [`EnumForm`](crate::tuple::EnumForm).
 ///
-/// `#[key(assigned)]` above an integer lets [`push`](crate::Db::push) assign ids. Each id is assigned once,
-/// and no stored document has it; writers do not wait for each other. `#[key(sequential)]` assigns the
-/// largest id plus one. Writers that push at the same time then conflict, and one of them retries.
+/// UUIDs need the feature `uuid`, and bytes are a [`ByteArray`](crate::ByteArray). Times of `chrono` and
+/// `jiff` become a `Time` by `into` (features of these names).
+///
+/// `#[key(assigned)]` above an integer, or a struct around one, lets [`push`](crate::Db::push) assign ids.
+/// Each id is assigned once, and no stored document has it; writers do not wait for each other.
+/// `#[key(sequential)]` assigns the largest id plus one. Writers that push at the same time then conflict,
+/// and one of them retries.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a collection",
     label = "this type cannot be stored",
@@ -162,12 +166,12 @@ pub enum IdOrder {
     Sequential,
 }
 
-/// An integer that can be an assigned id.
+/// An integer that can be an assigned id, or a struct around one with `#[derive(Key)]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an assigned key",
-    note = "an assigned key is a u64, an i64 or a u32"
+    note = "an assigned key is a u64, an i64 or a u32, or a struct around one with #[derive(Key)]"
 )]
-pub trait IdKey: OwnedKey + Copy {
+pub trait IdKey: OwnedKey {
     /// The id as this type; `None` if it does not fit.
     fn from_id(id: u64) -> Option<Self>;
 

@@ -1,12 +1,17 @@
 //! Points in time: seconds and nanoseconds since 1970, and their text form (RFC 3339).
 //!
-//! Owns the calendar arithmetic. Reads no clock; knows no time zones but fixed offsets, and no leap seconds.
+//! Owns the calendar arithmetic. Reads the clock for [`Time::now`] only; knows no time zones but fixed
+//! offsets, and no leap seconds.
 
+#[cfg(any(feature = "chrono", feature = "jiff"))]
+mod foreign;
 mod serde;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
+
+use duramen_disk::{Disk as _, OsDisk};
 
 const NANOSECONDS: u32 = 1_000_000_000;
 const SECONDS_A_DAY: i64 = 86_400;
@@ -24,6 +29,17 @@ impl Time {
     #[must_use]
     pub fn new(seconds: i64, nanoseconds: u32) -> Option<Time> {
         (nanoseconds < NANOSECONDS).then_some(Time { seconds, nanoseconds })
+    }
+
+    /// The system's time now. It may go back when the clock is set; ids and expiry use a time that does not.
+    #[must_use]
+    pub fn now() -> Time {
+        let wall_ns = OsDisk::new().wall_ns();
+        let (seconds, rest) = (wall_ns / u64::from(NANOSECONDS), wall_ns % u64::from(NANOSECONDS));
+        Time {
+            seconds: i64::try_from(seconds).expect("a u64 of nanoseconds are fewer seconds"),
+            nanoseconds: u32::try_from(rest).expect("less than a second"),
+        }
     }
 
     /// Whole seconds since 1970, rounded towards the past.

@@ -14,6 +14,8 @@ mod enums;
 mod owned;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "uuid")]
+mod uuids;
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -19,6 +19,7 @@ mod flights;
 mod golden;
 mod golden_stores;
 mod golden_typed;
+mod key_types;
 mod key_values;
 mod left_out;
 mod migrations;

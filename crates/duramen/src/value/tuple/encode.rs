@@ -222,6 +222,19 @@ elements! {
     Element, |v, e| e.element(v)?;
 }
 
+/// Bytes, as a slice of them.
+impl<const N: usize> AsElement for [u8; N] {
+    fn append(&self, encoder: &mut Encoder<'_>) -> Result<()> {
+        self.as_slice().append(encoder)
+    }
+}
+
+impl<const N: usize> Key for [u8; N] {
+    fn write(&self, encoder: &mut Encoder<'_>) -> Result<()> {
+        self.append(encoder)
+    }
+}
+
 impl<T: AsElement + ?Sized> AsElement for &T {
     fn append(&self, encoder: &mut Encoder<'_>) -> Result<()> {
         (**self).append(encoder)

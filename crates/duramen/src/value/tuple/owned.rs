@@ -6,6 +6,7 @@
 
 use super::{AsElement, Element, Key};
 use crate::store::error::{Error, Result};
+use crate::value::byte_array::ByteArray;
 use crate::value::column::ColumnType;
 use crate::value::time::Time;
 
@@ -16,6 +17,7 @@ use crate::value::time::Time;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of a key, nor be ordered in a view",
     note = "integers up to 64 bits, f64, bool, String and `Time` can, and types with #[derive(Key)]",
+    note = "bytes are a `duramen::ByteArray<16>`; `Uuid` needs the feature `uuid`; other times become a `Time` by `into`",
     note = "an enum needs #[derive(duramen::Key)], and #[key(by_number)] or #[key(by_name)] to choose its order"
 )]
 pub trait OwnedElement: AsElement + ElementFor<Self> + Sized {
@@ -33,6 +35,7 @@ pub trait OwnedElement: AsElement + ElementFor<Self> + Sized {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the key of a collection or view",
     note = "an element can (an integer, String, `Time`, a type with #[derive(Key)]), and a tuple of up to eight",
+    note = "bytes are a `duramen::ByteArray<16>`; `Uuid` needs the feature `uuid`; other times become a `Time` by `into`",
     note = "an enum needs #[derive(duramen::Key)], and #[key(by_number)] or #[key(by_name)] to choose its order"
 )]
 pub trait OwnedKey: KeyFor<Self> + PrefixFor<Self> + Sized {
@@ -228,7 +231,41 @@ stand_for!(i8, i16, i32, i64, u8, u32, u64 => u16);
 stand_for!(i8, i16, i32, i64, u8, u16, u64 => u32);
 stand_for!(i8, i16, i32, i64, u8, u16, u32 => u64);
 stand_for!(str => String);
+#[cfg(feature = "uuid")]
+elements!(uuid::Uuid);
 __key_begins!(str);
+
+/// As `__key_begins`, for a type with a parameter.
+macro_rules! begins {
+    ([$($parameter:tt)+] $kind:ty; [$($rest:ident)*]) => {};
+    ([$($parameter:tt)+] $kind:ty; [$($rest:ident)*] $next:ident $($more:ident)*) => {
+        impl<$($parameter)+, First, $($rest),*> PrefixFor<(First, $($rest,)*)> for $kind
+        where
+            $kind: ElementFor<First>,
+        {
+        }
+
+        begins!([$($parameter)+] $kind; [$($rest)* $next] $($more)*);
+    };
+}
+
+impl<const N: usize> OwnedKey for ByteArray<N> {
+    const ELEMENTS: usize = 1;
+
+    fn from_elements(elements: Vec<Element>) -> Result<Self> {
+        let (element,): (Self,) = OwnedKey::from_elements(elements)?;
+        Ok(element)
+    }
+}
+
+impl<const N: usize> ElementFor<ByteArray<N>> for ByteArray<N> {}
+impl<const N: usize> KeyFor<ByteArray<N>> for ByteArray<N> {}
+impl<const N: usize> PrefixFor<ByteArray<N>> for ByteArray<N> {}
+impl<const N: usize> ElementFor<ByteArray<N>> for [u8; N] {}
+impl<const N: usize> KeyFor<ByteArray<N>> for [u8; N] {}
+impl<const N: usize> PrefixFor<ByteArray<N>> for [u8; N] {}
+begins!([const N: usize] ByteArray<N>; [] A B C D E F G H);
+begins!([const N: usize] [u8; N]; [] A B C D E F G H);
 
 macro_rules! tuples {
     ($(($($name:ident $asked:ident),+) $count:literal;)*) => {$(
