@@ -108,6 +108,9 @@ fn spec(args: &ViewAddArgs, schema: &Schema) -> Result<ViewSpec> {
     if args.each {
         spec = spec.each();
     }
+    if args.nulls {
+        spec = spec.nulls();
+    }
     Ok(if args.unique { spec.unique() } else { spec })
 }
 
@@ -233,10 +236,11 @@ fn list(args: &ViewListArgs, out: Output) -> Result<()> {
     for state in &states {
         let each = if state.view.is_each() { " (each)" } else { "" };
         let unique = if state.view.is_unique() { " (unique)" } else { "" };
+        let nulls = if state.view.has_nulls() { " (nulls)" } else { "" };
         table.add_row([
             printable(&state.collection),
             printable(state.view.name()),
-            printable(&format!("{}{each}{unique}", key_shown(&state.view))),
+            printable(&format!("{}{each}{nulls}{unique}", key_shown(&state.view))),
             printable(&reductions_shown(&state.view)),
             rows(&snapshot, state)?.map_or_else(String::new, grouped),
             printable(&phase_shown(state)),
@@ -303,6 +307,7 @@ pub(crate) fn as_json(snapshot: &Snapshot, state: &ViewState) -> Result<Value> {
         "code_version": view.code_version().map(u64::from),
         "each": view.is_each(),
         "unique": view.is_unique(),
+        "nulls": view.has_nulls(),
         "reductions": reductions.collect::<Vec<_>>(),
         "state": phase,
         "documents": documents,

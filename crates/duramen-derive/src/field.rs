@@ -89,7 +89,7 @@ impl Field<'_> {
     pub(crate) fn shape(&self, compact: bool, all_default: bool, duramen: &TokenStream) -> TokenStream {
         let (kind, written) = (self.kind, &self.written);
         let source = source(self.kind);
-        let optional = last_segment(self.kind).is_some_and(|last| last == "Option");
+        let optional = self.is_optional();
         let custom = (!self.plain).then(|| quote!(.custom()));
         let sometimes = self.sometimes.is_some().then(|| quote!(.sometimes()));
         let default =
@@ -113,10 +113,14 @@ impl Field<'_> {
             .is_some_and(|last| ["Vec", "BTreeSet", "HashSet"].iter().any(|list| last == list))
     }
 
+    /// Whether there is an `Option` around its type.
+    pub(crate) fn is_optional(&self) -> bool {
+        last_segment(self.kind).is_some_and(|last| last == "Option")
+    }
+
     /// Its type without an `Option` around it.
     pub(crate) fn not_null(&self) -> &Type {
-        let optional = last_segment(self.kind).is_some_and(|last| last == "Option");
-        if optional { inside(self.kind).unwrap_or(self.kind) } else { self.kind }
+        if self.is_optional() { inside(self.kind).unwrap_or(self.kind) } else { self.kind }
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) struct ViewAttribute {
     reduce: Vec<Reduction>,
     each: bool,
     unique: bool,
+    nulls: bool,
 }
 
 /// `Sum`, or `Sum(cents)`, or `TopK(5, cents)`, or `With(Mine, cents)`.
@@ -52,6 +53,7 @@ impl Parse for ViewAttribute {
             reduce: Vec::new(),
             each: false,
             unique: false,
+            nulls: false,
         };
         while input.peek(Token![,]) {
             let _: Token![,] = input.parse()?;
@@ -87,6 +89,7 @@ impl ViewAttribute {
         match word.to_string().as_str() {
             "each" => self.each = true,
             "unique" => self.unique = true,
+            "nulls" => self.nulls = true,
             "key" => {
                 let _: Token![=] = input.parse()?;
                 self.key = one_or_more(input)?;
@@ -102,7 +105,7 @@ impl ViewAttribute {
             _ => {
                 return Err(Error::new(
                     word.span(),
-                    "unknown: after its name a view takes `key = ...`, `value = ...`, `reduce = ...`, `each` and `unique`",
+                    "unknown: after its name a view takes `key = ...`, `value = ...`, `reduce = ...`, `each`, `unique` and `nulls`",
                 ));
             }
         }
@@ -265,11 +268,13 @@ fn one(
     let name = names::snake_case(&ident.to_string());
     let keys = view.key.iter().map(|name| field(fields, name)).collect::<Result<Vec<_>>>()?;
     check_lists(view, &keys)?;
+    check_nulls(view, &keys)?;
     let key_names = keys.iter().map(|field| &field.written);
     let key_type = key_type(view, &keys, duramen);
     let Reduced { values, kept, kinds, asserts } = reduced(view, fields, duramen)?;
     let each = view.each.then(|| quote!(.each()));
     let unique = view.unique.then(|| quote!(.unique()));
+    let nulls = view.nulls.then(|| quote!(.nulls()));
     Ok(quote! {
         const _: fn() = || {
             fn is_summed<T: #duramen::view::reduce::Summed>() {}
@@ -290,6 +295,7 @@ fn one(
                     .reduce([#(#kept),*])
                     #each
                     #unique
+                    #nulls
             }
         }
     })
@@ -320,14 +326,32 @@ fn check_lists(view: &ViewAttribute, keys: &[&Field<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// The Rust type of a view's key. A document has no row while a nullable key field is null.
+/// Checks that a view with rows for nulls has a key field that can be null.
+fn check_nulls(view: &ViewAttribute, keys: &[&Field<'_>]) -> Result<()> {
+    if !view.nulls {
+        return Ok(());
+    }
+    let name = &view.name;
+    if view.each {
+        return Err(Error::new(name.span(), format!("{name} has `each` and `nulls`: an item is never null")));
+    }
+    if !keys.iter().any(|field| field.is_optional()) {
+        return Err(Error::new(
+            name.span(),
+            format!("{name} has no key field that can be null: take `nulls` away, or make one an Option"),
+        ));
+    }
+    Ok(())
+}
+
+/// The Rust type of a view's key. Without `nulls` a document has no row while a key field is null.
 fn key_type(view: &ViewAttribute, keys: &[&Field<'_>], duramen: &TokenStream) -> TokenStream {
     let last = keys.len() - 1;
     let kinds: Vec<TokenStream> = keys
         .iter()
         .enumerate()
         .map(|(index, field)| {
-            let kind = field.not_null();
+            let kind = if view.nulls { field.kind } else { field.not_null() };
             if view.each && index == last {
                 quote!(<#kind as #duramen::view::reduce::Each>::Item)
             } else {

@@ -83,6 +83,9 @@
 //! | repairing a corrupt database | [`repair`], [`RepairReport`] |
 //! | errors | [`Error`], [`Code`], [`ErrorKind`] |
 //!
+//! [`cookbook`] has recipes. docs/tutorial.md in the repository grows one program from the first put to
+//! views.
+//!
 //! # Features
 //!
 //! | feature | adds |
@@ -90,9 +93,6 @@
 //! | `async` | [`AsyncDb`](cookbook#a-web-service-with-axum) |
 //! | `uuid` | `uuid::Uuid` in keys and views |
 //! | `chrono`, `jiff` | their times to and from [`Time`] |
-//!
-//! [`cookbook`] has recipes. docs/tutorial.md in the repository grows one program from the first put to
-//! views.
 //!
 //! # Errors
 //!

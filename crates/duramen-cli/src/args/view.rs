@@ -40,13 +40,17 @@ pub(crate) struct ViewAddArgs {
     /// The name of the view
     pub(crate) name: String,
 
-    /// Fields of the view's key, in order; a document without one of them has no row
+    /// Fields of the view's key, in order; a document without one of them has no row, unless --nulls is given
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name, required = true)]
     pub(crate) key: Vec<String>,
 
     /// The last field of the key is a list: store one row for each of its items
     #[arg(long)]
     pub(crate) each: bool,
+
+    /// Documents without a key field have a row, too; null is before all other values
+    #[arg(long, conflicts_with = "each")]
+    pub(crate) nulls: bool,
 
     /// Keep the exact sums of these integer fields for every range
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name)]

@@ -98,6 +98,21 @@ fn writes_and_rebuilding_keep_a_view_what_its_documents_say() {
 }
 
 #[test]
+fn documents_without_a_value_have_rows_if_the_view_says_so() {
+    let scratch = Scratch::with_rows("id,town\n1,Oslo\n2,NA\n3,NA\n", &["--key", "id", "--null", "NA"]);
+    let count = |name: &str| scratch.ok(&["count", "db", "-c", "rows", "--view", name]).trim().to_owned();
+    view(&scratch, &["add", "db", "-c", "rows", "by_town", "--key", "town"]);
+    view(&scratch, &["add", "db", "-c", "rows", "any_town", "--key", "town", "--nulls"]);
+    assert_eq!((count("by_town").as_str(), count("any_town").as_str()), ("1", "3"));
+    let without = scratch.ok(&["find", "db", "-c", "rows", "town:=null", "--json"]);
+    let ids: Vec<_> = without.lines().map(|line| json(line)["id"].clone()).collect();
+    assert_eq!(ids, [2, 3]);
+    assert!(scratch.ok(&["view", "list", "db"]).contains("(nulls)"));
+    let both = scratch.run(&["view", "add", "db", "-c", "rows", "x", "--key", "town", "--nulls", "--each"]);
+    assert_eq!(both.code, Some(2), "{}", both.stderr);
+}
+
+#[test]
 fn what_cannot_be_a_view_is_refused_and_leaves_nothing() {
     let scratch = Scratch::with_rows("id,town\n1,Oslo\n2,Oslo\n", &["--key", "id"]);
     let add = |words: &[&str]| scratch.run(&[&["view", "add", "db", "-c", "rows"], words, PROCESS].concat());

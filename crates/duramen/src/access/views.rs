@@ -49,10 +49,11 @@ use crate::view::reduce;
 /// | in `view(...)` | meaning |
 /// |---|---|
 /// | the first word | the name of the type that stands for the view; in the database it is called so in `snake_case` |
-/// | `key = a`, `key = (a, b)` | the fields that make its key. A document whose field is null or absent has no row. With the document's own key a row's key has at most 1,024 bytes |
+/// | `key = a`, `key = (a, b)` | the fields that make its key. A document whose field is null or absent has no row, unless `nulls` is there. With the document's own key a row's key has at most 1,024 bytes |
 /// | `each` | the last key field is a list, and the document has a row for each of its items |
 /// | `value = c` | the field that reductions without one of their own take |
 /// | `reduce = (Count, Sum, Max(d), TopK(5, d))` | what is kept over every range; [`reduce`] lists them. Without it, `Count` |
+/// | `nulls` | a key field that is an `Option` keeps it in the view's key, and documents with `None` have a row, before all others: `db.view::<ByAssignee>().key(None)` |
 /// | `unique` | no two documents may have the same key: the second is refused with `UniqueViolation` |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a view",

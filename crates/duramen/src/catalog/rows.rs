@@ -48,7 +48,7 @@ pub(crate) fn rows(spec: &ViewSpec, schema: &Schema, key: &[u8], stored: &[u8]) 
     };
     let lasts = match last {
         Value::List(items) if spec.each => items,
-        Value::Null => Vec::new(),
+        Value::Null if !spec.nulls => Vec::new(),
         one => vec![one],
     };
     for last in &lasts {
@@ -58,10 +58,10 @@ pub(crate) fn rows(spec: &ViewSpec, schema: &Schema, key: &[u8], stored: &[u8]) 
     Ok(rows)
 }
 
-/// The element of a key field; `None` for a null, which makes no row.
+/// The element of a key field; `None` for a null that makes no row.
 fn element(spec: &ViewSpec, value: &Value) -> Result<Option<Element>> {
     match value.to_element() {
-        Some(Element::Null) => Ok(None),
+        Some(Element::Null) if !spec.nulls => Ok(None),
         Some(element) => Ok(Some(element)),
         None => Err(Error::invalid(format!(
             "the view {} has a key field that holds a map, which has no order",

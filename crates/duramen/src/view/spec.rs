@@ -27,6 +27,8 @@ pub struct ViewSpec {
     pub(crate) values: Vec<String>,
     pub(crate) reduce: Vec<Reduce>,
     pub(crate) unique: bool,
+    /// Whether a null in a key field is a value like others, and not a reason for no row.
+    pub(crate) nulls: bool,
     /// For a view in code, its version and shape. Such a view names no fields.
     pub(crate) coded: Option<Coded>,
     /// The generation of its tree of rows; a changed view gets a new one.
@@ -57,6 +59,7 @@ impl ViewSpec {
             values: Vec::new(),
             reduce: Vec::new(),
             unique: false,
+            nulls: false,
             coded: None,
             generation: 0,
             ready: false,
@@ -107,6 +110,15 @@ impl ViewSpec {
     #[must_use]
     pub fn unique(mut self) -> ViewSpec {
         self.unique = true;
+        self
+    }
+
+    /// Gives documents a row whose key fields are null or absent: null is then a value, before all others.
+    ///
+    /// Without this such documents have no row. A unique view then allows one document with null.
+    #[must_use]
+    pub fn nulls(mut self) -> ViewSpec {
+        self.nulls = true;
         self
     }
 
@@ -162,6 +174,12 @@ impl ViewSpec {
         self.each
     }
 
+    /// Whether documents have a row where a key field is null or absent.
+    #[must_use]
+    pub fn has_nulls(&self) -> bool {
+        self.nulls
+    }
+
     /// Whether the view covers every document. Until then it is being built, and does not answer.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -170,9 +188,10 @@ impl ViewSpec {
 
     /// Whether two definitions are equal, apart from generation and readiness.
     pub(crate) fn same_terms(&self, other: &ViewSpec) -> bool {
-        let ViewSpec { name, key, each, values, reduce, unique, coded, generation: _, ready: _ } = self;
+        let ViewSpec { name, key, each, values, reduce, unique, nulls, coded, generation: _, ready: _ } =
+            self;
         (name, key, values, reduce) == (&other.name, &other.key, &other.values, &other.reduce)
-            && (*each, *unique, *coded) == (other.each, other.unique, other.coded)
+            && (*each, *unique, *nulls, *coded) == (other.each, other.unique, other.nulls, other.coded)
     }
 
     /// Whether two have their rows in the same tree.
@@ -201,6 +220,9 @@ impl ViewSpec {
         }
         if self.coded.is_some() && (self.each || !self.key.is_empty() || !self.values.is_empty()) {
             return wrong("is in code, and names fields");
+        }
+        if self.nulls && (self.each || self.coded.is_some()) {
+            return wrong("has rows for nulls, which neither views in code nor those with `each` have");
         }
         if self.reduce.len() > REDUCTIONS_MAX {
             return wrong(&format!(
@@ -235,6 +257,9 @@ impl ViewSpec {
             .with("unique", self.unique)
             .with("generation", self.generation)
             .with("ready", self.ready);
+        if self.nulls {
+            stored.set("nulls", true);
+        }
         if let Some(Coded { version, elements, values }) = self.coded {
             let shape = [u64::from(version), elements as u64, values as u64];
             stored.set("coded", shape.map(Value::from).to_vec());
@@ -261,6 +286,7 @@ impl ViewSpec {
             values: texts("values")?,
             reduce: reduce.iter().map(Reduce::from_value).collect::<Option<_>>()?,
             unique: flag("unique")?,
+            nulls: document.get("nulls").is_some() && flag("nulls")?,
             coded: match document.get("coded") {
                 Some(shape) => Some(coded_from(shape)?),
                 None => None,

@@ -25,6 +25,7 @@ mod left_out;
 mod migrations;
 mod model;
 mod monoids;
+mod nulls;
 mod observing;
 mod page_scan;
 mod refusals;

@@ -1,4 +1,4 @@
-//! The stored form of a catalogue entry: a document of version 1, 2, 3 or 4.
+//! The stored form of a catalogue entry: a document of version 1 to 5.
 
 use super::shape::Ended;
 use super::{Column, ColumnType, Field, Older, Schema};
@@ -17,6 +17,9 @@ const TYPED_VERSION: i128 = 2;
 const SHAPED_VERSION: i128 = 3;
 /// The version of an entry with views in code: a build that does not know them must not write documents.
 const CODED_VERSION: i128 = 4;
+/// The version of an entry with views that have rows for nulls: a build that does not know them would leave
+/// rows out.
+const NULLS_VERSION: i128 = 5;
 
 impl Schema {
     /// The entry as it is stored.
@@ -54,7 +57,9 @@ impl Schema {
     }
 
     fn stored_version(&self) -> i128 {
-        if self.views.iter().any(|view| view.code_version().is_some()) {
+        if self.views.iter().any(ViewSpec::has_nulls) {
+            NULLS_VERSION
+        } else if self.views.iter().any(|view| view.code_version().is_some()) {
             CODED_VERSION
         } else if self.needs_shape() {
             SHAPED_VERSION
@@ -85,11 +90,11 @@ impl Schema {
     pub fn from_bytes(bytes: &[u8]) -> Result<Schema> {
         let document = Document::from_bytes(bytes).map_err(|error| corrupt(error.message()))?;
         match document.get("v") {
-            Some(Value::Int(VERSION | TYPED_VERSION | SHAPED_VERSION | CODED_VERSION)) => {}
+            Some(Value::Int(VERSION | TYPED_VERSION | SHAPED_VERSION | CODED_VERSION | NULLS_VERSION)) => {}
             Some(Value::Int(version)) => {
                 return Err(Error::new(
                     Code::Unsupported,
-                    format!("a collection has catalogue version {version}, this build knows {CODED_VERSION}"),
+                    format!("a collection has catalogue version {version}, this build knows {NULLS_VERSION}"),
                 )
                 .with_hint("use a later release of Duramen"));
             }

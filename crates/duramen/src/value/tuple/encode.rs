@@ -253,6 +253,12 @@ impl<T: AsElement> AsElement for Option<T> {
     }
 }
 
+impl<T: AsElement> Key for Option<T> {
+    fn write(&self, encoder: &mut Encoder<'_>) -> Result<()> {
+        self.append(encoder)
+    }
+}
+
 impl<T: Key + ?Sized> Key for &T {
     fn write(&self, encoder: &mut Encoder<'_>) -> Result<()> {
         (**self).write(encoder)

@@ -123,6 +123,7 @@ macro_rules! __key_element {
         }
 
         impl $crate::tuple::ElementFor<$kind> for $kind {}
+        impl $crate::tuple::ElementFor<::core::option::Option<$kind>> for $kind {}
         $crate::__key_stands_for!($kind, $kind);
         $crate::__key_begins!($kind);
     };
@@ -135,6 +136,8 @@ macro_rules! __key_stands_for {
     ($asked:ty, $kept:ty) => {
         impl $crate::tuple::KeyFor<$kept> for $asked {}
         impl $crate::tuple::PrefixFor<$kept> for $asked {}
+        impl $crate::tuple::KeyFor<::core::option::Option<$kept>> for $asked {}
+        impl $crate::tuple::PrefixFor<::core::option::Option<$kept>> for $asked {}
     };
 }
 
@@ -218,6 +221,7 @@ elements!(i8, i16, i32, i64, u8, u16, u32, u64, bool, f64, String, Time, Element
 macro_rules! stand_for {
     ($($asked:ty),* => $kept:ty) => {$(
         impl ElementFor<$kept> for $asked {}
+        impl ElementFor<Option<$kept>> for $asked {}
         __key_stands_for!($asked, $kept);
     )*};
 }
@@ -249,6 +253,20 @@ macro_rules! begins {
     };
 }
 
+impl<T: OwnedElement> OwnedKey for Option<T> {
+    const ELEMENTS: usize = 1;
+
+    fn from_elements(elements: Vec<Element>) -> Result<Self> {
+        let (element,): (Self,) = OwnedKey::from_elements(elements)?;
+        Ok(element)
+    }
+}
+
+// Only of the same type, so that the type of a bare `None` is known.
+impl<T: OwnedElement> KeyFor<Option<T>> for Option<T> {}
+impl<T: OwnedElement> PrefixFor<Option<T>> for Option<T> {}
+begins!([T: AsElement] Option<T>; [] A B C D E F G H);
+
 impl<const N: usize> OwnedKey for ByteArray<N> {
     const ELEMENTS: usize = 1;
 
@@ -259,6 +277,12 @@ impl<const N: usize> OwnedKey for ByteArray<N> {
 }
 
 impl<const N: usize> ElementFor<ByteArray<N>> for ByteArray<N> {}
+impl<const N: usize> ElementFor<Option<ByteArray<N>>> for ByteArray<N> {}
+impl<const N: usize> ElementFor<Option<ByteArray<N>>> for [u8; N] {}
+impl<const N: usize> KeyFor<Option<ByteArray<N>>> for ByteArray<N> {}
+impl<const N: usize> KeyFor<Option<ByteArray<N>>> for [u8; N] {}
+impl<const N: usize> PrefixFor<Option<ByteArray<N>>> for ByteArray<N> {}
+impl<const N: usize> PrefixFor<Option<ByteArray<N>>> for [u8; N] {}
 impl<const N: usize> KeyFor<ByteArray<N>> for ByteArray<N> {}
 impl<const N: usize> PrefixFor<ByteArray<N>> for ByteArray<N> {}
 impl<const N: usize> ElementFor<ByteArray<N>> for [u8; N] {}
