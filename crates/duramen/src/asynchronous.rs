@@ -11,6 +11,7 @@ mod pool;
 mod task;
 mod transact;
 mod verbs;
+mod whole;
 
 use std::fmt;
 use std::path::Path;
@@ -164,7 +165,7 @@ impl AsyncDb {
 
     /// Runs a closure with the blocking handle on a thread of the pool.
     ///
-    /// Use it for everything without a method here: backups, checks, building views, handling changes as a
+    /// Use it for everything without a method here: key-values, blobs, trees of bytes, handling changes as a
     /// [`Consumer`](crate::Consumer). Commits wait for their level on that thread.
     ///
     /// If dropped before the closure began, nothing happens; if dropped later, the closure runs to its end.

@@ -5,6 +5,8 @@
 mod assigned;
 #[cfg(feature = "async")]
 mod asynchronous;
+#[cfg(feature = "async")]
+mod asynchronous_methods;
 mod background;
 mod backup;
 mod blobs;
