@@ -1,6 +1,6 @@
 //! Enums in keys and views: in the order that their type chose, the same in documents, keys and views.
 //!
-//! `tests/golden/enums-1` is from a release whose derive made no enum choose: it stored names.
+//! `tests/golden/enums-1` is from a release whose derive made no enum choose: it stored names (D9).
 //! `DURAMEN_WRITE_GOLDEN=1 cargo test -p duramen --test it enums` writes it if it is missing.
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Views with rows for nulls: documents without a value are found as those with one are.
 //!
-//! `tests/golden/nulls-1` holds such a view. `DURAMEN_WRITE_GOLDEN=1 cargo test -p duramen --test it nulls`
-//! writes it if it is missing.
+//! `tests/golden/nulls-1` holds such a view (D9). `DURAMEN_WRITE_GOLDEN=1 cargo test -p duramen --test it
+//! nulls` writes it if it is missing.
 
 use std::path::Path;
 
