@@ -37,8 +37,13 @@ impl Block<'_> {
 
 fn blocks(document: &str) -> Vec<Block<'_>> {
     let mut blocks: Vec<Block<'_>> = Vec::new();
-    let (mut section, mut is_open) = (0, false);
+    let (mut section, mut is_open, mut indent) = (0, false, 0);
     for (index, line) in document.lines().enumerate() {
+        // A block in a list is indented.
+        if !is_open {
+            indent = line.len() - line.trim_start().len();
+        }
+        let line = line.get(indent..).unwrap_or_default();
         match line.strip_prefix("```") {
             Some(_) if is_open => is_open = false,
             Some(fence) => {
