@@ -210,11 +210,13 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', value_parser = column_name)]
     pub(crate) sum: Vec<String>,
 
-    /// Type of a column, instead of the inferred one: int, float, text, bool, time or any
+    /// Type of a column, instead of the inferred one: int, float, text, bool, time or any. All rows of a
+    /// file decide, of standard input the first 10,000; what made a column text is printed
     #[arg(long = "type", value_name = "COLUMN=TYPE", value_delimiter = ',')]
     pub(crate) types: Vec<String>,
 
-    /// Text that stands for null in CSV; by default that of the collection, else the empty cell
+    /// Text that stands for null in CSV, instead of the empty cell; may be repeated: `--null NA --null ''`.
+    /// By default that of the collection, else the empty cell
     #[arg(long, value_name = "TEXT")]
     pub(crate) null: Vec<String>,
 

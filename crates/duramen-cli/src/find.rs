@@ -6,7 +6,9 @@
 
 use std::io::Write;
 
-use duramen::find::{AccessPath, Condition, Find, FindIter, FindPlan, Step};
+use duramen::find::{AccessPath, Condition, Find, FindIter, FindPlan, Operator, Step};
+use duramen::schema::ColumnType;
+use duramen::tuple::Element;
 use duramen::{Document, Reads, Schema, Snapshot, Value, doc};
 
 use crate::args::{FindArgs, RangeFlags};
@@ -28,28 +30,71 @@ pub(crate) fn run(args: &FindArgs, out: Output) -> Result<()> {
     let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
-    let find = find(&snapshot, &schema, args)?;
+    let (find, warnings) = find(&snapshot, &schema, args)?;
     let plan = find.plan()?;
     if args.explain {
-        return explain(&plan, args, out);
+        return explain(&plan, &warnings, args, out);
     }
+    warnings.iter().for_each(|warning| warning.say(out));
     check_reads(&plan, args)?;
     show(&schema, &find, &plan, args, out)
 }
 
-/// The query that the arguments describe.
-fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Result<Find<'a>> {
+/// The query that the arguments describe, and what is doubtful about it.
+fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Result<(Find<'a>, Vec<Warning>)> {
     // After `--view`, a word without an operator is the start of the view's key.
     let is_prefix = |text: &&String| args.view.is_some() && !text.contains(['=', '<', '>']);
     let prefix = args.conditions.first().filter(is_prefix);
-    let conditions = args.conditions.iter().skip(usize::from(prefix.is_some()));
-    let conditions = conditions.map(|text| condition(schema, text)).collect::<Result<Vec<_>>>()?;
+    let texts = args.conditions.iter().skip(usize::from(prefix.is_some()));
+    let conditions = texts.clone().map(|text| condition(schema, text)).collect::<Result<Vec<_>>>()?;
+    let warnings =
+        texts.zip(&conditions).filter_map(|(text, condition)| Warning::of(schema, text, condition));
+    let warnings = warnings.collect();
     let find = snapshot.documents(schema.name()).find(conditions);
     let find = if args.reverse { find.reverse() } else { find };
-    let Some(view) = &args.view else { return Ok(find) };
+    let Some(view) = &args.view else { return Ok((find, warnings)) };
     let range = RangeFlags { prefix: prefix.cloned(), ..RangeFlags::default() };
     let query = ViewQuery::of(snapshot, schema, view, &range)?;
-    Ok(find.view(view).range(query.span))
+    Ok((find.view(view).range(query.span), warnings))
+}
+
+/// A condition that compares a column of text with a number. Text is ordered character by character.
+struct Warning {
+    message: String,
+    hint: String,
+}
+
+impl Warning {
+    /// The warning about a condition, if it needs one. With JSON, as in `n:="5"`, the text is meant.
+    fn of(schema: &Schema, text: &str, condition: &Condition) -> Option<Warning> {
+        let Element::Text(value) = condition.value() else { return None };
+        let field = condition.field();
+        let is_json = text.strip_prefix(field).is_some_and(|rest| rest.starts_with(":="));
+        let is_number = value.parse::<f64>().is_ok_and(f64::is_finite);
+        if is_json || !is_number || schema.kind(field) != Some(ColumnType::Text) {
+            return None;
+        }
+        let how = match condition.operator() {
+            Operator::Equal | Operator::NotEqual => format!("{value} and {value}.0 are different texts"),
+            _ => "as text 10 comes before 9".to_owned(),
+        };
+        let hint = if schema.is_typed() {
+            format!("to compare numbers, give the field {field} a type of numbers in the program")
+        } else {
+            format!(
+                "to compare numbers, import again into a new collection with --type {}, and --null for each word that stands for null",
+                shell_word(&format!("{field}=int"))
+            )
+        };
+        Some(Warning {
+            message: format!("the column {field} is text, and {text} compares text: {how}"),
+            hint,
+        })
+    }
+
+    fn say(&self, out: Output) {
+        out.warning(&self.message, &self.hint);
+    }
 }
 
 /// Parses a condition. The error suggests similar names of fields.
@@ -102,7 +147,7 @@ fn check_reads(plan: &FindPlan, args: &FindArgs) -> Result<()> {
     Err(Failure::data(message, hint))
 }
 
-fn explain(plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
+fn explain(plan: &FindPlan, warnings: &[Warning], args: &FindArgs, out: Output) -> Result<()> {
     let suggestion = suggestion(plan, args);
     if out.is_json() {
         let fields = plan.path.fields().iter().map(|name| Value::from(name.as_str())).collect::<Vec<_>>();
@@ -121,6 +166,7 @@ fn explain(plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
             "exact": plan.is_exact,
             "needs_scan": check_reads(plan, args).is_err(),
             "suggestion": suggestion,
+            "warnings": warnings.iter().map(|warning| Value::from(warning.message.as_str())).collect::<Vec<_>>(),
         };
         return out.object("find_plan", fields);
     }
@@ -133,6 +179,7 @@ fn explain(plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
         if plan.is_exact { "all of them" } else { "those that satisfy the conditions" },
     ]);
     out.table(&table)?;
+    warnings.iter().for_each(|warning| warning.say(out));
     if let Some(command) = suggestion {
         out.note(&format!("a view would help: {command}"));
     }

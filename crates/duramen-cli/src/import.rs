@@ -3,8 +3,11 @@
 //! Owns the order of steps. The definition is compared with the stored one; the input is inspected before the
 //! database is written; then rows flow through [`pipeline`]. Committed batches stay, whatever happens later.
 
+mod columns_of_values;
 mod csv_rows;
+mod findings;
 mod gunzip;
+mod inference;
 mod ndjson_rows;
 mod pipeline;
 mod progress;
@@ -23,6 +26,7 @@ use crate::failure::{Failure, Result};
 use crate::numbers::{counted, grouped, rate, time};
 use crate::output::Output;
 use crate::signals::Signals;
+use findings::Findings;
 use pipeline::{Loaded, RowSource, Terms};
 use progress::Progress;
 use source::Input;
@@ -72,6 +76,12 @@ impl RowDescription {
     pub(crate) fn sums(&self, column: &String) -> bool {
         self.sum.contains(column)
             || self.stored.as_ref().is_some_and(|stored| stored.sum_columns().contains(column))
+    }
+
+    /// Whether a column is part of the key. It then needs a value in every row.
+    pub(crate) fn is_key(&self, column: &String) -> bool {
+        self.key.contains(column)
+            || self.stored.as_ref().is_some_and(|stored| stored.key_columns().contains(column))
     }
 
     /// Adds inferred columns to the schema, in their order. `--type` and the catalogue take precedence.
@@ -146,11 +156,12 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     description.schema()?;
     let progress = Progress::new(out, input.bytes_read(), input.bytes_total());
     let report = Report { args, begun: Instant::now(), out };
-    let (schema, rows) = match prepare(format, input, &description, &progress, &signals) {
+    let Prepared { schema, rows, findings } = match prepare(format, input, &description, &progress, &signals)
+    {
         Err(Failure::Exit(_)) => {
             progress.finish();
             let nothing = Loaded::default();
-            report.say(&nothing, 0)?;
+            report.say(&nothing, &Findings::default(), 0)?;
             return finish(nothing, args.threads, &signals, out);
         }
         prepared => prepared?,
@@ -169,7 +180,7 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     };
     let loaded = pipeline::run(&db, &terms, rows, out, &signals, &progress);
     progress.finish();
-    report.say(&loaded, db.stats().log.sync_count.saturating_sub(syncs_before))?;
+    report.say(&loaded, &findings, db.stats().log.sync_count.saturating_sub(syncs_before))?;
     let closed = db.close();
     finish(loaded, args.threads, &signals, out)?;
     Ok(closed?)
@@ -186,6 +197,13 @@ fn named_once(flag: &str, columns: &[String]) -> Result<()> {
     }
 }
 
+/// Rows ready to be stored, and what their columns are.
+struct Prepared {
+    schema: Schema,
+    rows: Box<dyn RowSource>,
+    findings: Findings,
+}
+
 /// Infers the types, and prepares the rows for reading from the start.
 fn prepare(
     format: Format,
@@ -193,15 +211,15 @@ fn prepare(
     description: &RowDescription,
     progress: &Progress,
     signals: &Signals,
-) -> Result<(Schema, Box<dyn RowSource>)> {
+) -> Result<Prepared> {
     Ok(match format {
         Format::Csv => {
-            let (schema, rows) = csv_rows::prepare(input, description, progress, signals)?;
-            (schema, Box::new(rows) as Box<dyn RowSource>)
+            let (schema, rows, findings) = csv_rows::prepare(input, description, progress, signals)?;
+            Prepared { schema, rows: Box::new(rows), findings }
         }
         Format::Ndjson => {
-            let (schema, rows) = ndjson_rows::prepare(input, description, progress, signals)?;
-            (schema, Box::new(rows) as Box<dyn RowSource>)
+            let (schema, rows, findings) = ndjson_rows::prepare(input, description, progress, signals)?;
+            Prepared { schema, rows: Box::new(rows), findings }
         }
     })
 }
@@ -214,7 +232,7 @@ struct Report<'a> {
 
 impl Report<'_> {
     /// Prints what is stored now, unless the failure will.
-    fn say(&self, loaded: &Loaded, syncs: u64) -> Result<()> {
+    fn say(&self, loaded: &Loaded, findings: &Findings, syncs: u64) -> Result<()> {
         let took = self.begun.elapsed();
         let level = level_name(self.args.durability.into());
         if loaded.failure.is_some() {
@@ -226,6 +244,7 @@ impl Report<'_> {
                 "seq": loaded.seq, "syncs": syncs, "durability": level, "complete": loaded.complete,
             };
             fields.set("seconds", took.as_secs_f64());
+            findings.write(&mut fields);
             return self.out.object("import", fields);
         }
         if loaded.rows == 0 && !loaded.complete {

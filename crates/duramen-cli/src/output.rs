@@ -70,6 +70,14 @@ impl Output {
         }
     }
 
+    /// A warning about a result that may not be what the user wants. Under `--json` it is an object on
+    /// standard error.
+    pub(crate) fn warning(self, message: &str, hint: &str) {
+        if !self.quiet {
+            let _ = if self.json { json_warning(message, hint) } else { plain_warning(message, hint) };
+        }
+    }
+
     /// A buffered standard output for many lines; [`flush`] it at the end.
     pub(crate) fn stream(self) -> BufWriter<Stream> {
         let is_terminal = io::stdout().is_terminal();
@@ -122,6 +130,22 @@ fn plain_error(said: &Said) -> io::Result<()> {
         writeln!(err, "\x1b[1;36mhint\x1b[0m: {}", printable(&said.hint))?;
     }
     err.flush()
+}
+
+fn plain_warning(message: &str, hint: &str) -> io::Result<()> {
+    let mut err = anstream::stderr().lock();
+    writeln!(err, "\x1b[1;33mwarning\x1b[0m: {}", printable(message))?;
+    writeln!(err, "\x1b[1;36mhint\x1b[0m: {}", printable(hint))?;
+    err.flush()
+}
+
+fn json_warning(message: &str, hint: &str) -> io::Result<()> {
+    let mut line = b"{\"v\":1,\"kind\":\"warning\",\"message\":".to_vec();
+    json::write_text(&mut line, message);
+    line.extend_from_slice(b",\"hint\":");
+    json::write_text(&mut line, hint);
+    line.extend_from_slice(b"}\n");
+    io::stderr().lock().write_all(&line)
 }
 
 fn json_error(said: &Said) -> io::Result<()> {

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::io::BufRead;
 
-use duramen::schema::ColumnType;
 use duramen::{Document, RowBatch, Schema};
 
 use super::RowDescription;
+use super::columns_of_values::ColumnsOfValues;
+use super::findings::Findings;
 use super::pipeline::RowSource;
 use super::progress::Progress;
 use super::source::{Input, Reader, read_failure};
@@ -30,14 +31,14 @@ pub(super) fn prepare(
     description: &RowDescription,
     progress: &Progress,
     signals: &Signals,
-) -> Result<(Schema, NdjsonRows)> {
+) -> Result<(Schema, NdjsonRows, Findings)> {
     let mut lines = Lines::open(&mut input)?;
-    let mut columns = Vec::new();
+    let mut columns = ColumnsOfValues::default();
     let mut sample = VecDeque::new();
     if input.is_regular() {
         let mut rows = 0_u64;
-        while let Some((_, document)) = lines.next()? {
-            look(&mut columns, &document);
+        while let Some((line, document)) = lines.next()? {
+            columns.look(line, &document);
             rows += 1;
             if rows.is_multiple_of(LOOK_ROWS) {
                 progress.reading();
@@ -51,29 +52,17 @@ pub(super) fn prepare(
         while sample.len() < SAMPLE_ROWS
             && let Some(row) = lines.next()?
         {
-            look(&mut columns, &row.1);
+            columns.look(row.0, &row.1);
             sample.push_back(row);
         }
     }
-    for (name, kind) in &mut columns {
-        *kind = description.given(name).unwrap_or(*kind);
-    }
-    let schema = description.settle(&columns)?;
-    Ok((schema.clone(), NdjsonRows { lines, sample, schema, grew: false }))
-}
-
-fn look(columns: &mut Vec<(String, ColumnType)>, document: &Document) {
-    for (index, (name, value)) in document.iter().enumerate() {
-        let kind = ColumnType::of(value);
-        let at = match columns.get(index) {
-            Some((known, _)) if known == name => Some(index),
-            _ => columns.iter().position(|(known, _)| known == name),
-        };
-        match at {
-            Some(at) => columns[at].1 = columns[at].1.join(kind),
-            None => columns.push((name.to_owned(), kind)),
-        }
-    }
+    let rows_of_sample = Some(sample.len()).filter(|rows| *rows == SAMPLE_ROWS);
+    let findings = columns.findings(description, rows_of_sample);
+    findings.say(progress);
+    let schema = description
+        .settle(&columns.kinds(description))
+        .map_err(|failure| findings.explain(failure, description))?;
+    Ok((schema.clone(), NdjsonRows { lines, sample, schema, grew: false }, findings))
 }
 
 impl RowSource for NdjsonRows {

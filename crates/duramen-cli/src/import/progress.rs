@@ -53,6 +53,16 @@ impl Progress {
         }
     }
 
+    /// Prints a warning beside the bar. Under `--json` the summary has it.
+    pub(super) fn warning(&self, text: &str, hint: &str) {
+        let say = || self.out.warning(text, hint);
+        match self.bar.get() {
+            _ if self.out.is_json() => {}
+            Some(bar) => bar.suspend(say),
+            None => say(),
+        }
+    }
+
     /// Removes the bar.
     pub(super) fn finish(&self) {
         if let Some(bar) = self.bar.get() {

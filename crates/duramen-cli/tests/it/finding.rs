@@ -73,6 +73,40 @@ fn what_cannot_be_asked_is_refused_with_what_could() {
     }
 }
 
+/// As text 10 comes before 9: the answer is right for text, and wrong for the question.
+#[test]
+fn a_number_that_is_compared_with_text_is_warned_about() {
+    let scratch = Scratch::with_rows("id,n,t\n1,9,5\n2,10,6\n3,NA,7\n", &["--key", "id", "--type", "t=text"]);
+    let check = |condition: &str, words: Option<&str>| {
+        let ran = scratch.run(&["find", "db", "-c", "rows", condition]);
+        assert_eq!(ran.code, Some(0), "{condition}: {}", ran.stderr);
+        let said = format!("warning: the column n is text, and {condition} compares text: ");
+        match words {
+            Some(words) => {
+                assert!(ran.stderr.starts_with(&said) && ran.stderr.contains(words), "{}", ran.stderr);
+                assert!(ran.stderr.contains("\nhint: to compare numbers, import again"), "{}", ran.stderr);
+                assert!(ran.stderr.contains("--type n=int"), "{}", ran.stderr);
+            }
+            None => assert!(!ran.stderr.contains("warning"), "{condition}: {}", ran.stderr),
+        }
+    };
+    check("n>5", Some("as text 10 comes before 9"));
+    check("n<=-1.5", Some("as text 10 comes before 9"));
+    check("n=10", Some("10 and 10.0 are different texts"));
+    check("n!=10", Some("different texts"));
+    for condition in ["n:=\"10\"", "n:=null", "n>A", "n=NA", "n=", "id>1"] {
+        check(condition, None);
+    }
+    let ran = scratch.run(&["find", "db", "-c", "rows", "n>5", "--json"]);
+    let warning = json(ran.stderr.trim_end());
+    assert_eq!((&warning["kind"], ran.stdout.lines().count()), (&"warning".into(), 2));
+    assert!(warning["hint"].as_str().unwrap().contains("--type n=int"));
+    let plan = json(&scratch.ok(&["find", "db", "-c", "rows", "n>5", "--json", "--explain"]));
+    assert_eq!(plan["warnings"].as_array().unwrap().len(), 1, "{plan}");
+    let quiet = scratch.run(&["find", "db", "-c", "rows", "n>5", "-q"]);
+    assert_eq!(quiet.stderr, "");
+}
+
 /// A search that would read a large collection does not start by mistake; the error shows how to make it
 /// cheap.
 #[test]

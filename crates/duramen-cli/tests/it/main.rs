@@ -15,6 +15,7 @@ mod first_import;
 mod flights;
 mod golden;
 mod hostile;
+mod inferring;
 mod interrupted;
 mod levels;
 mod loop_device;

@@ -76,7 +76,11 @@ fn a_stream_settles_columns_without_a_value_as_text_and_says_so() {
     let long = format!("id,late,given\n{}10001,9,9\n", rows(10_000));
     let ran = scratch.run_with_input(&[&args[..], &["long"]].concat(), long.as_bytes());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains("text from now on: late; --type COLUMN=TYPE"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("first 10,000 rows: late (text from now on); --type COLUMN=TYPE"),
+        "{}",
+        ran.stderr
+    );
     assert_eq!(types(&scratch), ["id int", "late text", "given int"]);
     scratch.ok(&["drop", "db", "-c", "long", "--yes"]);
     let short = format!("id,late,given\n{}", rows(100));

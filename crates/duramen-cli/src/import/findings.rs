@@ -1,0 +1,136 @@
+//! What the inference of types found that the user should know: columns that a few values made text, and
+//! columns without a value.
+//!
+//! Owns the words of these warnings, and their form in the summary under `--json`.
+
+use duramen::schema::ColumnType;
+use duramen::{Document, Value, doc};
+
+use super::RowDescription;
+use super::progress::Progress;
+use crate::failure::Failure;
+use crate::numbers::grouped;
+use crate::output::shell_word;
+
+const CHARS_MAX: usize = 60;
+
+/// Everything that was found.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) fallbacks: Vec<Fallback>,
+    /// Columns without a value, with the types that they get.
+    pub(super) empty: Vec<(String, ColumnType)>,
+    /// The inspected rows, if more may follow.
+    pub(super) rows_of_sample: Option<usize>,
+}
+
+/// A column with a wider type than most of its values have.
+#[derive(Debug)]
+pub(super) struct Fallback {
+    pub(super) column: String,
+    pub(super) kind: ColumnType,
+    /// The type of the other values.
+    pub(super) instead_of: ColumnType,
+    /// The first value that is not of that type, and its line.
+    pub(super) line: u64,
+    pub(super) value: Value,
+    /// Why it is not, if that is not obvious: the rest of a sentence.
+    pub(super) problem: &'static str,
+    /// How many values are not of that type, and how many there are.
+    pub(super) count: u64,
+    pub(super) values: u64,
+    /// What the user can do about it, without the flag that accepts the type.
+    pub(super) remedy: String,
+}
+
+impl Findings {
+    /// Prints the findings.
+    pub(super) fn say(&self, progress: &Progress) {
+        for fallback in &self.fallbacks {
+            progress.warning(&self.message(fallback), &fallback.hint());
+        }
+        if self.empty.is_empty() {
+            return;
+        }
+        let becomes = |(column, kind): &(String, ColumnType)| match kind {
+            ColumnType::Int => format!("{column} (int: it is summed)"),
+            ColumnType::Text => format!("{column} (text from now on)"),
+            _ => format!("{column} (the first value decides its type)"),
+        };
+        let columns: Vec<String> = self.empty.iter().map(becomes).collect();
+        let rows = match self.rows_of_sample {
+            Some(rows) => format!("in the first {} rows", grouped(rows as u64)),
+            None => "in any row".to_owned(),
+        };
+        let columns = columns.join(", ");
+        progress.note(&format!("without a value {rows}: {columns}; --type COLUMN=TYPE settles a type"));
+    }
+
+    fn message(&self, fallback: &Fallback) -> String {
+        let Fallback { column, kind, instead_of, count, values, .. } = fallback;
+        let (count, values) = (grouped(*count), grouped(*values));
+        let sample = match self.rows_of_sample {
+            Some(rows) => format!(", in the first {} rows", grouped(rows as u64)),
+            None => String::new(),
+        };
+        let cause = fallback.cause();
+        format!(
+            "the column {column} is {kind}, not {instead_of}: {cause} ({count} of {values} values{sample})"
+        )
+    }
+
+    /// Adds to a refusal of sums the value because of which a summed column holds no integers.
+    pub(super) fn explain(&self, failure: Failure, description: &RowDescription) -> Failure {
+        match self.fallbacks.iter().find(|fallback| description.sums(&fallback.column)) {
+            Some(fallback) => failure.and(&format!(": {}", fallback.cause())).hinted(fallback.remedy.clone()),
+            None => failure,
+        }
+    }
+
+    /// Adds the findings to the summary.
+    pub(super) fn write(&self, summary: &mut Document) {
+        let fallback = |fallback: &Fallback| {
+            Value::from(doc! {
+                "column": fallback.column.as_str(), "type": fallback.kind.name(),
+                "instead_of": fallback.instead_of.name(), "line": fallback.line,
+                "value": fallback.value.clone(), "count": fallback.count, "values": fallback.values,
+                "hint": fallback.hint(),
+            })
+        };
+        let empty = |(column, kind): &(String, ColumnType)| {
+            Value::from(doc! { "column": column.as_str(), "type": kind.name() })
+        };
+        summary.set("fallbacks", self.fallbacks.iter().map(fallback).collect::<Vec<_>>());
+        summary.set("empty_columns", self.empty.iter().map(empty).collect::<Vec<_>>());
+    }
+}
+
+impl Fallback {
+    fn cause(&self) -> String {
+        let value = match &self.value {
+            Value::Text(text) => format!("{:?}", shortened(text)),
+            Value::Int(value) => value.to_string(),
+            Value::Float(value) => format!("{value:?}"),
+            Value::Bool(value) => value.to_string(),
+            nested => nested.kind().to_owned(),
+        };
+        format!("line {} holds {value}{}", self.line, self.problem)
+    }
+
+    fn hint(&self) -> String {
+        let flag = shell_word(&format!("{}={}", self.column, self.kind));
+        let keeps = match self.kind {
+            ColumnType::Text => "keeps the column text",
+            _ => "keeps values of all types",
+        };
+        format!("{}; --type {flag} {keeps} without this warning", self.remedy)
+    }
+}
+
+/// The first characters of a text.
+pub(super) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,266 @@
+//! The types of the columns of CSV, inferred from cells, and the few cells that decide against most others.
+//!
+//! Integers widen to floats, and a column with anything else is text. Never reads the input itself.
+
+use csv::ByteRecord;
+use duramen::cell;
+use duramen::schema::ColumnType;
+use duramen::{Schema, Value};
+
+use super::RowDescription;
+use super::findings::{Fallback, Findings, shortened};
+use crate::output::shell_word;
+
+/// Different words of a column that are kept: of more, none stands for null.
+const WORDS_MAX: usize = 4;
+
+/// Longer integers may be none that a float holds.
+const EXACT_DIGITS_MAX: usize = 15;
+
+/// Words that usually stand for null.
+const NULL_WORDS: [&str; 14] =
+    ["", "na", "n/a", "#n/a", "null", "none", "nil", "nan", "missing", "-", "--", ".", "?", "\\n"];
+
+/// What is known about each column so far.
+pub(super) struct Inference {
+    columns: Vec<Inferred>,
+    null_markers: Vec<Vec<u8>>,
+    row_count: u64,
+    /// Whether a cell was null.
+    has_nulls: bool,
+}
+
+struct Inferred {
+    name: String,
+    given: Option<ColumnType>,
+    /// The type of the numbers.
+    number_kind: ColumnType,
+    number_count: u64,
+    other_count: u64,
+    first_other: Option<Misfit>,
+    /// The first different cells that are no numbers.
+    words: Vec<String>,
+    /// Integers that no float holds.
+    inexact_count: u64,
+    first_inexact: Option<Misfit>,
+}
+
+struct Misfit {
+    line: u64,
+    cell: String,
+}
+
+impl Misfit {
+    fn new(line: u64, cell: &[u8]) -> Misfit {
+        Misfit { line, cell: String::from_utf8_lossy(cell).into_owned() }
+    }
+}
+
+impl Inference {
+    pub(super) fn new(description: &RowDescription, header: &[String], null_markers: &[String]) -> Inference {
+        Inference {
+            columns: header.iter().map(|name| Inferred::new(name, description.given(name))).collect(),
+            null_markers: null_markers.iter().map(|marker| marker.as_bytes().to_vec()).collect(),
+            row_count: 0,
+            has_nulls: false,
+        }
+    }
+
+    /// Whether nothing is left to infer.
+    pub(super) fn is_settled(&self) -> bool {
+        self.columns.iter().all(|column| column.given.is_some())
+    }
+
+    /// Adds a row that begins on this line.
+    pub(super) fn look(&mut self, record: &ByteRecord, line: u64) {
+        self.row_count += 1;
+        for (column, cell) in self.columns.iter_mut().zip(record) {
+            if column.given.is_some() || column.takes(cell, line) {
+                continue;
+            }
+            if self.null_markers.iter().any(|marker| marker == cell) {
+                self.has_nulls = true;
+            } else {
+                column.widen(cell, line);
+            }
+        }
+    }
+
+    /// The columns with their types.
+    ///
+    /// A column without a value is an integer if it is summed; otherwise its first later value decides. If
+    /// more rows may follow it is text, which accepts every value.
+    pub(super) fn columns(&self, description: &RowDescription, may_go_on: bool) -> Vec<(String, ColumnType)> {
+        let columns = self.columns.iter().map(|column| {
+            let kind = match column.kind() {
+                ColumnType::Unknown if description.sums(&column.name) => ColumnType::Int,
+                ColumnType::Unknown if may_go_on => ColumnType::Text,
+                known => known,
+            };
+            (column.name.clone(), kind)
+        });
+        columns.collect()
+    }
+
+    /// What the user should know about the columns.
+    pub(super) fn findings(&self, description: &RowDescription, may_go_on: bool) -> Findings {
+        let null_flags = self.null_flags(description);
+        let fallbacks = self.columns.iter().filter_map(|column| column.fallback(&null_flags)).collect();
+        let is_empty = |column: &Inferred| {
+            self.row_count > 0 && column.kind() == ColumnType::Unknown && !description.is_key(&column.name)
+        };
+        let kinds = self.columns(description, may_go_on);
+        let empty = self.columns.iter().zip(kinds).filter(|(column, _)| is_empty(column));
+        let rows_of_sample = may_go_on.then(|| usize::try_from(self.row_count).unwrap_or(usize::MAX));
+        Findings { fallbacks, empty: empty.map(|(_, kind)| kind).collect(), rows_of_sample }
+    }
+
+    /// The flags for the words that are null already, before and after those for others. The first marker is
+    /// the one that is stored.
+    fn null_flags(&self, description: &RowDescription) -> (Vec<String>, Vec<String>) {
+        let markers = self.null_markers.iter().map(|marker| String::from_utf8_lossy(marker).into_owned());
+        let is_default =
+            description.null.is_empty() && description.stored.as_ref().and_then(Schema::null).is_none();
+        match is_default {
+            false => (markers.collect(), Vec::new()),
+            true if self.has_nulls => (Vec::new(), markers.collect()),
+            true => Default::default(),
+        }
+    }
+}
+
+impl Inferred {
+    fn new(name: &str, given: Option<ColumnType>) -> Inferred {
+        Inferred {
+            name: name.to_owned(),
+            given,
+            number_kind: ColumnType::Unknown,
+            number_count: 0,
+            other_count: 0,
+            first_other: None,
+            words: Vec::new(),
+            inexact_count: 0,
+            first_inexact: None,
+        }
+    }
+
+    /// Counts a cell of the type that the numbers have. Returns whether it is one.
+    fn takes(&mut self, cell: &[u8], line: u64) -> bool {
+        let is_number = match self.number_kind {
+            ColumnType::Unknown => false,
+            kind => cell::fits(kind, cell),
+        };
+        self.number_count += u64::from(is_number);
+        if is_number && cell.len() > EXACT_DIGITS_MAX {
+            self.check_exact(cell, line);
+        }
+        is_number
+    }
+
+    /// Counts a cell of another type.
+    #[inline(never)]
+    fn widen(&mut self, cell: &[u8], line: u64) {
+        let kind = cell::infer(cell);
+        if kind == ColumnType::Text {
+            self.other_count += 1;
+            if self.words.len() < WORDS_MAX && !self.words.iter().any(|word| word.as_bytes() == cell) {
+                self.words.push(String::from_utf8_lossy(cell).into_owned());
+                self.first_other.get_or_insert_with(|| Misfit::new(line, cell));
+            }
+            return;
+        }
+        self.number_count += 1;
+        self.number_kind = cell::widen(self.number_kind, kind);
+        self.check_exact(cell, line);
+    }
+
+    fn check_exact(&mut self, cell: &[u8], line: u64) {
+        if !cell::fits(ColumnType::Float, cell) {
+            self.inexact_count += 1;
+            self.first_inexact.get_or_insert_with(|| Misfit::new(line, cell));
+        }
+    }
+
+    /// Whether floats and an integer that no float holds are in the column.
+    fn is_inexact(&self) -> bool {
+        self.number_kind == ColumnType::Float && self.inexact_count > 0
+    }
+
+    fn kind(&self) -> ColumnType {
+        match self.given {
+            Some(given) => given,
+            None if self.other_count > 0 || self.is_inexact() => ColumnType::Text,
+            None => self.number_kind,
+        }
+    }
+
+    /// The report of a column that is text although at least half of its values are numbers.
+    fn fallback(&self, null_flags: &(Vec<String>, Vec<String>)) -> Option<Fallback> {
+        if self.given.is_some() || self.kind() != ColumnType::Text || self.number_count < self.other_count {
+            return None;
+        }
+        let fallback = |misfit: &Misfit, problem, count, remedy| Fallback {
+            column: self.name.clone(),
+            kind: ColumnType::Text,
+            instead_of: self.number_kind,
+            line: misfit.line,
+            value: Value::Text(shortened(&misfit.cell)),
+            problem,
+            count,
+            values: self.number_count + self.other_count,
+            remedy,
+        };
+        match &self.first_other {
+            Some(first) => {
+                let remedy = remedy(&self.words, null_flags);
+                Some(fallback(first, problem(&first.cell), self.other_count, remedy))
+            }
+            None => {
+                let first = self.first_inexact.as_ref()?;
+                Some(fallback(first, ", which no float holds", self.inexact_count, CORRECT.to_owned()))
+            }
+        }
+    }
+}
+
+const CORRECT: &str = "correct the input";
+
+/// Why a cell with digits is no number; empty if that is obvious.
+fn problem(cell: &str) -> &'static str {
+    let digits = cell.strip_prefix('-').unwrap_or(cell);
+    if !digits.is_empty() && !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        ", which no integer of 64 bits holds"
+    } else if cell.trim().parse::<f64>().is_ok_and(f64::is_finite) {
+        ", which is no number in its plain form"
+    } else {
+        ""
+    }
+}
+
+/// What to do about these words in a column of numbers.
+fn remedy(words: &[String], (before, after): &(Vec<String>, Vec<String>)) -> String {
+    let is_no_null =
+        |word: &String| word.bytes().any(|byte| byte.is_ascii_digit()) || shortened(word) != *word;
+    if words.len() == WORDS_MAX || words.iter().any(is_no_null) {
+        return CORRECT.to_owned();
+    }
+    let flags: Vec<String> = before.iter().chain(words).chain(after).map(|word| null_flag(word)).collect();
+    let flags = flags.join(" ");
+    match (words.iter().all(|word| is_null_word(word)), words.len()) {
+        (true, 1) => format!("{flags} reads it as null"),
+        (true, _) => format!("{flags} read them as null"),
+        (false, 1) => format!("{CORRECT}, or read it as null with {flags}"),
+        (false, _) => format!("{CORRECT}, or read them as null with {flags}"),
+    }
+}
+
+/// The flag that makes a word null.
+pub(super) fn null_flag(word: &str) -> String {
+    let sign = if word.starts_with('-') { '=' } else { ' ' };
+    format!("--null{sign}{}", shell_word(word))
+}
+
+/// Whether a cell is probably a word for null.
+pub(super) fn is_null_word(cell: &str) -> bool {
+    NULL_WORDS.contains(&cell.to_lowercase().as_str())
+}
