@@ -5,6 +5,7 @@
 mod bench;
 mod find;
 mod observe;
+mod rows;
 mod view;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use crate::database::Session;
 pub(crate) use bench::{BenchArgs, BenchCommand, BenchSyncArgs, PatternWord, SyncWord};
 pub(crate) use find::FindArgs;
 pub(crate) use observe::{TopArgs, WatchArgs};
+pub(crate) use rows::{ExportArgs, Format, ImportArgs};
 pub(crate) use view::{ViewAddArgs, ViewArgs, ViewCommand, ViewListArgs, ViewNamedArgs};
 
 /// Duramen: a durable, transactional database in a directory.
@@ -184,78 +186,6 @@ pub(crate) struct RepairArgs {
     /// lost
     #[arg(long)]
     pub(crate) without_log: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ImportArgs {
-    #[command(flatten)]
-    pub(crate) database: DatabaseArgs,
-
-    /// The file to read, plain or gzipped; `-` for standard input
-    pub(crate) file: PathBuf,
-
-    /// The collection to load into; created if it does not exist
-    #[arg(long, short, value_name = "NAME", value_parser = collection_name)]
-    pub(crate) collection: String,
-
-    /// Format of the input; by default the ending of the file's name decides
-    #[arg(long, value_enum)]
-    pub(crate) format: Option<Format>,
-
-    /// Columns of the key, in order; required for a new collection
-    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', value_parser = column_name)]
-    pub(crate) key: Vec<String>,
-
-    /// Keep the exact sums of these integer columns for every range
-    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', value_parser = column_name)]
-    pub(crate) sum: Vec<String>,
-
-    /// Type of a column, instead of the inferred one: int, float, text, bool, time or any. All rows of a
-    /// file decide, of standard input the first 10,000; what made a column text is printed
-    #[arg(long = "type", value_name = "COLUMN=TYPE", value_delimiter = ',')]
-    pub(crate) types: Vec<String>,
-
-    /// Text that stands for null in CSV, instead of the empty cell; may be repeated: `--null NA --null ''`.
-    /// By default that of the collection, else the empty cell
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) null: Vec<String>,
-
-    /// Rows per transaction
-    #[arg(long, value_name = "ROWS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) batch: u32,
-
-    /// What a commit waits for
-    #[arg(long, value_enum, default_value_t = Level::Disk)]
-    pub(crate) durability: Level,
-
-    /// Transactions that commit concurrently
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub(crate) threads: u16,
-
-    /// Replace documents whose key exists already, instead of failing
-    #[arg(long)]
-    pub(crate) replace: bool,
-
-    /// Print `ack BATCH ROWS_TOTAL SEQ` to standard output after each commit; with `--json` an object
-    #[arg(long)]
-    pub(crate) ack: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ExportArgs {
-    #[command(flatten)]
-    pub(crate) target: Target,
-
-    #[command(flatten)]
-    pub(crate) range: RangeFlags,
-
-    /// Format of the output
-    #[arg(long, value_enum)]
-    pub(crate) format: Format,
-
-    /// Text that stands for null in CSV; by default that of the collection, else the empty cell
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) null: Option<String>,
 }
 
 /// A database and a collection in it.
@@ -487,15 +417,6 @@ fn collection_name(text: &str) -> Result<String, String> {
 /// Checks the name of a column.
 fn column_name(text: &str) -> Result<String, &'static str> {
     if text.is_empty() { Err("a column has a name") } else { Ok(text.to_owned()) }
-}
-
-/// Formats of documents outside a database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// Comma-separated values, with column names in the first line
-    Csv,
-    /// One JSON object per line
-    Ndjson,
 }
 
 /// What a commit waits for.

@@ -34,10 +34,13 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
         key: Vec::new(),
         last_key: Vec::new(),
     };
+    if args.delimiter.is_some() && args.format != Format::Csv {
+        return Err(Failure::usage("--delimiter is for CSV", "leave it out, or use --format csv"));
+    }
     let null = args.null.as_deref().or(schema.null()).unwrap_or_default();
     let written = match args.format {
         Format::Ndjson => export.ndjson(out),
-        Format::Csv => export.csv(null, out),
+        Format::Csv => export.csv(null, args.delimiter.unwrap_or(b','), out),
     };
     written.map_err(|failure| export.cut_short(failure))?;
     match export.signals.received() {
@@ -48,7 +51,7 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
         None => {
             let is_whole =
                 args.range.prefix.is_none() && args.range.from.is_none() && args.range.to.is_none();
-            export.say(args.format, null, is_whole, out);
+            export.say(args, null, is_whole, out);
             Ok(())
         }
     }
@@ -142,9 +145,9 @@ impl Export<'_> {
         flush(&mut stream)
     }
 
-    fn csv(&mut self, null: &str, out: Output) -> Result<()> {
+    fn csv(&mut self, null: &str, delimiter: u8, out: Output) -> Result<()> {
         let schema = self.schema;
-        let mut writer = csv::Writer::from_writer(out.stream());
+        let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(out.stream());
         writer.write_record(schema.columns().iter().map(|column| &column.name)).map_err(output)?;
         let mut text = String::new();
         while let Some(stored) = self.next()? {
@@ -162,11 +165,18 @@ impl Export<'_> {
     }
 
     /// Prints what an import of the output needs to know.
-    fn say(&self, format: Format, null: &str, is_whole: bool, out: Output) {
+    fn say(&self, args: &ExportArgs, null: &str, is_whole: bool, out: Output) {
         let is_listable = |name: &String| !name.contains([',', '=']);
         let names = self.schema.columns().iter().map(|column| &column.name);
         if is_whole && self.count > 0 && self.schema.key_columns().iter().chain(names).all(is_listable) {
-            let flags = import_flags(self.schema, format, null);
+            let mut flags = import_flags(self.schema, args.format, null);
+            match args.delimiter {
+                None | Some(b',') => {}
+                Some(b'\t') => flags.push_str(" --delimiter tab"),
+                Some(byte) => {
+                    flags.push_str(&format!(" --delimiter {}", shell_word(&char::from(byte).to_string())))
+                }
+            }
             out.note(&printable(&format!("{}; import with {flags}", counted(self.count, "row"))));
         }
         if self.bytes_count > 0 {

@@ -38,6 +38,8 @@ pub(crate) struct RowDescription {
     pub(crate) sum: Vec<String>,
     pub(crate) types: Vec<(String, ColumnType)>,
     pub(crate) null: Vec<String>,
+    /// The character between the cells of CSV.
+    pub(crate) delimiter: u8,
     /// The stored schema, if the collection exists.
     pub(crate) stored: Option<Schema>,
 }
@@ -114,13 +116,17 @@ impl RowDescription {
         for name in schema.key_columns().iter().chain(schema.sum_columns()) {
             if !inferred.is_empty() && !inferred.iter().any(|(column, _)| column == name) {
                 let names: Vec<&str> = inferred.iter().map(|(column, _)| column.as_str()).collect();
-                return Err(Failure::data(
-                    format!(
-                        "the input has no column {name}, which the key or the sums of {} need",
-                        self.collection
-                    ),
-                    format!("its columns are {}", names.join(",")),
-                ));
+                let hint = match probable_delimiter(&names) {
+                    Some(delimiter) => {
+                        format!("its only column is {:?}: use --delimiter {delimiter}", names[0])
+                    }
+                    None => format!("its columns are {}", names.join(",")),
+                };
+                let message = format!(
+                    "the input has no column {name}, which the key or the sums of {} need",
+                    self.collection
+                );
+                return Err(Failure::data(message, hint));
             }
         }
         schema.validate()?;
@@ -134,7 +140,12 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     named_once("--key", &args.key)?;
     named_once("--sum", &args.sum)?;
     let input = Input::open(&args.file)?;
-    let format = args.format.map_or_else(|| guess_format(args), Ok)?;
+    let guess = guess_format(args);
+    let format = args.format.or(guess.map(|(format, _)| format)).ok_or_else(|| unknown_format(args))?;
+    let delimiter = args.delimiter.or(guess.map(|(_, delimiter)| delimiter)).unwrap_or(b',');
+    if args.delimiter.is_some() && format != Format::Csv {
+        return Err(Failure::usage("--delimiter is for CSV", "leave it out, or use --format csv"));
+    }
     let signals = Signals::watch()?;
     let input = input.until(signals.clone());
     let level = args.durability.into();
@@ -151,6 +162,7 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
         sum: args.sum.clone(),
         types,
         null: args.null.clone(),
+        delimiter,
         stored,
     };
     description.schema()?;
@@ -322,14 +334,31 @@ fn parse_type(text: &str) -> Result<(String, ColumnType)> {
     }
 }
 
-fn guess_format(args: &ImportArgs) -> Result<Format> {
+/// The format and the delimiter that the name of the file tells.
+fn guess_format(args: &ImportArgs) -> Option<(Format, u8)> {
     let name = args.file.to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
-    let by_end = [(".csv", Format::Csv), (".ndjson", Format::Ndjson), (".jsonl", Format::Ndjson)];
-    by_end.into_iter().find(|(end, _)| name.ends_with(end)).map(|(_, format)| format).ok_or_else(|| {
-        Failure::usage(
-            format!("the name of {} does not tell its format", args.file.display()),
-            "add --format csv or --format ndjson",
-        )
-    })
+    let by_end = [
+        (".csv", (Format::Csv, b',')),
+        (".tsv", (Format::Csv, b'\t')),
+        (".ndjson", (Format::Ndjson, b',')),
+        (".jsonl", (Format::Ndjson, b',')),
+    ];
+    by_end.into_iter().find(|(end, _)| name.ends_with(end)).map(|(_, format)| format)
+}
+
+fn unknown_format(args: &ImportArgs) -> Failure {
+    Failure::usage(
+        format!("the name of {} does not tell its format", args.file.display()),
+        "add --format csv or --format ndjson",
+    )
+}
+
+/// The delimiter that a header with a single column probably has.
+fn probable_delimiter(columns: &[&str]) -> Option<&'static str> {
+    let [header] = columns else { return None };
+    [(';', "';'"), ('\t', "tab"), ('|', "'|'"), (',', "','")]
+        .into_iter()
+        .find(|(delimiter, _)| header.contains(*delimiter))
+        .map(|(_, flag)| flag)
 }

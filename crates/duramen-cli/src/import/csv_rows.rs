@@ -42,7 +42,7 @@ pub(super) fn prepare(
     signals: &Signals,
 ) -> Result<(Schema, CsvRows, Findings)> {
     let null_markers = null_markers(description);
-    let mut records = Records::open(&mut input)?;
+    let mut records = Records::open(&mut input, description.delimiter)?;
     let mut inference = Inference::new(description, &records.header, &null_markers);
     description.settle(&inference.columns(description, false))?;
     let mut sample = VecDeque::new();
@@ -50,7 +50,7 @@ pub(super) fn prepare(
         if !inference.is_settled() {
             read_all(&mut records, &mut inference, progress, signals)?;
         }
-        records = Records::open(&mut input)?;
+        records = Records::open(&mut input, description.delimiter)?;
     } else {
         while sample.len() < SAMPLE_ROWS && records.advance()? {
             inference.look(&records.record, records.line());

@@ -23,11 +23,12 @@ pub(super) struct Records {
 
 impl Records {
     /// Reads the header; the first record is next.
-    pub(super) fn open(input: &mut Input) -> Result<Records> {
+    pub(super) fn open(input: &mut Input, delimiter: u8) -> Result<Records> {
         let end_mark = format!("\u{0}end {:016x}\u{0}", RandomState::new().hash_one("end")).into_bytes();
         let tail = [b"\n", end_mark.as_slice(), b"\n"].concat();
         let reader = csv::ReaderBuilder::new()
             .has_headers(false)
+            .delimiter(delimiter)
             .flexible(true)
             .buffer_capacity(1 << 18)
             .from_reader(input.reader()?.chain(Cursor::new(tail)));

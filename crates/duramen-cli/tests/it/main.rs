@@ -13,6 +13,7 @@ mod failed_views;
 mod finding;
 mod first_import;
 mod flights;
+mod formats;
 mod golden;
 mod hostile;
 mod inferring;
