@@ -58,6 +58,7 @@ pub(super) fn prepare(
         }
     }
     let may_go_on = sample.len() == SAMPLE_ROWS;
+    inference.check_finite(description)?;
     let findings = inference.findings(description, may_go_on);
     findings.say(progress);
     let schema = description

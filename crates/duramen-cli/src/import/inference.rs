@@ -9,6 +9,7 @@ use duramen::{Schema, Value};
 
 use super::RowDescription;
 use super::findings::{Fallback, Findings, shortened};
+use crate::failure::{Failure, Result};
 use crate::output::shell_word;
 
 /// Different words of a column that are kept: of more, none stands for null.
@@ -38,6 +39,9 @@ struct Inferred {
     number_count: u64,
     other_count: u64,
     first_other: Option<Misfit>,
+    /// The first cell that is NaN or infinite.
+    first_non_finite: Option<Misfit>,
+    has_words: bool,
     /// The first different cells that are no numbers.
     words: Vec<String>,
     /// Integers that no float holds.
@@ -115,6 +119,28 @@ impl Inference {
         Findings { fallbacks, empty: empty.map(|(_, kind)| kind).collect(), rows_of_sample }
     }
 
+    /// Refuses a column of numbers that are not all finite.
+    ///
+    /// # Errors
+    /// The first such cell of the first such column.
+    pub(super) fn check_finite(&self, description: &RowDescription) -> Result<()> {
+        let is_numeric =
+            |column: &&Inferred| column.given.is_none() && column.number_count > 0 && !column.has_words;
+        for column in self.columns.iter().filter(is_numeric) {
+            let Some(Misfit { line, cell }) = &column.first_non_finite else { continue };
+            let name = &column.name;
+            return Err(Failure::data(
+                format!("line {line}, column {name}: holds {cell:?}, and a float has to be finite"),
+                format!(
+                    "{}; --type {} keeps the column text",
+                    remedy(&column.words, &self.null_flags(description)),
+                    shell_word(&format!("{name}=text"))
+                ),
+            ));
+        }
+        Ok(())
+    }
+
     /// The flags for the words that are null already, before and after those for others. The first marker is
     /// the one that is stored.
     fn null_flags(&self, description: &RowDescription) -> (Vec<String>, Vec<String>) {
@@ -138,6 +164,8 @@ impl Inferred {
             number_count: 0,
             other_count: 0,
             first_other: None,
+            first_non_finite: None,
+            has_words: false,
             words: Vec::new(),
             inexact_count: 0,
             first_inexact: None,
@@ -163,6 +191,12 @@ impl Inferred {
         let kind = cell::infer(cell);
         if kind == ColumnType::Text {
             self.other_count += 1;
+            if !self.has_words {
+                match is_non_finite(cell) {
+                    true => drop(self.first_non_finite.get_or_insert_with(|| Misfit::new(line, cell))),
+                    false => self.has_words = true,
+                }
+            }
             if self.words.len() < WORDS_MAX && !self.words.iter().any(|word| word.as_bytes() == cell) {
                 self.words.push(String::from_utf8_lossy(cell).into_owned());
                 self.first_other.get_or_insert_with(|| Misfit::new(line, cell));
@@ -246,12 +280,20 @@ fn remedy(words: &[String], (before, after): &(Vec<String>, Vec<String>)) -> Str
     }
     let flags: Vec<String> = before.iter().chain(words).chain(after).map(|word| null_flag(word)).collect();
     let flags = flags.join(" ");
-    match (words.iter().all(|word| is_null_word(word)), words.len()) {
+    let is_null = |word: &String| is_null_word(word) || is_non_finite(word.as_bytes());
+    match (words.iter().all(is_null), words.len()) {
         (true, 1) => format!("{flags} reads it as null"),
         (true, _) => format!("{flags} read them as null"),
         (false, 1) => format!("{CORRECT}, or read it as null with {flags}"),
         (false, _) => format!("{CORRECT}, or read them as null with {flags}"),
     }
+}
+
+/// Whether a cell is one of the floats that are no finite numbers, as programs write them.
+fn is_non_finite(cell: &[u8]) -> bool {
+    let is_short = (3..=9).contains(&cell.len());
+    let number = || std::str::from_utf8(cell).ok()?.parse::<f64>().ok();
+    is_short && cell.is_ascii() && !cell.iter().any(u8::is_ascii_digit) && number().is_some()
 }
 
 /// The flag that makes a word null.

@@ -1,6 +1,6 @@
 //! Rows as people have them: other delimiters and formats, in and out.
 
-use crate::runner::Scratch;
+use crate::runner::{Scratch, json};
 
 /// A database `db` with the collection `rows` of a file, imported with these flags.
 fn imported(file: &str, bytes: impl AsRef<[u8]>, flags: &[&str]) -> Scratch {
@@ -49,4 +49,34 @@ fn a_wrong_delimiter_is_refused_with_the_right_one() {
         assert_eq!(ran.code, Some(code), "{flags:?}: {}", ran.stderr);
         assert!(ran.stderr.contains(words), "{flags:?}: {}", ran.stderr);
     }
+}
+
+/// The floats that are no numbers make no column of numbers text: they are refused where they stand.
+#[test]
+fn nan_and_infinities_in_a_column_of_numbers_are_refused_with_line_and_column() {
+    for word in ["NaN", "nan", "inf", "-inf", "+Infinity", "-INF"] {
+        let scratch = Scratch::new();
+        scratch.write("rows.csv", format!("id,f\n1,1.5\n2,{word}\n3,7\n"));
+        let import = ["import", "db", "rows.csv", "-c", "rows", "--key", "id"];
+        let ran = scratch.run(&import);
+        assert_eq!(ran.code, Some(1), "{word}: {}", ran.stderr);
+        let message = format!("line 3, column f: holds {word:?}, and a float has to be finite");
+        assert!(ran.stderr.contains(&message), "{}", ran.stderr);
+        let sign = if word.starts_with('-') { '=' } else { ' ' };
+        let hint = format!("hint: --null{sign}{word} reads it as null; --type f=text keeps the column text");
+        assert!(ran.stderr.contains(&hint), "{}", ran.stderr);
+        assert!(!scratch.path("db").exists(), "refused before anything was created");
+        scratch.ok(&[&import[..], &[&format!("--null={word}")]].concat());
+        scratch.ok(&["import", "other", "rows.csv", "-c", "rows", "--key", "id", "--type", "f=text"]);
+        let ran =
+            scratch.run(&["import", "third", "rows.csv", "-c", "rows", "--key", "id", "--type", "f=float"]);
+        assert!(ran.code == Some(1) && ran.stderr.contains("line 3, column f: holds"), "{}", ran.stderr);
+    }
+    let scratch = imported("rows.csv", "id,t\n1,NaN\n2,x\n3,5\n", &["--key", "id"]);
+    assert!(documents(&scratch).contains("NaN"), "a column of text may hold any text");
+    let scratch = Scratch::new();
+    scratch.write("rows.ndjson", "{\"id\":1,\"f\":1.5}\n{\"id\":2,\"f\":NaN}\n");
+    let ran = scratch.run(&["import", "db", "rows.ndjson", "-c", "rows", "--key", "id", "--json"]);
+    let error = json(&ran.stderr);
+    assert!(error["message"].as_str().unwrap().starts_with("line 2"), "{error}");
 }
