@@ -49,9 +49,9 @@ pub(crate) enum Command {
     /// Open a shell on a database: the other commands without the database's name, with history and
     /// completion. `duramen DB` does the same
     Shell(ShellArgs),
-    /// Load rows from CSV or NDJSON into a collection
+    /// Load rows from CSV, NDJSON or JSON into a collection
     Import(ImportArgs),
-    /// Write the documents of a collection or a range to standard output, as CSV or NDJSON
+    /// Write the documents of a collection or a range to standard output, as CSV, NDJSON or JSON
     Export(ExportArgs),
     /// Show the document under a key
     Get(GetArgs),

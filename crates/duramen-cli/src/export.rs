@@ -1,5 +1,5 @@
-//! `duramen export`: the documents of a collection or a range, in key order, as CSV or NDJSON that imports
-//! identically.
+//! `duramen export`: the documents of a collection or a range, in key order, as CSV, NDJSON or JSON that
+//! imports identically.
 //!
 //! If corruption stops it, everything before was written, and `--from` continues after it.
 
@@ -39,7 +39,8 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
     }
     let null = args.null.as_deref().or(schema.null()).unwrap_or_default();
     let written = match args.format {
-        Format::Ndjson => export.ndjson(out),
+        Format::Ndjson => export.json(&Frame::LINES, out),
+        Format::Json => export.json(&Frame::ARRAY, out),
         Format::Csv => export.csv(null, args.delimiter.unwrap_or(b','), out),
     };
     written.map_err(|failure| export.cut_short(failure))?;
@@ -62,7 +63,9 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
 fn import_flags(schema: &Schema, format: Format, null: &str) -> String {
     let is_said = |kind: ColumnType| match format {
         Format::Csv => kind != ColumnType::Int && kind != ColumnType::Unknown,
-        Format::Ndjson => matches!(kind, ColumnType::Float | ColumnType::Time | ColumnType::Any),
+        Format::Ndjson | Format::Json => {
+            matches!(kind, ColumnType::Float | ColumnType::Time | ColumnType::Any)
+        }
     };
     let types: Vec<String> = schema
         .columns()
@@ -93,6 +96,21 @@ fn has_bytes(value: &Value) -> bool {
         Value::Map(fields) => fields.iter().any(|(_, value)| has_bytes(value)),
         _ => false,
     }
+}
+
+/// What is around the documents of an export as JSON.
+struct Frame {
+    before: &'static [u8],
+    between: &'static [u8],
+    after_each: &'static [u8],
+    after: &'static [u8],
+    after_none: &'static [u8],
+}
+
+impl Frame {
+    const LINES: Frame = Frame { before: b"", between: b"", after_each: b"\n", after: b"", after_none: b"" };
+    const ARRAY: Frame =
+        Frame { before: b"[\n", between: b",\n", after_each: b"", after: b"\n]\n", after_none: b"]\n" };
 }
 
 /// A running export.
@@ -126,21 +144,30 @@ impl Export<'_> {
         self.count += 1;
     }
 
-    fn ndjson(&mut self, out: Output) -> Result<()> {
+    fn json(&mut self, frame: &Frame, out: Output) -> Result<()> {
         let mut stream = out.stream();
         let mut line = Vec::new();
         // Only columns of type any hold bytes; typed documents may also have fields that are not columns.
         let may_hold_bytes = self.schema.is_typed()
             || self.schema.columns().iter().any(|column| column.kind == ColumnType::Any);
+        stream.write_all(frame.before).map_err(|error| Failure::output(&error))?;
+        let mut between: &[u8] = b"";
         while let Some(document) = self.next()? {
             line.clear();
+            line.extend_from_slice(between);
+            between = frame.between;
             json::write_stored(document, &mut line)?;
             let holds_bytes =
                 may_hold_bytes && Document::from_bytes(document)?.iter().any(|(_, value)| has_bytes(value));
             self.bytes_count += u64::from(holds_bytes);
-            line.push(b'\n');
+            line.extend_from_slice(frame.after_each);
             stream.write_all(&line).map_err(|error| Failure::output(&error))?;
             self.wrote();
+        }
+        // An array that was cut short by a signal stays open: no reader takes it for a whole one.
+        if self.signals.received().is_none() {
+            let after = if self.count > 0 { frame.after } else { frame.after_none };
+            stream.write_all(after).map_err(|error| Failure::output(&error))?;
         }
         flush(&mut stream)
     }

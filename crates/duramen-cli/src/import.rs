@@ -8,7 +8,8 @@ mod csv_rows;
 mod findings;
 mod gunzip;
 mod inference;
-mod ndjson_rows;
+mod json_rows;
+mod json_text;
 mod pipeline;
 mod progress;
 mod records;
@@ -229,8 +230,10 @@ fn prepare(
             let (schema, rows, findings) = csv_rows::prepare(input, description, progress, signals)?;
             Prepared { schema, rows: Box::new(rows), findings }
         }
-        Format::Ndjson => {
-            let (schema, rows, findings) = ndjson_rows::prepare(input, description, progress, signals)?;
+        Format::Ndjson | Format::Json => {
+            let is_array = format == Format::Json;
+            let (schema, rows, findings) =
+                json_rows::prepare(is_array, input, description, progress, signals)?;
             Prepared { schema, rows: Box::new(rows), findings }
         }
     })
@@ -343,6 +346,7 @@ fn guess_format(args: &ImportArgs) -> Option<(Format, u8)> {
         (".tsv", (Format::Csv, b'\t')),
         (".ndjson", (Format::Ndjson, b',')),
         (".jsonl", (Format::Ndjson, b',')),
+        (".json", (Format::Json, b',')),
     ];
     by_end.into_iter().find(|(end, _)| name.ends_with(end)).map(|(_, format)| format)
 }
@@ -350,7 +354,7 @@ fn guess_format(args: &ImportArgs) -> Option<(Format, u8)> {
 fn unknown_format(args: &ImportArgs) -> Failure {
     Failure::usage(
         format!("the name of {} does not tell its format", args.file.display()),
-        "add --format csv or --format ndjson",
+        "add --format csv, --format ndjson or --format json",
     )
 }
 

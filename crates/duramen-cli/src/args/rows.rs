@@ -94,6 +94,8 @@ pub(crate) enum Format {
     Csv,
     /// One JSON object per line
     Ndjson,
+    /// One JSON array of objects
+    Json,
 }
 
 /// The character between cells, as one byte.

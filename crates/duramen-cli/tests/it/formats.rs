@@ -80,3 +80,65 @@ fn nan_and_infinities_in_a_column_of_numbers_are_refused_with_line_and_column() 
     let error = json(&ran.stderr);
     assert!(error["message"].as_str().unwrap().starts_with("line 2"), "{error}");
 }
+
+/// As programs write it, and as files called `.json` have it: also with white space, and without the array.
+#[test]
+fn an_array_of_objects_is_imported_and_exported() {
+    let rows = ["{\"id\":1,\"t\":\"a]\\\"}{\\\\\",\"m\":{\"x\":[1,{}]}}", "{\"id\":2,\"t\":\"é\"}"];
+    let lines = format!("{}\n{}\n", rows[0], rows[1]);
+    for text in [
+        format!("[{},{}]", rows[0], rows[1]),
+        format!(" [\n {} \n,\n\t{}\r\n]\n\n", rows[0], rows[1]),
+        lines.replace("\"t\"", "\n  \"t\""),
+        format!("{}{}", rows[0], rows[1]),
+    ] {
+        let scratch = imported("rows.json", &text, &["--key", "id"]);
+        assert_eq!(documents(&scratch), lines, "{text:?}");
+        let array = scratch.ok(&["export", "db", "-c", "rows", "--format", "json"]);
+        assert_eq!(array, format!("[\n{},\n{}\n]\n", rows[0], rows[1]));
+        let gzipped = gzip(&array);
+        let again = imported("rows.json.gz", gzipped, &["--key", "id"]);
+        assert_eq!(documents(&again), lines);
+    }
+    let scratch = imported("rows.json", "[]", &["--key", "id"]);
+    assert_eq!(scratch.ok(&["export", "db", "-c", "rows", "--format", "json"]), "[\n]\n");
+    assert_eq!(documents(&scratch), "");
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn json_that_is_wrong_is_refused_with_its_line() {
+    for (text, words) in [
+        ("[{\"id\":1},\n{\"id\":2}", "line 2: the input ends before the array does"),
+        ("[{\"id\":1}\n{\"id\":2}]", "line 2: a comma or the end of the array is wanted"),
+        ("[{\"id\":1},\n]", "line 2: an object is wanted after the comma"),
+        ("[{\"id\":1},\n\n{\"id\":\n2", "line 3: this object has no end"),
+        ("[{\"id\":1},\n{\"id\":\"2]}", "line 2: this object has no end"),
+        ("[{\"id\":1}]\n x", "line 2: something follows the array"),
+        ("[1]", "line 1: an object is wanted"),
+        ("5", "line 1: an object is wanted"),
+        ("[{\"id\":1},{\"id\":1e}]", "line 1: this is not JSON"),
+        ("[{\"id\":1],\n{}]", "line 1: this is not JSON"),
+    ] {
+        let scratch = Scratch::new();
+        scratch.write("rows.json", text);
+        let ran = scratch.run(&["import", "db", "rows.json", "-c", "rows", "--key", "id"]);
+        assert_eq!(ran.code, Some(1), "{text:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(words) && ran.stderr.contains("hint: "), "{text:?}: {}", ran.stderr);
+        let same = scratch.run_with_input(
+            &["import", "db", "-", "--format", "json", "-c", "rows", "--key", "id"],
+            text.as_bytes(),
+        );
+        assert!(same.code == Some(1) && same.stderr.contains(words), "{text:?}: {}", same.stderr);
+    }
+    let scratch = Scratch::new();
+    scratch.write("rows.ndjson", "[{\"id\":1}]\n");
+    let ran = scratch.run(&["import", "db", "rows.ndjson", "-c", "rows", "--key", "id"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("a JSON array needs --format json"), "{}", ran.stderr);
+}

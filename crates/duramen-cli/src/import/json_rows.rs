@@ -1,25 +1,25 @@
-//! Rows of NDJSON: one JSON object per line, exact integers, columns discovered on the way.
+//! Rows of JSON: objects with exact integers, columns discovered on the way.
 
 use std::collections::VecDeque;
-use std::io::BufRead;
 
 use duramen::{Document, RowBatch, Schema};
 
 use super::RowDescription;
 use super::columns_of_values::ColumnsOfValues;
 use super::findings::Findings;
+use super::json_text::Objects;
 use super::pipeline::RowSource;
 use super::progress::Progress;
-use super::source::{Input, Reader, read_failure};
+use super::source::Input;
 use crate::failure::{Failure, Result};
 use crate::signals::Signals;
 
 const SAMPLE_ROWS: usize = 10_000;
 const LOOK_ROWS: u64 = 8192;
 
-/// Rows of an NDJSON input, ready to be encoded.
-pub(super) struct NdjsonRows {
-    lines: Lines,
+/// Rows of a JSON input, ready to be encoded.
+pub(super) struct JsonRows {
+    texts: Objects,
     sample: VecDeque<(u64, Document)>,
     schema: Schema,
     grew: bool,
@@ -27,17 +27,18 @@ pub(super) struct NdjsonRows {
 
 /// Infers the types. The rows then begin at the first.
 pub(super) fn prepare(
+    is_array: bool,
     mut input: Input,
     description: &RowDescription,
     progress: &Progress,
     signals: &Signals,
-) -> Result<(Schema, NdjsonRows, Findings)> {
-    let mut lines = Lines::open(&mut input)?;
+) -> Result<(Schema, JsonRows, Findings)> {
+    let mut texts = Objects::open(&mut input, is_array)?;
     let mut columns = ColumnsOfValues::default();
     let mut sample = VecDeque::new();
     if input.is_regular() {
         let mut rows = 0_u64;
-        while let Some((line, document)) = lines.next()? {
+        while let Some((line, document)) = texts.next()? {
             columns.look(line, &document);
             rows += 1;
             if rows.is_multiple_of(LOOK_ROWS) {
@@ -47,10 +48,10 @@ pub(super) fn prepare(
                 }
             }
         }
-        lines = Lines::open(&mut input)?;
+        texts = Objects::open(&mut input, is_array)?;
     } else {
         while sample.len() < SAMPLE_ROWS
-            && let Some(row) = lines.next()?
+            && let Some(row) = texts.next()?
         {
             columns.look(row.0, &row.1);
             sample.push_back(row);
@@ -62,14 +63,14 @@ pub(super) fn prepare(
     let schema = description
         .settle(&columns.kinds(description))
         .map_err(|failure| findings.explain(failure, description))?;
-    Ok((schema.clone(), NdjsonRows { lines, sample, schema, grew: false }, findings))
+    Ok((schema.clone(), JsonRows { texts, sample, schema, grew: false }, findings))
 }
 
-impl RowSource for NdjsonRows {
+impl RowSource for JsonRows {
     fn push_next(&mut self, batch: &mut RowBatch) -> Result<Option<u64>> {
         let next = match self.sample.pop_front() {
             Some(row) => Some(row),
-            None => self.lines.next()?,
+            None => self.texts.next()?,
         };
         let Some((line, document)) = next else { return Ok(None) };
         match batch.push_document(&mut self.schema, document) {
@@ -86,49 +87,5 @@ impl RowSource for NdjsonRows {
 
     fn grown(&mut self) -> Option<Schema> {
         std::mem::take(&mut self.grew).then(|| self.schema.clone())
-    }
-}
-
-/// Documents of one reading, with the lines they are on.
-struct Lines {
-    name: String,
-    reader: Reader,
-    line: u64,
-    bytes: Vec<u8>,
-}
-
-impl Lines {
-    fn open(input: &mut Input) -> Result<Lines> {
-        Ok(Lines { name: input.name(), reader: input.reader()?, line: 0, bytes: Vec::new() })
-    }
-
-    fn next(&mut self) -> Result<Option<(u64, Document)>> {
-        loop {
-            self.bytes.clear();
-            let count = self
-                .reader
-                .read_until(b'\n', &mut self.bytes)
-                .map_err(|error| read_failure(&self.name, &error))?;
-            if count == 0 {
-                return Ok(None);
-            }
-            self.line += 1;
-            let text = std::str::from_utf8(&self.bytes).map_err(|_| {
-                Failure::data(
-                    format!("line {}: not UTF-8", self.line),
-                    "convert the input to UTF-8, or look whether it is NDJSON at all",
-                )
-            })?;
-            if text.trim_ascii().is_empty() {
-                continue;
-            }
-            let document = Document::from_json(text).map_err(|error| {
-                Failure::data(
-                    format!("line {}: {}", self.line, error.message()),
-                    "NDJSON is one JSON object a line",
-                )
-            })?;
-            return Ok(Some((self.line, document)));
-        }
     }
 }
