@@ -11,6 +11,7 @@ use duramen::{Direction, Document, Reads, Rows, Schema, Value, json};
 use crate::args::{ExportArgs, Format};
 use crate::database;
 use crate::failure::{CORRUPT, Failure, Result};
+use crate::flatten::{FlatColumns, flattened};
 use crate::keys;
 use crate::numbers::{counted, grouped};
 use crate::output::{Output, flush, printable, shell_word};
@@ -26,7 +27,7 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let span = keys::span(&schema, &args.range)?;
     let mut export = Export {
-        rows: snapshot.documents(schema.name()).rows(span, Direction::Forward)?,
+        rows: snapshot.documents(schema.name()).rows(span.clone(), Direction::Forward)?,
         schema: &schema,
         signals: Signals::watch()?,
         count: 0,
@@ -34,11 +35,21 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
         key: Vec::new(),
         last_key: Vec::new(),
     };
-    if args.delimiter.is_some() && args.format != Format::Csv {
-        return Err(Failure::usage("--delimiter is for CSV", "leave it out, or use --format csv"));
+    for (flag, is_used) in [("--delimiter", args.delimiter.is_some()), ("--flatten", args.flatten)] {
+        if is_used && args.format != Format::Csv {
+            return Err(Failure::usage(format!("{flag} is for CSV"), "leave it out, or use --format csv"));
+        }
     }
     let null = args.null.as_deref().or(schema.null()).unwrap_or_default();
     let written = match args.format {
+        Format::Csv if args.flatten => {
+            let names = export.flat_columns();
+            let rows = snapshot.documents(schema.name()).rows(span, Direction::Forward)?;
+            names.and_then(|names| {
+                export.rows = rows;
+                export.flat_csv(&names, null, args.delimiter.unwrap_or(b','), out)
+            })
+        }
         Format::Ndjson => export.json(&Frame::LINES, out),
         Format::Json => export.json(&Frame::ARRAY, out),
         Format::Csv => export.csv(null, args.delimiter.unwrap_or(b','), out),
@@ -191,11 +202,54 @@ impl Export<'_> {
         writer.flush().map_err(|error| Failure::output(&error))
     }
 
+    /// The columns of all documents, without nested objects.
+    fn flat_columns(&mut self) -> Result<Vec<String>> {
+        let mut columns = FlatColumns::new(self.schema);
+        let mut count = 0_u64;
+        while !(count.is_multiple_of(LOOK_ROWS) && self.signals.received().is_some())
+            && let Some((_, stored)) = self.rows.next()?
+        {
+            columns.look(&Document::from_bytes(stored)?);
+            count += 1;
+        }
+        Ok(columns.names())
+    }
+
+    fn flat_csv(&mut self, names: &[String], null: &str, delimiter: u8, out: Output) -> Result<()> {
+        let schema = self.schema;
+        let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(out.stream());
+        writer.write_record(names).map_err(output)?;
+        let mut text = String::new();
+        while let Some(stored) = self.next()? {
+            let document = Document::from_bytes(stored)?;
+            let flat = flattened(&document).map_err(|name| {
+                let what = format!("two fields have the name {name} once they are flat");
+                refused(schema, &document, &what, NDJSON)
+            })?;
+            for name in names {
+                text.clear();
+                match flat.get(name) {
+                    Some(Value::List(values)) => text.push_str(&list_text(values)?),
+                    Some(Value::Map(_)) => text.push_str("{}"),
+                    _ => cell(schema, &flat, name, null, &mut text)?,
+                }
+                writer.write_field(&text).map_err(output)?;
+            }
+            writer.write_record(None::<&[u8]>).map_err(output)?;
+            self.wrote();
+        }
+        writer.flush().map_err(|error| Failure::output(&error))
+    }
+
     /// Prints what an import of the output needs to know.
     fn say(&self, args: &ExportArgs, null: &str, is_whole: bool, out: Output) {
         let is_listable = |name: &String| !name.contains([',', '=']);
         let names = self.schema.columns().iter().map(|column| &column.name);
-        if is_whole && self.count > 0 && self.schema.key_columns().iter().chain(names).all(is_listable) {
+        if is_whole
+            && !args.flatten
+            && self.count > 0
+            && self.schema.key_columns().iter().chain(names).all(is_listable)
+        {
             let mut flags = import_flags(self.schema, args.format, null);
             match args.delimiter {
                 None | Some(b',') => {}
@@ -250,6 +304,9 @@ fn refuse_what_has_no_column(schema: &Schema, document: &Document) -> Result<()>
 /// The hint where CSV is not sufficient.
 const NDJSON: &str = "export with --format ndjson";
 
+/// The hint where flat CSV is.
+const FLATTEN: &str = "export with --flatten, or with --format ndjson";
+
 /// The error for a document that cannot be written as CSV.
 fn refused(schema: &Schema, document: &Document, what: &str, hint: &str) -> Failure {
     let part = |name: &String| document.get(name).and_then(Value::to_element).map(|part| part.to_string());
@@ -279,10 +336,16 @@ fn cell(schema: &Schema, document: &Document, column: &str, null: &str, text: &m
         Value::Text(value) => text.push_str(value),
         Value::Float(_) => return refused("a float that is no number, which CSV cannot say", NDJSON),
         Value::Bytes(_) => return refused("bytes, which CSV cannot say", NDJSON),
-        Value::List(_) => return refused("a list, which CSV cannot say", NDJSON),
-        Value::Map(_) => return refused("a map, which CSV cannot say", NDJSON),
+        Value::List(_) => return refused("a list, which CSV cannot say", FLATTEN),
+        Value::Map(_) => return refused("a map, which CSV cannot say", FLATTEN),
     }
     Ok(())
+}
+
+/// A list as JSON.
+fn list_text(values: &[Value]) -> Result<String> {
+    let document = Document::new().with("", values.to_vec()).to_json()?;
+    Ok(document["{\"\":".len()..document.len() - 1].to_owned())
 }
 
 fn output(error: csv::Error) -> Failure {

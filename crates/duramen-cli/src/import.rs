@@ -41,6 +41,8 @@ pub(crate) struct RowDescription {
     pub(crate) null: Vec<String>,
     /// The character between the cells of CSV.
     pub(crate) delimiter: u8,
+    /// Whether the fields of nested objects become columns.
+    pub(crate) flatten: bool,
     /// The stored schema, if the collection exists.
     pub(crate) stored: Option<Schema>,
 }
@@ -147,6 +149,9 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     if args.delimiter.is_some() && format != Format::Csv {
         return Err(Failure::usage("--delimiter is for CSV", "leave it out, or use --format csv"));
     }
+    if args.flatten && format == Format::Csv {
+        return Err(Failure::usage("--flatten is for JSON", "leave it out: CSV has no nested objects"));
+    }
     let signals = Signals::watch()?;
     let input = input.until(signals.clone());
     let level = args.durability.into();
@@ -164,6 +169,7 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
         types,
         null: args.null.clone(),
         delimiter,
+        flatten: args.flatten,
         stored,
     };
     description.schema()?;

@@ -20,6 +20,7 @@ mod export;
 mod failure;
 mod file_system;
 mod find;
+mod flatten;
 mod import;
 mod keys;
 mod man;

@@ -27,6 +27,10 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "CHAR", value_parser = delimiter)]
     pub(crate) delimiter: Option<u8>,
 
+    /// Store the fields of nested objects of JSON as columns: `{"at":{"lat":1}}` gets the column `at.lat`
+    #[arg(long)]
+    pub(crate) flatten: bool,
+
     /// Columns of the key, in order; required for a new collection
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', value_parser = column_name)]
     pub(crate) key: Vec<String>,
@@ -81,6 +85,11 @@ pub(crate) struct ExportArgs {
     /// Character between the cells of CSV: one ASCII character, or `tab`. By default the comma
     #[arg(long, value_name = "CHAR", value_parser = delimiter)]
     pub(crate) delimiter: Option<u8>,
+
+    /// Write the fields of nested objects as columns of CSV: `{"at":{"lat":1}}` gets the column `at.lat`.
+    /// Lists are written as JSON. Reads the documents twice
+    #[arg(long)]
+    pub(crate) flatten: bool,
 
     /// Text that stands for null in CSV; by default that of the collection, else the empty cell
     #[arg(long, value_name = "TEXT")]

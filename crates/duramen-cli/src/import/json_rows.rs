@@ -33,7 +33,7 @@ pub(super) fn prepare(
     progress: &Progress,
     signals: &Signals,
 ) -> Result<(Schema, JsonRows, Findings)> {
-    let mut texts = Objects::open(&mut input, is_array)?;
+    let mut texts = Objects::open(&mut input, is_array, description.flatten)?;
     let mut columns = ColumnsOfValues::default();
     let mut sample = VecDeque::new();
     if input.is_regular() {
@@ -48,7 +48,7 @@ pub(super) fn prepare(
                 }
             }
         }
-        texts = Objects::open(&mut input, is_array)?;
+        texts = Objects::open(&mut input, is_array, description.flatten)?;
     } else {
         while sample.len() < SAMPLE_ROWS
             && let Some(row) = texts.next()?

@@ -9,6 +9,7 @@ use duramen::Document;
 
 use super::source::{Input, Reader, read_failure};
 use crate::failure::{Failure, Result};
+use crate::flatten::flattened;
 
 /// Documents of one reading, with the lines on which they begin.
 pub(super) struct Objects {
@@ -17,6 +18,7 @@ pub(super) struct Objects {
     line: u64,
     bytes: Vec<u8>,
     place: Place,
+    flatten: bool,
 }
 
 /// What may come next.
@@ -37,10 +39,10 @@ enum Place {
 }
 
 impl Objects {
-    pub(super) fn open(input: &mut Input, is_array: bool) -> Result<Objects> {
+    pub(super) fn open(input: &mut Input, is_array: bool, flatten: bool) -> Result<Objects> {
         let place = if is_array { Place::Start } else { Place::Line };
         let line = u64::from(is_array);
-        Ok(Objects { name: input.name(), reader: input.reader()?, line, bytes: Vec::new(), place })
+        Ok(Objects { name: input.name(), reader: input.reader()?, line, bytes: Vec::new(), place, flatten })
     }
 
     /// The next document; `None` at the end.
@@ -65,7 +67,14 @@ impl Objects {
             };
             Failure::data(format!("line {line}: {}", error.message()), hint)
         })?;
-        Ok(Some((line, document)))
+        if !self.flatten {
+            return Ok(Some((line, document)));
+        }
+        let flat = flattened(&document).map_err(|name| {
+            let message = format!("line {line}: two fields have the name {name} once they are flat");
+            Failure::data(message, "rename one of them, or leave --flatten out")
+        })?;
+        Ok(Some((line, flat)))
     }
 
     /// Reads the next line that is not empty.

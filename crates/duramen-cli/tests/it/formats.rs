@@ -142,3 +142,51 @@ fn json_that_is_wrong_is_refused_with_its_line() {
     let ran = scratch.run(&["import", "db", "rows.ndjson", "-c", "rows", "--key", "id"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("a JSON array needs --format json"), "{}", ran.stderr);
 }
+
+#[test]
+fn fields_of_nested_objects_become_columns() {
+    let nested = "{\"id\":1,\"at\":{\"lat\":59.9,\"by\":{\"x\":\"a\"}},\"l\":[1,\"b\"],\"none\":{}}\n\
+                  {\"id\":2,\"at\":null,\"l\":[]}\n{\"id\":3,\"at\":{\"lat\":60.5}}\n";
+    let flat = "{\"id\":1,\"at.lat\":59.9,\"at.by.x\":\"a\",\"l\":[1,\"b\"],\"none\":{}}\n\
+                {\"id\":2,\"at\":null,\"l\":[]}\n{\"id\":3,\"at.lat\":60.5}\n";
+    let csv = "id,at.lat,at.by.x,l,none\n1,59.9,a,\"[1,\"\"b\"\"]\",{}\n2,,,[],\n3,60.5,,,\n";
+    let scratch = imported("rows.ndjson", nested, &["--key", "id", "--flatten"]);
+    assert_eq!(documents(&scratch), flat);
+    assert_eq!(scratch.ok(&["find", "db", "-c", "rows", "at.lat>60", "--json"]).lines().count(), 1);
+    let scratch = imported("rows.ndjson", nested, &["--key", "id"]);
+    assert_eq!(documents(&scratch), nested, "nested objects are stored as they are");
+    let ran = scratch.run(&["export", "db", "-c", "rows", "--format", "csv"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("--flatten"), "{}", ran.stderr);
+    assert_eq!(scratch.ok(&["export", "db", "-c", "rows", "--format", "csv", "--flatten"]), csv);
+    let scratch = imported("rows.csv", csv, &["--key", "id"]);
+    assert_eq!(scratch.ok(&["find", "db", "-c", "rows", "at.lat>60", "--json"]).lines().count(), 1);
+}
+
+#[test]
+fn fields_that_would_get_one_name_are_refused() {
+    let twice = "{\"id\":1}\n{\"id\":2,\"a\":{\"b\":1},\"a.b\":2}\n";
+    let scratch = Scratch::new();
+    scratch.write("rows.ndjson", twice);
+    let import = ["import", "db", "rows.ndjson", "-c", "rows", "--key", "id"];
+    let ran = scratch.run(&[&import[..], &["--flatten"]].concat());
+    assert!(
+        ran.code == Some(1) && ran.stderr.contains("line 2: two fields have the name a.b"),
+        "{}",
+        ran.stderr
+    );
+    scratch.ok(&import);
+    let ran = scratch.run(&["export", "db", "-c", "rows", "--format", "csv", "--flatten"]);
+    assert!(
+        ran.code == Some(1) && ran.stderr.contains("rows 2: two fields have the name a.b"),
+        "{}",
+        ran.stderr
+    );
+    for words in [
+        ["import", "db", "x.csv", "--flatten", "--format", "csv"],
+        ["export", "db", "--flatten", "--format", "ndjson", "-q"],
+    ] {
+        scratch.write("x.csv", "id\n1\n");
+        let ran = scratch.run(&[&words[..], &["-c", "rows"]].concat());
+        assert!(ran.code == Some(2) && ran.stderr.contains("--flatten is for"), "{}", ran.stderr);
+    }
+}
