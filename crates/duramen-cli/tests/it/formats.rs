@@ -190,3 +190,28 @@ fn fields_that_would_get_one_name_are_refused() {
         assert!(ran.code == Some(2) && ran.stderr.contains("--flatten is for"), "{}", ran.stderr);
     }
 }
+
+/// A date is the first instant of its day in UTC, in cells, in JSON and in conditions.
+#[test]
+fn dates_without_a_time_are_times() {
+    let check = |file: &str, rows: &str| {
+        let scratch = imported(file, rows, &["--key", "day", "--type", "day=time"]);
+        let wanted =
+            "{\"day\":\"2013-01-01T00:00:00Z\",\"n\":1}\n{\"day\":\"2013-01-02T10:00:00Z\",\"n\":2}\n";
+        assert_eq!(documents(&scratch), wanted);
+        let found = |words: &[&str]| {
+            let words = [words, &["--json"]].concat();
+            scratch.ok(&words).lines().count()
+        };
+        assert_eq!(found(&["find", "db", "-c", "rows", "day>=2013-01-02"]), 1);
+        assert_eq!(found(&["find", "db", "-c", "rows", "day=2013-01-01"]), 1);
+        assert_eq!(found(&["scan", "db", "-c", "rows", "--from", "2013-01-01", "--to", "2013-01-02"]), 1);
+    };
+    check("rows.csv", "day,n\n2013-01-01,1\n2013-01-02T10:00:00Z,2\n");
+    check("rows.ndjson", "{\"day\":\"2013-01-01\",\"n\":1}\n{\"day\":\"2013-01-02T10:00:00Z\",\"n\":2}\n");
+    let scratch = Scratch::new();
+    scratch.write("rows.csv", "day,n\n2013-01-01,1\n01/02/2013,2\n");
+    let ran = scratch.run(&["import", "db", "rows.csv", "-c", "rows", "--key", "day", "--type", "day=time"]);
+    let words = "line 3, column day: holds \"01/02/2013\", which is not a time";
+    assert!(ran.code == Some(1) && ran.stderr.contains(words), "{}", ran.stderr);
+}

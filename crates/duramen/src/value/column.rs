@@ -31,7 +31,7 @@ pub enum ColumnType {
     Text,
     /// True and false.
     Bool,
-    /// Points in time. RFC 3339 text is converted.
+    /// Points in time. RFC 3339 text is converted, and a date without a time: to its midnight in UTC.
     Time,
     /// Anything: lists, maps, bytes, or values of several types.
     Any,
@@ -145,7 +145,9 @@ impl ColumnType {
         let made = match (self, &*value) {
             (ColumnType::Float, Value::Int(number)) => exact_float(*number).map(Value::Float),
             (ColumnType::Float, Value::Text(text)) => non_finite(text).map(Value::Float),
-            (ColumnType::Time, Value::Text(text)) => Time::parse(text).map(Value::Time),
+            (ColumnType::Time, Value::Text(text)) => {
+                Time::parse(text).or_else(|| Time::parse_date(text)).map(Value::Time)
+            }
             _ => return ColumnType::of(value) == self,
         };
         match made {

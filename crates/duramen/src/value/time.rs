@@ -73,6 +73,15 @@ impl Time {
         let seconds = days.checked_mul(SECONDS_A_DAY)?.checked_add(hour * 3600 + minute * 60 + second)?;
         Time::new(seconds.checked_sub(offset)?, nanoseconds)
     }
+
+    /// Reads `2013-01-01` as the first instant of that day in UTC. `None` for anything else.
+    #[must_use]
+    pub fn parse_date(text: &str) -> Option<Time> {
+        match parse_date(text)? {
+            (days, "") => Time::new(days.checked_mul(SECONDS_A_DAY)?, 0),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Time {

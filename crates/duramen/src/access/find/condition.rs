@@ -87,7 +87,7 @@ impl Condition {
     /// A condition from its parts.
     ///
     /// The value must have the type of the field's column, after a lossless conversion: integers become
-    /// floats, and RFC 3339 text becomes times. Null stands for a field that is absent.
+    /// floats, and RFC 3339 text and dates become times. Null stands for a field that is absent.
     ///
     /// # Errors
     /// `InvalidArgument` (E0201) for a field that the schema does not have, for a value of another type, and
@@ -247,7 +247,7 @@ fn example(kind: ColumnType) -> &'static str {
         ColumnType::Int => "an int is written -5 or 60",
         ColumnType::Float => "a float is written -0.5 or 1e9",
         ColumnType::Bool => "a bool is true or false",
-        ColumnType::Time => "a time is written 2013-01-01T10:00:00Z",
+        ColumnType::Time => "a time is written 2013-01-01T10:00:00Z, and a date 2013-01-01",
         ColumnType::Text | ColumnType::Any | ColumnType::Unknown => "write JSON after :=",
     }
 }
@@ -308,6 +308,9 @@ mod tests {
         check("distance<100", doc! { "distance": 99.5 }, true);
         check("carrier=a=b", doc! { "carrier": "a=b" }, true);
         check("more:=[1,\"x\"]", doc! { "more": vec![Value::from(1), Value::from("x")] }, true);
+        let midnight = Value::Time(Time::parse("2013-01-02T00:00:00Z").unwrap());
+        check("time=2013-01-02", doc! { "time": midnight.clone() }, true);
+        check("time>=2013-01-03", doc! { "time": midnight }, false);
         let noon = Value::Time(Time::parse("2013-01-01T12:00:00Z").unwrap());
         check("time>=2013-01-01T12:00:00Z", doc! { "time": noon.clone() }, true);
         check("time<2013-01-01T12:00:00Z", doc! { "time": noon }, false);

@@ -192,7 +192,10 @@ fn read_cell(kind: ColumnType, text: &[u8]) -> Option<Cell<'_>> {
             b"false" => Some(Cell::Bool(false)),
             _ => None,
         },
-        ColumnType::Time => Time::parse(std::str::from_utf8(text).ok()?).map(Cell::Time),
+        ColumnType::Time => {
+            let text = std::str::from_utf8(text).ok()?;
+            Time::parse(text).or_else(|| Time::parse_date(text)).map(Cell::Time)
+        }
         ColumnType::Text | ColumnType::Any => std::str::from_utf8(text).ok().map(Cell::Text),
         // The type is unknown: stored as text, the value would be in a column without a type.
         ColumnType::Unknown => None,
@@ -227,7 +230,7 @@ pub(crate) fn described(kind: ColumnType) -> &'static str {
         ColumnType::Int => "an integer in its plain form",
         ColumnType::Float => "a decimal number that a float holds",
         ColumnType::Bool => "true or false",
-        ColumnType::Time => "a time such as 2013-01-01T10:00:00Z",
+        ColumnType::Time => "a time such as 2013-01-01T10:00:00Z, or a date such as 2013-01-01",
         ColumnType::Text | ColumnType::Any => "text",
         ColumnType::Unknown => "null, all that a column without a type takes",
     }

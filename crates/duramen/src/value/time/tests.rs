@@ -52,6 +52,23 @@ fn impossible_instants_are_refused() {
     assert_eq!(Time::new(0, 1_000_000_000), None);
 }
 
+#[test]
+fn a_date_is_its_midnight_in_utc() {
+    for (text, time) in [
+        ("1970-01-01", Some("1970-01-01T00:00:00Z")),
+        ("2000-02-29", Some("2000-02-29T00:00:00Z")),
+        ("+12345-06-07", Some("+12345-06-07T00:00:00Z")),
+        ("2013-02-29", None),
+        ("2013-01", None),
+        ("2013-01-01T", None),
+        ("2013-01-01 ", None),
+        ("01/02/2013", None),
+        ("99999999999999999999-01-01", None),
+    ] {
+        assert_eq!(Time::parse_date(text).map(|time| time.to_string()).as_deref(), time, "{text}");
+    }
+}
+
 proptest! {
     #[test]
     fn text_round_trips_in_every_year(seconds in -1_000_000_000_000_000_i64..1_000_000_000_000_000, nanoseconds in 0..1_000_000_000_u32) {
