@@ -3,6 +3,7 @@
 //! Owns the order of steps. The definition is compared with the stored one; the input is inspected before the
 //! database is written; then rows flow through [`pipeline`]. Committed batches stay, whatever happens later.
 
+mod assigned_ids;
 mod columns_of_values;
 mod csv_rows;
 mod findings;
@@ -27,6 +28,7 @@ use crate::failure::{Failure, Result};
 use crate::numbers::{counted, grouped, rate, time};
 use crate::output::Output;
 use crate::signals::Signals;
+use assigned_ids::AssignedIds;
 use findings::Findings;
 use pipeline::{Loaded, RowSource, Terms};
 use progress::Progress;
@@ -43,6 +45,8 @@ pub(crate) struct RowDescription {
     pub(crate) delimiter: u8,
     /// Whether the fields of nested objects become columns.
     pub(crate) flatten: bool,
+    /// The ids of rows without a natural key.
+    ids: Option<AssignedIds>,
     /// The stored schema, if the collection exists.
     pub(crate) stored: Option<Schema>,
 }
@@ -55,7 +59,7 @@ impl RowDescription {
             None if self.key.is_empty() => {
                 return Err(Failure::usage(
                     format!("the collection {} is not there yet, and needs a key", self.collection),
-                    "name the columns that tell its rows apart, in the order to sort by: --key COLUMN,...",
+                    "name the columns that tell its rows apart, in the order to sort by: --key COLUMN,...; or give the rows ids: --assign-id id",
                 ));
             }
             None => Schema::new(&self.collection).key(self.key.clone()).sum(self.sum.clone()),
@@ -87,6 +91,14 @@ impl RowDescription {
     pub(crate) fn is_key(&self, column: &String) -> bool {
         self.key.contains(column)
             || self.stored.as_ref().is_some_and(|stored| stored.key_columns().contains(column))
+    }
+
+    /// The columns of the documents: that of the assigned ids, and those of the input.
+    fn with_ids(&self, mut columns: Vec<(String, ColumnType)>) -> Vec<(String, ColumnType)> {
+        if let Some(ids) = &self.ids {
+            columns.insert(0, (ids.column.clone(), ColumnType::Int));
+        }
+        columns
     }
 
     /// Adds inferred columns to the schema, in their order. `--type` and the catalogue take precedence.
@@ -143,15 +155,7 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     named_once("--key", &args.key)?;
     named_once("--sum", &args.sum)?;
     let input = Input::open(&args.file)?;
-    let guess = guess_format(args);
-    let format = args.format.or(guess.map(|(format, _)| format)).ok_or_else(|| unknown_format(args))?;
-    let delimiter = args.delimiter.or(guess.map(|(_, delimiter)| delimiter)).unwrap_or(b',');
-    if args.delimiter.is_some() && format != Format::Csv {
-        return Err(Failure::usage("--delimiter is for CSV", "leave it out, or use --format csv"));
-    }
-    if args.flatten && format == Format::Csv {
-        return Err(Failure::usage("--flatten is for JSON", "leave it out: CSV has no nested objects"));
-    }
+    let (format, delimiter) = format_and_delimiter(args)?;
     let signals = Signals::watch()?;
     let input = input.until(signals.clone());
     let level = args.durability.into();
@@ -162,26 +166,33 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
         Some(db) => db.collections()?.into_iter().find(|schema| schema.name() == args.collection),
         None => None,
     };
+    let ids = AssignedIds::of(args, db.as_deref(), stored.as_ref())?;
     let description = RowDescription {
         collection: args.collection.clone(),
-        key: args.key.clone(),
+        key: ids.as_ref().map_or_else(|| args.key.clone(), |ids| vec![ids.column.clone()]),
         sum: args.sum.clone(),
         types,
         null: args.null.clone(),
         delimiter,
         flatten: args.flatten,
+        ids: ids.clone(),
         stored,
     };
     description.schema()?;
     let progress = Progress::new(out, input.bytes_read(), input.bytes_total());
-    let report = Report { args, begun: Instant::now(), out };
+    if let Some(ids) = &ids {
+        progress.note(&format!("rows get the ids from {} on, in the column {}", ids.next, ids.column));
+    }
+    let first_id = ids.map(|ids| ids.next);
+    let report = Report { args, first_id, begun: Instant::now(), out };
+    let again = report.again();
     let Prepared { schema, rows, findings } = match prepare(format, input, &description, &progress, &signals)
     {
         Err(Failure::Exit(_)) => {
             progress.finish();
             let nothing = Loaded::default();
             report.say(&nothing, &Findings::default(), 0)?;
-            return finish(nothing, args.threads, &signals, out);
+            return finish(nothing, args.threads, &again, &signals, out);
         }
         prepared => prepared?,
     };
@@ -201,7 +212,7 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     progress.finish();
     report.say(&loaded, &findings, db.stats().log.sync_count.saturating_sub(syncs_before))?;
     let closed = db.close();
-    finish(loaded, args.threads, &signals, out)?;
+    finish(loaded, args.threads, &again, &signals, out)?;
     Ok(closed?)
 }
 
@@ -247,11 +258,20 @@ fn prepare(
 
 struct Report<'a> {
     args: &'a ImportArgs,
+    first_id: Option<u64>,
     begun: Instant,
     out: Output,
 }
 
 impl Report<'_> {
+    /// The flags with which the same command completes the rows.
+    fn again(&self) -> String {
+        match self.first_id {
+            Some(first) => format!("--replace --first-id {first}"),
+            None => "--replace".to_owned(),
+        }
+    }
+
     /// Prints what is stored now, unless the failure will.
     fn say(&self, loaded: &Loaded, findings: &Findings, syncs: u64) -> Result<()> {
         let took = self.begun.elapsed();
@@ -266,6 +286,9 @@ impl Report<'_> {
             };
             fields.set("seconds", took.as_secs_f64());
             findings.write(&mut fields);
+            if let Some(first) = self.first_id {
+                fields.set("first_id", first);
+            }
             return self.out.object("import", fields);
         }
         if loaded.rows == 0 && !loaded.complete {
@@ -286,12 +309,12 @@ impl Report<'_> {
 }
 
 /// The result of the command: its failure, the signal that came, or success.
-fn finish(loaded: Loaded, threads: u16, signals: &Signals, out: Output) -> Result<()> {
-    let left = left(&loaded, threads);
+fn finish(loaded: Loaded, threads: u16, again: &str, signals: &Signals, out: Output) -> Result<()> {
+    let left = left(&loaded, threads, again);
     if let Some(failure) = loaded.failure {
         let hint = match loaded.rows {
-            0 => "make room on the disk, and repeat",
-            _ => "make room on the disk: then the same command with --replace completes the rows",
+            0 => "make room on the disk, and repeat".to_owned(),
+            _ => format!("make room on the disk: then the same command with {again} completes the rows"),
         };
         return Err(failure.when_full(hint).when_batched().and(&format!("; {left}")));
     }
@@ -301,7 +324,7 @@ fn finish(loaded: Loaded, threads: u16, signals: &Signals, out: Output) -> Resul
             out.note(&match loaded.rows {
                 0 => format!("stopped by signal {number}: nothing of this import is stored"),
                 _ => format!(
-                    "stopped by signal {number}: {rows} stored; the same command with --replace completes them"
+                    "stopped by signal {number}: {rows} stored; the same command with {again} completes them"
                 ),
             });
             Err(Failure::signal(number))
@@ -311,7 +334,7 @@ fn finish(loaded: Loaded, threads: u16, signals: &Signals, out: Output) -> Resul
 }
 
 /// What a failed import has stored, as text.
-fn left(loaded: &Loaded, threads: u16) -> String {
+fn left(loaded: &Loaded, threads: u16, again: &str) -> String {
     let (rows, batches) = (counted(loaded.rows, "row"), counted(loaded.batches, "batch"));
     let doubt = if loaded.in_doubt { ", and what was being committed may be too" } else { "" };
     match loaded.rows {
@@ -319,7 +342,7 @@ fn left(loaded: &Loaded, threads: u16) -> String {
         0 => "nothing of this import is stored".to_owned(),
         _ if threads == 1 => format!("what came before is stored: {rows} in {batches}{doubt}"),
         _ => format!(
-            "stored are {rows} in {batches}, with {threads} threads perhaps of later lines too{doubt}: once the cause is fixed, the same command with --replace completes them"
+            "stored are {rows} in {batches}, with {threads} threads perhaps of later lines too{doubt}: once the cause is fixed, the same command with {again} completes them"
         ),
     }
 }
@@ -341,6 +364,20 @@ fn parse_type(text: &str) -> Result<(String, ColumnType)> {
             Err(Failure::usage(format!("--type: {kind:?} is no type"), format!("the types are {}", names())))
         }
     }
+}
+
+/// The format of the input and the delimiter of its cells.
+fn format_and_delimiter(args: &ImportArgs) -> Result<(Format, u8)> {
+    let guess = guess_format(args);
+    let format = args.format.or(guess.map(|(format, _)| format)).ok_or_else(|| unknown_format(args))?;
+    let delimiter = args.delimiter.or(guess.map(|(_, delimiter)| delimiter)).unwrap_or(b',');
+    if args.delimiter.is_some() && format != Format::Csv {
+        return Err(Failure::usage("--delimiter is for CSV", "leave it out, or use --format csv"));
+    }
+    if args.flatten && format == Format::Csv {
+        return Err(Failure::usage("--flatten is for JSON", "leave it out: CSV has no nested objects"));
+    }
+    Ok((format, delimiter))
 }
 
 /// The format and the delimiter that the name of the file tells.

@@ -31,9 +31,18 @@ pub(crate) struct ImportArgs {
     #[arg(long)]
     pub(crate) flatten: bool,
 
-    /// Columns of the key, in order; required for a new collection
+    /// Columns of the key, in order; required for a new collection, unless `--assign-id` makes one
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', value_parser = column_name)]
     pub(crate) key: Vec<String>,
+
+    /// Give each row an id, in a column of this name, which is the key: for rows without a natural key. The
+    /// ids go on after the largest one in the collection
+    #[arg(long, value_name = "COLUMN", value_parser = column_name, conflicts_with = "key")]
+    pub(crate) assign_id: Option<String>,
+
+    /// The id of the first row, for `--assign-id`; with `--replace` it completes an import that was ended
+    #[arg(long, value_name = "ID", requires = "assign_id")]
+    pub(crate) first_id: Option<u64>,
 
     /// Keep the exact sums of these integer columns for every range
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', value_parser = column_name)]

@@ -46,6 +46,11 @@ impl ColumnsOfValues {
         }
     }
 
+    /// Whether a document had the field.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.columns.iter().any(|column| column.name == name)
+    }
+
     /// The columns with their types, as far as the user does not give them.
     pub(super) fn kinds(&self, description: &RowDescription) -> Vec<(String, ColumnType)> {
         let kind = |column: &Seen| description.given(&column.name).unwrap_or(column.kind);

@@ -11,6 +11,7 @@ use duramen::schema::ColumnType;
 use duramen::{RowBatch, Schema};
 
 use super::RowDescription;
+use super::assigned_ids::AssignedIds;
 use super::findings::Findings;
 use super::inference::{Inference, is_null_word, null_flag};
 use super::pipeline::RowSource;
@@ -31,6 +32,7 @@ pub(super) struct CsvRows {
     records: Records,
     sample: VecDeque<ByteRecord>,
     encoder: RowEncoder,
+    ids: Option<AssignedIds>,
     collection_existed: bool,
 }
 
@@ -44,7 +46,10 @@ pub(super) fn prepare(
     let null_markers = null_markers(description);
     let mut records = Records::open(&mut input, description.delimiter)?;
     let mut inference = Inference::new(description, &records.header, &null_markers);
-    description.settle(&inference.columns(description, false))?;
+    if let Some(ids) = description.ids.as_ref().filter(|ids| records.header.contains(&ids.column)) {
+        return Err(ids.taken("the input"));
+    }
+    description.settle(&description.with_ids(inference.columns(description, false)))?;
     let mut sample = VecDeque::new();
     if input.is_regular() {
         if !inference.is_settled() {
@@ -62,10 +67,18 @@ pub(super) fn prepare(
     let findings = inference.findings(description, may_go_on);
     findings.say(progress);
     let schema = description
-        .settle(&inference.columns(description, may_go_on))
+        .settle(&description.with_ids(inference.columns(description, may_go_on)))
         .map_err(|failure| findings.explain(failure, description))?;
-    let encoder = RowEncoder::new(&schema, &records.header, &null_markers)?;
-    let rows = CsvRows { records, sample, encoder, collection_existed: description.stored.is_some() };
+    let header: Vec<String> =
+        description.ids.iter().map(|ids| &ids.column).chain(&records.header).cloned().collect();
+    let encoder = RowEncoder::new(&schema, &header, &null_markers)?;
+    let rows = CsvRows {
+        records,
+        sample,
+        encoder,
+        ids: description.ids.clone(),
+        collection_existed: description.stored.is_some(),
+    };
     Ok((schema, rows, findings))
 }
 
@@ -108,14 +121,32 @@ impl RowSource for CsvRows {
         }
         let line = self.records.line();
         let record = &self.records.record;
-        match batch.push_cells(&self.encoder, |index| &record[index]) {
-            Ok(()) => Ok(Some(line)),
-            Err(bad) => Err(bad_cell(line, &bad, &record[bad.index], self.collection_existed)),
-        }
+        let id = match &mut self.ids {
+            Some(ids) => ids.take()?.to_string(),
+            None => return push(batch, &self.encoder, line, self.collection_existed, |index| &record[index]),
+        };
+        push(batch, &self.encoder, line, self.collection_existed, |index| match index.checked_sub(1) {
+            Some(index) => &record[index],
+            None => id.as_bytes(),
+        })
     }
 
     fn grown(&mut self) -> Option<Schema> {
         None
+    }
+}
+
+/// Adds a row of cells to the batch. Returns its line.
+fn push<'a>(
+    batch: &mut RowBatch,
+    encoder: &RowEncoder,
+    line: u64,
+    collection_existed: bool,
+    cell: impl Fn(usize) -> &'a [u8],
+) -> Result<Option<u64>> {
+    match batch.push_cells(encoder, &cell) {
+        Ok(()) => Ok(Some(line)),
+        Err(bad) => Err(bad_cell(line, &bad, cell(bad.index), collection_existed)),
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use duramen::{Document, RowBatch, Schema};
 
 use super::RowDescription;
+use super::assigned_ids::AssignedIds;
 use super::columns_of_values::ColumnsOfValues;
 use super::findings::Findings;
 use super::json_text::Objects;
@@ -22,6 +23,7 @@ pub(super) struct JsonRows {
     texts: Objects,
     sample: VecDeque<(u64, Document)>,
     schema: Schema,
+    ids: Option<AssignedIds>,
     grew: bool,
 }
 
@@ -57,13 +59,28 @@ pub(super) fn prepare(
             sample.push_back(row);
         }
     }
+    if let Some(ids) = description.ids.as_ref().filter(|ids| columns.has(&ids.column)) {
+        return Err(ids.taken("the input"));
+    }
     let rows_of_sample = Some(sample.len()).filter(|rows| *rows == SAMPLE_ROWS);
     let findings = columns.findings(description, rows_of_sample);
     findings.say(progress);
     let schema = description
-        .settle(&columns.kinds(description))
+        .settle(&description.with_ids(columns.kinds(description)))
         .map_err(|failure| findings.explain(failure, description))?;
-    Ok((schema.clone(), JsonRows { texts, sample, schema, grew: false }, findings))
+    let ids = description.ids.clone();
+    Ok((schema.clone(), JsonRows { texts, sample, schema, ids, grew: false }, findings))
+}
+
+/// A document with the next id as its first field.
+fn with_id(ids: &mut AssignedIds, line: u64, document: &Document) -> Result<Document> {
+    if document.get(&ids.column).is_some() {
+        return Err(ids.taken(&format!("line {line}")));
+    }
+    let id = ids.take()?;
+    let mut with_id = Document::new().with(ids.column.as_str(), id);
+    document.iter().for_each(|(name, value)| with_id.set(name, value.clone()));
+    Ok(with_id)
 }
 
 impl RowSource for JsonRows {
@@ -72,7 +89,10 @@ impl RowSource for JsonRows {
             Some(row) => Some(row),
             None => self.texts.next()?,
         };
-        let Some((line, document)) = next else { return Ok(None) };
+        let Some((line, mut document)) = next else { return Ok(None) };
+        if let Some(ids) = &mut self.ids {
+            document = with_id(ids, line, &document)?;
+        }
         match batch.push_document(&mut self.schema, document) {
             Ok(grew) => {
                 self.grew |= grew;

@@ -215,3 +215,48 @@ fn dates_without_a_time_are_times() {
     let words = "line 3, column day: holds \"01/02/2013\", which is not a time";
     assert!(ran.code == Some(1) && ran.stderr.contains(words), "{}", ran.stderr);
 }
+
+#[test]
+fn rows_without_a_key_get_ids() {
+    let check = |file: &str, bytes: &str, more: &str| {
+        let scratch = imported(file, bytes, &["--assign-id", "no"]);
+        assert_eq!(documents(&scratch), "{\"no\":1,\"t\":\"a\",\"n\":5}\n{\"no\":2,\"t\":\"b\",\"n\":6}\n");
+        scratch.write(file, more);
+        let again = ["import", "db", file, "-c", "rows", "--assign-id", "no"];
+        let summary = json(&scratch.ok(&[&again[..], &["--json", "--threads", "3"]].concat()));
+        assert_eq!((&summary["first_id"], &summary["rows"]), (&3.into(), &1.into()));
+        assert_eq!(
+            scratch.ok(&["get", "db", "-c", "rows", "--key", "3", "--json"]).matches("\"c\"").count(),
+            1
+        );
+        // The same rows again under the same ids complete an import that was ended.
+        let ran = scratch.run(&[&again[..], &["--replace"]].concat());
+        assert!(ran.code == Some(2) && ran.stderr.contains("--first-id ID"), "{}", ran.stderr);
+        scratch.ok(&[&again[..], &["--replace", "--first-id", "3"]].concat());
+        assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "3\n");
+        scratch.ok(&["check", "db", "--deep"]);
+        let other = scratch.run(&["import", "db", file, "-c", "rows", "--assign-id", "id"]);
+        assert!(other.stderr.contains("rows has the key (no), and --assign-id names id"), "{}", other.stderr);
+        let taken = scratch.run(&["import", "db", file, "-c", "new", "--assign-id", "t"]);
+        assert!(taken.code == Some(1) && taken.stderr.contains("has the column t"), "{}", taken.stderr);
+    };
+    check("rows.csv", "t,n\na,5\nb,6\n", "t,n\nc,7\n");
+    check("rows.ndjson", "{\"t\":\"a\",\"n\":5}\n{\"t\":\"b\",\"n\":6}\n", "{\"t\":\"c\"}\n");
+}
+
+/// The first id is what completes the import: the message names it.
+#[test]
+fn an_import_with_ids_that_fails_says_how_to_complete_it() {
+    let scratch = imported("rows.csv", "t,n\na,5\n", &["--assign-id", "id"]);
+    scratch.write("rows.csv", "t,n\nb,1\nc,2\nd,x\n");
+    let import =
+        ["import", "db", "rows.csv", "-c", "rows", "--assign-id", "id", "--batch", "1", "--threads", "2"];
+    let ran = scratch.run(&import);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("rows get the ids from 2 on, in the column id"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("line 4, column n: holds \"x\""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the same command with --replace --first-id 2 completes"), "{}", ran.stderr);
+    scratch.write("rows.csv", "t,n\nb,1\nc,2\nd,3\n");
+    scratch.ok(&[&import[..], &["--replace", "--first-id", "2"]].concat());
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "4\n");
+}
