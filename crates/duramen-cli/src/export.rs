@@ -15,6 +15,7 @@ use crate::flatten::{FlatColumns, flattened};
 use crate::keys;
 use crate::numbers::{counted, grouped};
 use crate::output::{Output, flush, printable, shell_word};
+use crate::progress::Progress;
 use crate::signals::Signals;
 
 /// Rows between two checks for signals.
@@ -26,10 +27,14 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let span = keys::span(&schema, &args.range)?;
+    let count = || snapshot.documents(schema.name()).count(span.clone());
+    // A corrupt node that ends the count ends the export only where the export meets it.
+    let total = if out.shows_progress() { count().unwrap_or(0) } else { 0 };
     let mut export = Export {
         rows: snapshot.documents(schema.name()).rows(span.clone(), Direction::Forward)?,
         schema: &schema,
         signals: Signals::watch()?,
+        progress: Progress::of_rows(out, total),
         count: 0,
         bytes_count: 0,
         key: Vec::new(),
@@ -54,6 +59,7 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
         Format::Json => export.json(&Frame::ARRAY, out),
         Format::Csv => export.csv(null, args.delimiter.unwrap_or(b','), out),
     };
+    export.progress.finish();
     written.map_err(|failure| export.cut_short(failure))?;
     match export.signals.received() {
         Some(number) => {
@@ -129,6 +135,7 @@ struct Export<'a> {
     rows: Rows,
     schema: &'a Schema,
     signals: Signals,
+    progress: Progress,
     /// Rows written.
     count: u64,
     /// Rows among them with bytes, which are exported as base64.
@@ -141,8 +148,11 @@ struct Export<'a> {
 impl Export<'_> {
     /// The next stored document; `None` at the end, or after a signal.
     fn next(&mut self) -> Result<Option<&[u8]>> {
-        if self.count.is_multiple_of(LOOK_ROWS) && self.signals.received().is_some() {
-            return Ok(None);
+        if self.count.is_multiple_of(LOOK_ROWS) {
+            if self.signals.received().is_some() {
+                return Ok(None);
+            }
+            self.progress.written(self.count);
         }
         let Some((key, stored)) = self.rows.next()? else { return Ok(None) };
         self.key.clear();

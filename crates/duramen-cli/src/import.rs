@@ -12,7 +12,6 @@ mod inference;
 mod json_rows;
 mod json_text;
 mod pipeline;
-mod progress;
 mod records;
 mod source;
 mod stream;
@@ -27,11 +26,11 @@ use crate::database;
 use crate::failure::{Failure, Result};
 use crate::numbers::{counted, grouped, rate, time};
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::signals::Signals;
 use assigned_ids::AssignedIds;
 use findings::Findings;
 use pipeline::{Loaded, RowSource, Terms};
-use progress::Progress;
 use source::Input;
 
 /// The user's description of the rows, validated as far as possible without the database.

@@ -26,6 +26,7 @@ mod keys;
 mod man;
 mod numbers;
 mod output;
+mod progress;
 mod read;
 mod repair;
 mod shell;

@@ -15,10 +15,10 @@ use super::assigned_ids::AssignedIds;
 use super::findings::Findings;
 use super::inference::{Inference, is_null_word, null_flag};
 use super::pipeline::RowSource;
-use super::progress::Progress;
 use super::records::Records;
 use super::source::Input;
 use crate::failure::{Failure, Result};
+use crate::progress::Progress;
 use crate::signals::Signals;
 
 /// Rows of a stream that are inspected before the first is stored.

@@ -7,10 +7,10 @@ use duramen::schema::ColumnType;
 use duramen::{Document, Value, doc};
 
 use super::RowDescription;
-use super::progress::Progress;
 use crate::failure::Failure;
 use crate::numbers::grouped;
 use crate::output::shell_word;
+use crate::progress::Progress;
 
 const CHARS_MAX: usize = 60;
 

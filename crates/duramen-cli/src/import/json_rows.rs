@@ -10,9 +10,9 @@ use super::columns_of_values::ColumnsOfValues;
 use super::findings::Findings;
 use super::json_text::Objects;
 use super::pipeline::RowSource;
-use super::progress::Progress;
 use super::source::Input;
 use crate::failure::{Failure, Result};
+use crate::progress::Progress;
 use crate::signals::Signals;
 
 const SAMPLE_ROWS: usize = 10_000;

@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 
 use duramen::{Code, Db, ErrorKind, Reads, RowBatch, Schema, doc};
 
-use super::progress::Progress;
 use crate::failure::{FAILED, Failure, Result};
 use crate::keys;
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::signals::Signals;
 
 /// How often a waiting thread checks whether it should stop.
