@@ -49,7 +49,7 @@ pub(crate) enum Command {
     /// Open a shell on a database: the other commands without the database's name, with history and
     /// completion. `duramen DB` does the same
     Shell(ShellArgs),
-    /// Load rows from CSV, NDJSON or JSON into a collection
+    /// Load rows from CSV, NDJSON, JSON or Parquet into a collection
     Import(ImportArgs),
     /// Write the documents of a collection or a range to standard output, as CSV, NDJSON or JSON
     Export(ExportArgs),

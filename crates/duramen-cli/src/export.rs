@@ -3,6 +3,11 @@
 //!
 //! If corruption stops it, everything before was written, and `--from` continues after it.
 
+#[cfg(feature = "parquet")]
+mod parquet_columns;
+
+#[cfg(feature = "parquet")]
+use std::io::IsTerminal;
 use std::io::Write;
 
 use duramen::schema::ColumnType;
@@ -12,6 +17,7 @@ use crate::args::{ExportArgs, Format};
 use crate::database;
 use crate::failure::{CORRUPT, Failure, Result};
 use crate::flatten::{FlatColumns, flattened};
+use crate::import;
 use crate::keys;
 use crate::numbers::{counted, grouped};
 use crate::output::{Output, flush, printable, shell_word};
@@ -40,6 +46,7 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
         key: Vec::new(),
         last_key: Vec::new(),
     };
+    import::check_built(args.format)?;
     for (flag, is_used) in [("--delimiter", args.delimiter.is_some()), ("--flatten", args.flatten)] {
         if is_used && args.format != Format::Csv {
             return Err(Failure::usage(format!("{flag} is for CSV"), "leave it out, or use --format csv"));
@@ -55,6 +62,10 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
                 export.flat_csv(&names, null, args.delimiter.unwrap_or(b','), out)
             })
         }
+        #[cfg(feature = "parquet")]
+        Format::Parquet => export.parquet(out),
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet => Err(Failure::usage("this build of duramen has no Parquet", "use another format")),
         Format::Ndjson => export.json(&Frame::LINES, out),
         Format::Json => export.json(&Frame::ARRAY, out),
         Format::Csv => export.csv(null, args.delimiter.unwrap_or(b','), out),
@@ -79,6 +90,7 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
 /// wherever text could be misread.
 fn import_flags(schema: &Schema, format: Format, null: &str) -> String {
     let is_said = |kind: ColumnType| match format {
+        Format::Parquet => kind == ColumnType::Any,
         Format::Csv => kind != ColumnType::Int && kind != ColumnType::Unknown,
         Format::Ndjson | Format::Json => {
             matches!(kind, ColumnType::Float | ColumnType::Time | ColumnType::Any)
@@ -225,6 +237,46 @@ impl Export<'_> {
         Ok(columns.names())
     }
 
+    #[cfg(feature = "parquet")]
+    fn parquet(&mut self, out: Output) -> Result<()> {
+        use parquet_columns::{Column, begin, value_of, write_group};
+
+        const GROUP_ROWS: u64 = 1 << 16;
+        if std::io::stdout().is_terminal() {
+            return Err(Failure::usage(
+                "Parquet is no text for a terminal",
+                "send it to a file: >rows.parquet",
+            ));
+        }
+        let schema = self.schema;
+        let mut columns = Column::all(schema);
+        let mut file = begin(&columns, out.stream()).map_err(parquet_output)?;
+        while let Some(stored) = self.next()? {
+            let document = Document::from_bytes(stored)?;
+            refuse_what_has_no_column(schema, &document)?;
+            for column in &mut columns {
+                let pushed = column.push(value_of(&document, column));
+                pushed.map_err(|what| {
+                    let what = format!("the field {} holds {what}", column.name());
+                    refused(schema, &document, &what, NDJSON)
+                })?;
+            }
+            self.wrote();
+            if self.count.is_multiple_of(GROUP_ROWS) {
+                write_group(&mut file, &mut columns).map_err(parquet_output)?;
+            }
+        }
+        // Without its index the file cannot be taken for a whole one.
+        if self.signals.received().is_some() {
+            return Ok(());
+        }
+        if !self.count.is_multiple_of(GROUP_ROWS) {
+            write_group(&mut file, &mut columns).map_err(parquet_output)?;
+        }
+        let mut stream = file.into_inner().map_err(parquet_output)?;
+        flush(&mut stream)
+    }
+
     fn flat_csv(&mut self, names: &[String], null: &str, delimiter: u8, out: Output) -> Result<()> {
         let schema = self.schema;
         let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(out.stream());
@@ -239,8 +291,7 @@ impl Export<'_> {
             for name in names {
                 text.clear();
                 match flat.get(name) {
-                    Some(Value::List(values)) => text.push_str(&list_text(values)?),
-                    Some(Value::Map(_)) => text.push_str("{}"),
+                    Some(value @ (Value::List(_) | Value::Map(_))) => text.push_str(&json_of(value)?),
                     _ => cell(schema, &flat, name, null, &mut text)?,
                 }
                 writer.write_field(&text).map_err(output)?;
@@ -352,10 +403,15 @@ fn cell(schema: &Schema, document: &Document, column: &str, null: &str, text: &m
     Ok(())
 }
 
-/// A list as JSON.
-fn list_text(values: &[Value]) -> Result<String> {
-    let document = Document::new().with("", values.to_vec()).to_json()?;
+/// A value as JSON.
+fn json_of(value: &Value) -> duramen::Result<String> {
+    let document = Document::new().with("", value.clone()).to_json()?;
     Ok(document["{\"\":".len()..document.len() - 1].to_owned())
+}
+
+#[cfg(feature = "parquet")]
+fn parquet_output(error: parquet::errors::ParquetError) -> Failure {
+    Failure::output(&std::io::Error::other(error))
 }
 
 fn output(error: csv::Error) -> Failure {

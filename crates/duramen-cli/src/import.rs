@@ -6,11 +6,13 @@
 mod assigned_ids;
 mod columns_of_values;
 mod csv_rows;
+mod document_rows;
 mod findings;
 mod gunzip;
 mod inference;
-mod json_rows;
 mod json_text;
+#[cfg(feature = "parquet")]
+mod parquet_rows;
 mod pipeline;
 mod records;
 mod source;
@@ -29,7 +31,11 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::signals::Signals;
 use assigned_ids::AssignedIds;
+use document_rows::Open;
 use findings::Findings;
+use json_text::Objects;
+#[cfg(feature = "parquet")]
+use parquet_rows::ParquetRows;
 use pipeline::{Loaded, RowSource, Terms};
 use source::Input;
 
@@ -246,10 +252,15 @@ fn prepare(
             let (schema, rows, findings) = csv_rows::prepare(input, description, progress, signals)?;
             Prepared { schema, rows: Box::new(rows), findings }
         }
-        Format::Ndjson | Format::Json => {
-            let is_array = format == Format::Json;
+        _ => {
+            let open: &Open = match format {
+                Format::Ndjson => &|input| Ok(Box::new(Objects::open(input, false)?)),
+                #[cfg(feature = "parquet")]
+                Format::Parquet => &|input| Ok(Box::new(ParquetRows::open(input)?)),
+                _ => &|input| Ok(Box::new(Objects::open(input, true)?)),
+            };
             let (schema, rows, findings) =
-                json_rows::prepare(is_array, input, description, progress, signals)?;
+                document_rows::prepare(open, input, description, progress, signals)?;
             Prepared { schema, rows: Box::new(rows), findings }
         }
     })
@@ -370,6 +381,7 @@ fn format_and_delimiter(args: &ImportArgs) -> Result<(Format, u8)> {
     let guess = guess_format(args);
     let format = args.format.or(guess.map(|(format, _)| format)).ok_or_else(|| unknown_format(args))?;
     let delimiter = args.delimiter.or(guess.map(|(_, delimiter)| delimiter)).unwrap_or(b',');
+    check_built(format)?;
     if args.delimiter.is_some() && format != Format::Csv {
         return Err(Failure::usage("--delimiter is for CSV", "leave it out, or use --format csv"));
     }
@@ -377,6 +389,17 @@ fn format_and_delimiter(args: &ImportArgs) -> Result<(Format, u8)> {
         return Err(Failure::usage("--flatten is for JSON", "leave it out: CSV has no nested objects"));
     }
     Ok((format, delimiter))
+}
+
+/// Refuses a format that this build leaves out.
+pub(crate) fn check_built(format: Format) -> Result<()> {
+    if format == Format::Parquet && !cfg!(feature = "parquet") {
+        return Err(Failure::usage(
+            "this build of duramen has no Parquet",
+            "build it with `cargo build --release -p duramen-cli --features parquet`, or use another format",
+        ));
+    }
+    Ok(())
 }
 
 /// The format and the delimiter that the name of the file tells.
@@ -389,6 +412,7 @@ fn guess_format(args: &ImportArgs) -> Option<(Format, u8)> {
         (".ndjson", (Format::Ndjson, b',')),
         (".jsonl", (Format::Ndjson, b',')),
         (".json", (Format::Json, b',')),
+        (".parquet", (Format::Parquet, b',')),
     ];
     by_end.into_iter().find(|(end, _)| name.ends_with(end)).map(|(_, format)| format)
 }

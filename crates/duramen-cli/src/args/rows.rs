@@ -114,6 +114,8 @@ pub(crate) enum Format {
     Ndjson,
     /// One JSON array of objects
     Json,
+    /// Parquet, in builds with the feature `parquet`
+    Parquet,
 }
 
 /// The character between cells, as one byte.

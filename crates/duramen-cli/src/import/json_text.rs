@@ -7,9 +7,9 @@ use std::io::{self, BufRead};
 
 use duramen::Document;
 
+use super::document_rows::DocumentSource;
 use super::source::{Input, Reader, read_failure};
 use crate::failure::{Failure, Result};
-use crate::flatten::flattened;
 
 /// Documents of one reading, with the lines on which they begin.
 pub(super) struct Objects {
@@ -18,7 +18,6 @@ pub(super) struct Objects {
     line: u64,
     bytes: Vec<u8>,
     place: Place,
-    flatten: bool,
 }
 
 /// What may come next.
@@ -39,14 +38,15 @@ enum Place {
 }
 
 impl Objects {
-    pub(super) fn open(input: &mut Input, is_array: bool, flatten: bool) -> Result<Objects> {
+    pub(super) fn open(input: &mut Input, is_array: bool) -> Result<Objects> {
         let place = if is_array { Place::Start } else { Place::Line };
         let line = u64::from(is_array);
-        Ok(Objects { name: input.name(), reader: input.reader()?, line, bytes: Vec::new(), place, flatten })
+        Ok(Objects { name: input.name(), reader: input.reader()?, line, bytes: Vec::new(), place })
     }
+}
 
-    /// The next document; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<(u64, Document)>> {
+impl DocumentSource for Objects {
+    fn next(&mut self) -> Result<Option<(u64, Document)>> {
         self.bytes.clear();
         let line = match self.place {
             Place::Line => self.next_line()?,
@@ -67,16 +67,11 @@ impl Objects {
             };
             Failure::data(format!("line {line}: {}", error.message()), hint)
         })?;
-        if !self.flatten {
-            return Ok(Some((line, document)));
-        }
-        let flat = flattened(&document).map_err(|name| {
-            let message = format!("line {line}: two fields have the name {name} once they are flat");
-            Failure::data(message, "rename one of them, or leave --flatten out")
-        })?;
-        Ok(Some((line, flat)))
+        Ok(Some((line, document)))
     }
+}
 
+impl Objects {
     /// Reads the next line that is not empty.
     fn next_line(&mut self) -> Result<Option<u64>> {
         loop {

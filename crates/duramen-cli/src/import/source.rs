@@ -79,6 +79,18 @@ impl Input {
         self.bytes_total.is_some()
     }
 
+    /// The regular file, for a format that is not read from its start to its end.
+    #[cfg(feature = "parquet")]
+    pub(super) fn whole_file(&self) -> Result<File> {
+        if !self.is_regular() {
+            return Err(Failure::usage(
+                format!("{} is no regular file, and Parquet ends with its index", self.name()),
+                "store it in a file, and import that",
+            ));
+        }
+        File::open(&self.path).map_err(|error| Failure::io("read", &self.path, &error))
+    }
+
     /// Bytes read from it so far, compressed if it is.
     pub(super) fn bytes_read(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.bytes_read)

@@ -20,6 +20,7 @@ mod inferring;
 mod interrupted;
 mod levels;
 mod loop_device;
+mod parquet;
 mod printed;
 mod ranges;
 mod repairing;
