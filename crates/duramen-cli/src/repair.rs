@@ -250,7 +250,7 @@ fn remarks(report: &RepairReport) -> Vec<String> {
     );
     if report.found_rows > 0 {
         lines.push(format!(
-            "{} found in pages whose place was lost: they are among the rows above",
+            "{} found in pages whose pointers were lost: they are among the rows above",
             counted(report.found_rows, "row")
         ));
     }
@@ -275,8 +275,12 @@ fn remarks(report: &RepairReport) -> Vec<String> {
 
 /// Where rows are that may be out of date.
 fn uncertain(rows: &UncertainRows) -> String {
+    let unreadable = match rows.unreadable {
+        0 => String::new(),
+        count => format!("; the values of {count} more cannot be read"),
+    };
     format!(
-        "{} of {} may be out of date or deleted: {} not mixed with the others, but in {} {}",
+        "{} of {} may be out of date or deleted: {} not mixed with the others, but in {} {}{unreadable}",
         counted(rows.rows, "row"),
         rows.of,
         if rows.rows == 1 { "it is" } else { "they are" },
@@ -367,6 +371,7 @@ fn lost_json(lost: &Lost) -> Value {
 fn uncertain_json(rows: &UncertainRows) -> Value {
     Value::Map(doc! {
         "store": rows.store.name(), "of": rows.of.as_str(), "name": rows.name.as_str(), "rows": rows.rows,
+        "unreadable": rows.unreadable,
     })
 }
 

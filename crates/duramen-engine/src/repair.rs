@@ -7,6 +7,7 @@
 
 mod names;
 mod scan;
+mod unreadable;
 mod used;
 mod walk;
 
@@ -18,7 +19,7 @@ use duramen_disk::{Disk, File};
 
 use crate::catalog::{CATALOG, CatalogRow, RootEntry};
 use crate::checkpoint::superblocks_left;
-use crate::data_file::{DataFile, Superblock};
+use crate::data_file::{DataFile, PagePointer, Superblock};
 use crate::error::{Code, Result};
 use crate::ids::{CommitSeq, Generation, TreeId};
 use crate::options::{Geometry, Options};
@@ -27,6 +28,7 @@ use crate::tree::{NodePointer, Reduction, StoredValue};
 use crate::wal::{LogIdentity, LogPosition, identity_left, repair};
 
 pub(crate) use scan::{FoundNode, Scan};
+pub(crate) use unreadable::Unreadable;
 pub(crate) use used::{Standing, UsedBlocks};
 pub(crate) use walk::{Meets, walk};
 
@@ -75,6 +77,8 @@ pub(crate) struct Trees {
     pub lost: Vec<LostRange>,
     /// Names from nodes of the catalogue that may be older. They name what is uncertain itself.
     pub uncertain: BTreeMap<TreeId, String>,
+    /// Nodes of both that cannot be read.
+    pub unreadable: Unreadable,
 }
 
 /// The names under which losses of the engine's own trees are listed.
@@ -157,7 +161,8 @@ impl Source {
 /// Stands for the superblocks that cannot be read: the identity that the log has, and no checkpoint.
 fn by_log(disk: &dyn Disk, wal_dir: &Path, geometry: &Geometry) -> Option<Superblock> {
     let (LogIdentity { database, log }, block_bytes) = identity_left(disk, wal_dir)?;
-    Some(Superblock {
+    let geometry = Geometry { block_bytes, ..*geometry };
+    geometry.is_sound().then(|| Superblock {
         write_features: 0,
         database,
         log,
@@ -169,7 +174,7 @@ fn by_log(disk: &dyn Disk, wal_dir: &Path, geometry: &Geometry) -> Option<Superb
         hot: None,
         end_block: 0,
         next_tree: TreeId(0),
-        geometry: Geometry { block_bytes, ..*geometry },
+        geometry,
         clean: false,
         sync: None,
     })
@@ -186,6 +191,11 @@ fn leads_to(disk: &dyn Disk, wal_dir: &Path, superblock: &Superblock, seq: Commi
 }
 
 impl Trees {
+    /// Whether part of the catalogue cannot be read: a tree that it does not name may have had a name.
+    pub(crate) fn lacks_names(&self) -> bool {
+        self.lost.iter().any(|range| range.tree == NAMES)
+    }
+
     /// Whether this name may have been in an unreadable part of the catalogue.
     #[must_use]
     pub(crate) fn may_have_lost(&self, name: &str) -> bool {
@@ -200,22 +210,23 @@ impl Trees {
     fn read(pages: &Pages, superblock: &Superblock) -> Result<Trees> {
         let mut trees = Trees::default();
         let Some(pointer) = superblock.roots else { return Ok(trees) };
-        let mut roots = Rows { of: TREE_OF_ROOTS, rows: Vec::new(), lost: Vec::new() };
+        let mut roots = Rows::of(TREE_OF_ROOTS);
         walk(pages, &NodePointer { page: pointer, reduction: Reduction::UNKNOWN }, None, &mut roots)?;
         for (key, value) in std::mem::take(&mut roots.rows) {
             match names::tree_id(&key).zip(RootEntry::decode(&value)) {
                 Some((id, entry)) => drop(trees.roots.insert(id, entry)),
-                None => roots.unreadable(key),
+                None => roots.undecodable(key),
             }
         }
         trees.lost = roots.lost;
+        trees.unreadable = roots.unreadable;
         trees.read_names(pages)?;
         Ok(trees)
     }
 
     /// Reads the catalogue, if its root is known.
     fn read_names(&mut self, pages: &Pages) -> Result<()> {
-        let mut names = Rows { of: NAMES, rows: Vec::new(), lost: Vec::new() };
+        let mut names = Rows::of(NAMES);
         match self.roots.get(&CATALOG) {
             Some(RootEntry { pointer: Some(pointer), count, .. }) => {
                 walk(pages, pointer, Some(*count), &mut names)?
@@ -233,10 +244,11 @@ impl Trees {
         for (key, value) in std::mem::take(&mut names.rows) {
             match String::from_utf8(key.clone()).ok().zip(CatalogRow::decode(&value)) {
                 Some((name, row)) => drop(self.names.insert(name, row)),
-                None => names.unreadable(key),
+                None => names.undecodable(key),
             }
         }
         self.lost.extend(names.lost);
+        self.unreadable.extend(names.unreadable);
         Ok(())
     }
 }
@@ -246,10 +258,15 @@ struct Rows {
     of: &'static str,
     rows: Vec<(Vec<u8>, Vec<u8>)>,
     lost: Vec<LostRange>,
+    unreadable: Unreadable,
 }
 
 impl Rows {
-    fn unreadable(&mut self, key: Vec<u8>) {
+    fn of(tree: &'static str) -> Rows {
+        Rows { of: tree, rows: Vec::new(), lost: Vec::new(), unreadable: Unreadable::default() }
+    }
+
+    fn undecodable(&mut self, key: Vec<u8>) {
         self.lost.push(LostRange {
             tree: self.of.to_owned(),
             after: Some(key.clone()),
@@ -264,6 +281,10 @@ impl Meets for Rows {
     fn entry(&mut self, key: &[u8], value: StoredValue<'_>) -> Result<()> {
         self.rows.push((key.to_vec(), value.bytes.to_vec()));
         Ok(())
+    }
+
+    fn unreadable(&mut self, at: &PagePointer) {
+        self.unreadable.add(at);
     }
 
     fn lost(&mut self, range: LostRange) -> Result<()> {

@@ -50,6 +50,8 @@ pub struct Report {
     pub found_row_count: u64,
     /// Uncertain rows in all trials.
     pub uncertain_row_count: u64,
+    /// Leaves set back to an older page, in all trials.
+    pub set_back_count: u64,
     /// Whole pages that the checkpoint reached, whose rows had to be there, in all trials.
     pub whole_page_count: u64,
     /// Broken promises.
@@ -91,6 +93,7 @@ impl Report {
         self.lost_rows_max = self.lost_rows_max.max(other.lost_rows_max);
         self.found_row_count += other.found_row_count;
         self.uncertain_row_count += other.uncertain_row_count;
+        self.set_back_count += other.set_back_count;
         self.whole_page_count += other.whole_page_count;
         self.violation_count += other.violation_count;
         let room = VIOLATIONS_TOLD_MAX.saturating_sub(self.violations.len());
@@ -137,7 +140,8 @@ fn on_threads<T: Sync>(thread_count: usize, trials: &[T], run: &(dyn Fn(&T, &mut
     total.into_inner().expect("as above")
 }
 
-/// Zeroes blocks of the data file, cuts the file short, and lets reads fail once, one at a time.
+/// Zeroes blocks of the data file, cuts the file short, sets leaves back to older pages, and lets reads fail
+/// once, one at a time.
 #[must_use]
 pub fn blocks(specimen: &Specimen) -> Report {
     let mut report = Report::default();
@@ -153,6 +157,20 @@ pub fn blocks(specimen: &Specimen) -> Report {
             disk.write_file(specimen::DATA, bytes).expect("it is there");
             let what = format!("{}: block {block} is {what}", specimen.name);
             trial(specimen, &disk, (&what, is_one_page), &mut report);
+        }
+    }
+    for (number, leaf) in specimen.leaves().iter().enumerate() {
+        // A write that was lost: an older page lies there, whole.
+        let place = leaf.offset..leaf.offset + leaf.page.len();
+        let older = specimen.earlier.iter().filter_map(|earlier| earlier.get(place.clone()));
+        for older in older.filter(|older| *older != leaf.page && older.starts_with(b"DPAG")) {
+            let mut set_back = data.clone();
+            set_back[place.clone()].copy_from_slice(older);
+            let disk = specimen.disk.deep_clone();
+            disk.write_file(specimen::DATA, &set_back).expect("it is there");
+            let what = format!("{}: leaf {number} at {:#x} is an older one", specimen.name, leaf.offset);
+            trial(specimen, &disk, (&what, true), &mut report);
+            report.set_back_count += 1;
         }
     }
     for read in 0..200 {

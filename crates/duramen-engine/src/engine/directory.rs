@@ -209,7 +209,9 @@ pub(super) fn of_a_database(error: Error, disk: &dyn Disk, wal_dir: &Path, optio
     }
     let message =
         format!("{}, and {} holds a log with commits: it was one", error.message(), wal_dir.display());
-    Error::new(Code::CorruptSuperblock, message).with_hint("the data file was lost: restore it from a backup")
+    Error::new(Code::CorruptSuperblock, message).with_hint(
+        "`duramen repair DB NEW` (`DbOptions::repair`) finds the pages that are whole; or restore a backup",
+    )
 }
 
 pub(super) fn data_lost(path: &Path, wal_dir: &Path) -> Error {

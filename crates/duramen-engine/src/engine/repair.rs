@@ -175,14 +175,14 @@ impl Engine {
         let mut writing = Writing::new(&source, &engine, Caller { keep, progress });
         let nameless = begin_trees(&source, &mut writing)?;
         copy_entries(&source, &mut writing)?;
-        let current = match writing.noted.has_gaps() {
+        let current = match !source.trees.lost.is_empty() || !writing.unreadable.is_empty() {
             true => scanning::add_found(&source, &mut writing)?,
             false => 0,
         };
         let log = replay(&**disk, &wal_dir, &source, &mut writing)?;
         let nameless = nameless.into_iter().chain(log.nameless).collect();
         let nameless = writing.settle_nameless(nameless, log.unknown_drops)?;
-        let found = FoundEntries { current, uncertain: writing.uncertain_trees() };
+        let found = FoundEntries { current, uncertain: writing.uncertain_trees()? };
         let Losses { ranges, trees } = writing.into_losses()?;
         // A snapshot taken from here on contains everything.
         engine.transact(Durability::Process, |_| Ok(()))?;

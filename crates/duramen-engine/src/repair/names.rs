@@ -2,7 +2,7 @@
 
 use super::{FoundNode, LostRange, NAMES, Scan, Standing, Trees, UsedBlocks, walk};
 use crate::catalog::{CATALOG, CatalogRow, RootEntry};
-use crate::data_file::TreeNumber;
+use crate::data_file::{PagePointer, TreeNumber};
 use crate::error::Result;
 use crate::ids::TreeId;
 use crate::page_cache::Pages;
@@ -14,12 +14,12 @@ impl Trees {
     /// Costs a read of the whole file.
     pub(super) fn complete(&mut self, pages: &Pages, used: &UsedBlocks) -> Result<()> {
         let (mut roots, mut names, mut uncertain) = (Vec::new(), Vec::new(), Vec::new());
-        for node in Scan::of(pages.data())?.filter(|node| !node.is_inner()) {
+        for node in Scan::of(pages.data())?.flatten().filter(|node| !node.is_inner()) {
             let is_roots = node.tree == TreeNumber::ROOTS;
             if !is_roots && node.tree != TreeNumber::of(CATALOG) {
                 continue;
             }
-            match used.standing(&node.pointer, node.birth) {
+            match used.standing(&node, &self.unreadable) {
                 Standing::Current if is_roots => roots.push(node),
                 Standing::Current => names.push(node),
                 Standing::Uncertain if !is_roots => uncertain.push(node),
@@ -73,6 +73,8 @@ impl super::Meets for Collected {
         self.0.push((key.to_vec(), value.bytes.to_vec()));
         Ok(())
     }
+
+    fn unreadable(&mut self, _: &PagePointer) {}
 
     // The node was whole a moment ago. What was in it stays among what is lost.
     fn lost(&mut self, _: LostRange) -> Result<()> {

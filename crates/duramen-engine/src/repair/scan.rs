@@ -43,21 +43,23 @@ impl<'a> Scan<'a> {
     pub(crate) fn of(data: &'a DataFile) -> Result<Scan<'a>> {
         let file_bytes = data.file().len().map_err(|error| Error::io("measure", data.path(), &error))?;
         let window = Window { data, file_bytes, first: 0, bytes: Vec::new() };
-        Ok(Scan { window, block: 0, block_count: file_bytes / data.block_bytes() as u64 })
+        Ok(Scan { window, block: 0, block_count: file_bytes.div_ceil(data.block_bytes() as u64) })
     }
 }
 
 impl Iterator for Scan<'_> {
-    type Item = FoundNode;
+    type Item = Option<FoundNode>;
 
-    /// The next whole node, in the order of blocks.
-    fn next(&mut self) -> Option<FoundNode> {
+    /// The next whole node, in the order of blocks. `Some(None)` after each window that was read.
+    fn next(&mut self) -> Option<Option<FoundNode>> {
         while self.block < self.block_count {
-            self.window.fill(self.block, self.block_count);
+            if self.window.fill(self.block) {
+                return Some(None);
+            }
             match self.window.node_at(self.block) {
                 Some(node) => {
                     self.block += u64::from(node.pointer.block_count);
-                    return Some(node);
+                    return Some(Some(node));
                 }
                 None => self.block += 1,
             }
@@ -75,25 +77,27 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// Makes the window begin at `block`, unless it holds that.
-    fn fill(&mut self, block: u64, block_count: u64) {
+    /// Makes the window begin at `block`, unless it holds that. Returns whether it was read.
+    fn fill(&mut self, block: u64) -> bool {
         let block_bytes = self.data.block_bytes();
-        let held = (self.bytes.len() / block_bytes) as u64;
+        let held = self.bytes.len().div_ceil(block_bytes) as u64;
         if block < self.first + held {
-            return;
+            return false;
         }
-        let blocks = (block_count - block).min((WINDOW_BYTES / block_bytes) as u64);
-        self.first = block;
-        self.bytes.resize(usize::try_from(blocks).expect("at most a window") * block_bytes, 0);
         let offset = self.data.offset(block);
+        let bytes = self.file_bytes.saturating_sub(offset).min(WINDOW_BYTES as u64);
+        self.first = block;
+        // The last block of a file that was cut may be there in part.
+        self.bytes.resize(usize::try_from(bytes).expect("at most a window"), 0);
         if self.data.file().read_at(&mut self.bytes, offset).is_err() {
             // Block by block: only what cannot be read is missing.
-            for (index, bytes) in self.bytes.chunks_exact_mut(block_bytes).enumerate() {
+            for (index, bytes) in self.bytes.chunks_mut(block_bytes).enumerate() {
                 if self.data.file().read_at(bytes, self.data.offset(block + index as u64)).is_err() {
                     bytes.fill(0);
                 }
             }
         }
+        true
     }
 
     /// The whole node that begins at a block of the window.

@@ -1,8 +1,12 @@
 //! Which blocks the space map of a checkpoint calls used, as far as the map can be read.
 
-use crate::allocator::map_words;
+use super::{FoundNode, Unreadable};
+use crate::allocator::{PAGE_WORDS, map_words};
 use crate::data_file::{DataFile, POINTER_BYTES, PageKind, PagePointer, Superblock};
 use crate::ids::CommitSeq;
+
+/// No node has more blocks, however small they are.
+const NODE_BLOCKS_MAX: u32 = 1 << 13;
 
 /// The space map of a checkpoint.
 #[derive(Debug)]
@@ -22,7 +26,7 @@ pub(crate) enum Standing {
     Current,
     /// The space map there cannot be read, or the node was written after the checkpoint.
     Uncertain,
-    /// The checkpoint does not reach it, and it is older.
+    /// The checkpoint does not reach it, or reaches a newer node in its place.
     Old,
 }
 
@@ -36,22 +40,30 @@ impl UsedBlocks {
             let pages = (superblock.generation.0 > 0).then(Vec::new);
             return UsedBlocks { pages, list, seq };
         };
-        let pages = data.read(&pointer, PageKind::SpaceIndex).ok().map(|page| {
+        let file_bytes = data.file().len().unwrap_or(0);
+        let pages = data.read(&pointer, PageKind::SpaceIndex).ok().and_then(|page| {
+            let map_bytes = (page.payload().len() / POINTER_BYTES * PAGE_WORDS * 8) as u64;
+            // Each page of the map has blocks of its own. A list that repeats pages would take more
+            // memory than the file has bytes.
+            if map_bytes > file_bytes {
+                return None;
+            }
             let words = |entry| {
                 let page = data.read(&PagePointer::decode(entry)?, PageKind::SpaceMap).ok()?;
                 map_words(page.payload())
             };
-            page.payload().chunks_exact(POINTER_BYTES).map(words).collect()
+            Some(page.payload().chunks_exact(POINTER_BYTES).map(words).collect())
         });
         UsedBlocks { pages, list, seq }
     }
 
-    /// What is known of a node at these blocks that commit `birth` made.
-    pub(crate) fn standing(&self, at: &PagePointer, birth: CommitSeq) -> Standing {
-        match self.says(at) {
+    /// What is known of a node that was found.
+    pub(crate) fn standing(&self, node: &FoundNode, unreadable: &Unreadable) -> Standing {
+        match (self.says(&node.pointer), unreadable.is_outdated(&node.pointer)) {
+            (_, Some(true)) => Standing::Old,
             // Blocks that a later checkpoint freed may have been used again.
-            Some(true) if birth <= self.seq => Standing::Current,
-            Some(false) if birth <= self.seq => Standing::Old,
+            (Some(true), Some(false)) if node.birth <= self.seq => Standing::Current,
+            (Some(false), _) if node.birth <= self.seq => Standing::Old,
             _ => Standing::Uncertain,
         }
     }
@@ -59,6 +71,9 @@ impl UsedBlocks {
     /// Whether the map calls every block of an extent used; `None` if it cannot be read there.
     pub(crate) fn says(&self, at: &PagePointer) -> Option<bool> {
         let pages = self.pages.as_ref()?;
+        if at.block_count > NODE_BLOCKS_MAX {
+            return Some(false);
+        }
         let end = at.block.saturating_add(u64::from(at.block_count));
         let is_in_list = self.list.is_some_and(|list| {
             at.block < list.block.saturating_add(u64::from(list.block_count)) && list.block < end
@@ -77,7 +92,7 @@ impl UsedBlocks {
 /// The word with the bit of a block; `None` if its page cannot be read. Blocks after the map are free.
 fn word_of(pages: &[Option<Box<[u64]>>], block: u64) -> Option<u64> {
     let word = block / 64;
-    let words_per_page = crate::allocator::PAGE_WORDS as u64;
+    let words_per_page = PAGE_WORDS as u64;
     let Some(page) = usize::try_from(word / words_per_page).ok().and_then(|page| pages.get(page)) else {
         return Some(0);
     };

@@ -14,6 +14,9 @@ pub(crate) trait Meets {
     /// An entry. A big value is still a reference.
     fn entry(&mut self, key: &[u8], value: StoredValue<'_>) -> Result<()>;
 
+    /// A node that cannot be read, by the pointer to it. [`Meets::lost`] follows once its range is known.
+    fn unreadable(&mut self, at: &PagePointer);
+
     /// A range that cannot be read. The tree's name is left empty.
     fn lost(&mut self, range: LostRange) -> Result<()>;
 }
@@ -48,6 +51,7 @@ impl Walk<'_> {
         let node = match self.read(pointer, count, above) {
             Ok(node) => node,
             Err(error) => {
+                self.meets.unreadable(&pointer.page);
                 self.lose(count, &error);
                 return Ok(());
             }

@@ -65,16 +65,19 @@ pub fn refuse_no_log(disk: &dyn Disk, dir: &Path, identity: LogIdentity, geometr
     }
 }
 
-/// The log that the segments of a directory belong to, and the bytes of a block: what the first header
+/// The log that most segments of a directory belong to, and the bytes of a block: what the first header
 /// says that can be read. A database without a superblock is known by it.
 pub fn identity_left(disk: &dyn Disk, dir: &Path) -> Option<(LogIdentity, usize)> {
-    slots_in(disk, dir).ok()?.into_iter().find_map(|slot| {
+    let slots = slots_in(disk, dir).ok()?;
+    let headers = slots.into_iter().filter_map(|slot| {
         let file = disk.open(&segment_path(dir, slot), Access::READ).ok()?;
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         file.read_at(&mut bytes, 0).ok()?;
         let header = SegmentHeader::decode(&bytes).ok()?;
         Some((header.identity, header.block_bytes as usize))
-    })
+    });
+    let found: Vec<_> = headers.collect();
+    found.iter().max_by_key(|one| found.iter().filter(|other| other == one).count()).copied()
 }
 
 /// Delivers the commits from `from` as far as they follow one another. `durable` is a commit that is known to

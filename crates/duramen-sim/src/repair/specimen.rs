@@ -48,6 +48,8 @@ pub struct Specimen {
     leaves: Vec<Leaf>,
     /// The commit of that checkpoint.
     pub checkpoint: CommitSeq,
+    /// Its data file at earlier checkpoints.
+    pub(super) earlier: Vec<Vec<u8>>,
     /// No single corruption may lead to an older commit without an error.
     pub floor: CommitSeq,
 }
@@ -167,6 +169,7 @@ struct Story {
     db: Db,
     states: BTreeMap<CommitSeq, Stored>,
     checkpoint: CommitSeq,
+    earlier: Vec<Vec<u8>>,
 }
 
 impl Story {
@@ -201,7 +204,7 @@ impl Story {
         for key in keys {
             let value = format!("value {key}");
             if ttl {
-                kv.put_with(key, &value, Ttl::hours(key + 1)).expect("a healthy disk");
+                kv.put_with(key, &value, Ttl::hours(key - 1999)).expect("a healthy disk");
             } else {
                 kv.put(key, &value).expect("a healthy disk");
             }
@@ -222,13 +225,22 @@ impl Story {
         self.db.close().expect("a healthy disk");
         self.disk = self.disk.crash(&CrashChoice::All);
         self.db = open(&self.disk, DATABASE).expect("it was closed");
+        self.earlier.push(self.disk.read_file(DATA).expect("it is there"));
     }
 
     fn finish(self, name: &'static str, floor: CommitSeq) -> Specimen {
         let disk = self.disk.crash(&CrashChoice::All);
         let leaves = leaves(&disk.read_file(DATA).expect("it is there"));
         assert!(leaves.len() >= 8, "every store has leaves, and there are {}", leaves.len());
-        Specimen { name, disk, states: self.states, leaves, checkpoint: self.checkpoint, floor }
+        Specimen {
+            name,
+            disk,
+            states: self.states,
+            leaves,
+            checkpoint: self.checkpoint,
+            earlier: self.earlier,
+            floor,
+        }
     }
 }
 
@@ -236,7 +248,7 @@ fn begin(seed: u64) -> Story {
     let disk = MemDisk::new(seed);
     let db = open(&disk, DATABASE).expect("a healthy disk");
     let states = BTreeMap::from([(CommitSeq(0), Stored::default())]);
-    let mut story = Story { disk, db, states, checkpoint: CommitSeq(0) };
+    let mut story = Story { disk, db, states, checkpoint: CommitSeq(0), earlier: Vec::new() };
     let by_city = ViewSpec::new("by_city", ["city"]).values(["n"]).reduce([Reduce::Sum(0), Reduce::Max(0)]);
     let by_email = ViewSpec::new("by_email", ["email"]).unique();
     let people = Schema::new("people").key(["id"]).sum(["n"]).view(by_city).view(by_email);
@@ -245,9 +257,9 @@ fn begin(seed: u64) -> Story {
     story.db.consumer("mailer").from_now().register().expect("new");
     story.note();
     story.documents("people", 0..40, "a");
-    story.documents("notes", 0..12, "b");
-    story.values(0..10, true);
-    story.values(10..16, false);
+    story.documents("notes", 1000..1012, "b");
+    story.values(2000..2010, true);
+    story.values(2010..2016, false);
     story.blob(0, 2500);
     story.blob(1, 700);
     story.bytes(0..12, 20);
@@ -258,6 +270,12 @@ fn begin(seed: u64) -> Story {
     story.db.kv("doomed").put(0u64, DOOMED).expect("a healthy disk");
     story.note();
     story.checkpoint();
+    // So often that pages lie where earlier ones lay.
+    for tag in ["f", "g", "h"] {
+        story.documents("people", 0..50, tag);
+        story.documents("notes", 1000..1012, tag);
+        story.checkpoint();
+    }
     story
 }
 
@@ -276,10 +294,10 @@ pub fn killed(seed: u64) -> Specimen {
     story.db.kv("doomed").clear().expect("a healthy disk");
     story.note();
     story.documents("people", 45..60, "d");
-    story.documents("notes", 5..9, "e");
+    story.documents("notes", 1005..1009, "e");
     story.blob(0, 1800);
     story.blob(2, 1500);
-    story.values(8..12, true);
+    story.values(2008..2012, true);
     story.bytes(21..23, 950);
     story.bytes(5..7, 40);
     let floor = story.db.durability_status().published;

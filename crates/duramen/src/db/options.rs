@@ -235,11 +235,11 @@ impl DbOptions {
     /// and get `FeedGap`, because the new database has its own order of commits.
     ///
     /// Before this returns, the new database was read back and checked. An interrupted repair is marked
-    /// `UnfinishedCopy` and cannot be opened. `progress` is called from time to time; an error from it stops
-    /// the repair. Memory grows with the number of collections, namespaces and trees, but not with their
-    /// sizes. Everything is read once, and some of it twice; where a tree cannot be read, the data file is
-    /// searched for its pages, which reads it up to three times more. Rows that may be out of date or deleted
-    /// go to a collection of their own: see [`RepairReport::uncertain`].
+    /// `UnfinishedCopy` and cannot be opened. `progress` is called from time to time; an error from it
+    /// stops the repair. Memory grows with the number of collections, namespaces and trees, but not with
+    /// their sizes. Everything is read once, and some of it twice; where a tree cannot be read, the data
+    /// file is searched for its pages, which reads it two or three times more. Rows that may be out of
+    /// date or deleted go to a collection of their own: see [`RepairReport::uncertain`].
     ///
     /// ```
     /// # use duramen::prelude::*;

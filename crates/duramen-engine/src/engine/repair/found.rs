@@ -2,11 +2,12 @@
 //! uncertain ones into a tree beside it.
 
 use super::Keep;
-use super::writing::Writing;
+use super::writing::{LEVEL, Writing};
 use crate::error::Result;
 use crate::ids::TreeId;
+use crate::limits::KEY_BYTES_MAX;
 use crate::repair::Meets;
-use crate::tree::{Leaf, StoredValue};
+use crate::tree::{KeyRange, Leaf, StoredValue};
 
 /// The name prefix of trees with uncertain entries; the name of the tree that they are of follows.
 const UNCERTAIN: &str = "recovered/uncertain/";
@@ -18,8 +19,10 @@ pub struct UncertainTree {
     pub of: String,
     /// The tree in the new database.
     pub tree: String,
-    /// Entries that were found.
+    /// Entries in it.
     pub entries: u64,
+    /// Entries that were found, and are left out because their big values cannot be read.
+    pub unreadable: u64,
 }
 
 /// The id under which the tree with uncertain entries of a tree is kept. No tree has such an id.
@@ -68,8 +71,8 @@ impl Writing<'_> {
             self.begin_uncertain(id)?;
         }
         let is_put = self.put(uncertain_id(id), key, value)?.is_none();
-        if let Some(uncertain) = self.uncertain.get_mut(&id).filter(|_| is_put) {
-            uncertain.entries += 1;
+        if let Some(uncertain) = self.uncertain.get_mut(&id).filter(|_| !is_put) {
+            uncertain.unreadable += 1;
         }
         Ok(())
     }
@@ -78,16 +81,32 @@ impl Writing<'_> {
         let known = self.made.get(&id).map(|made| &made.name).or(self.source.trees.uncertain.get(&id));
         let of = known.cloned().unwrap_or_else(|| format!("tree-{id}"));
         let mut tree = format!("{UNCERTAIN}{of}");
+        if tree.len() >= KEY_BYTES_MAX {
+            tree = format!("{UNCERTAIN}tree-{id}");
+        }
         while self.made.values().any(|made| made.name == tree) {
             tree.push('\'');
         }
         self.make(uncertain_id(id), tree.clone(), None, true)?;
-        self.uncertain.insert(id, UncertainTree { of, tree, entries: 0 });
+        self.uncertain.insert(id, UncertainTree { of, tree, entries: 0, unreadable: 0 });
         Ok(())
     }
 
-    /// The trees with uncertain entries.
-    pub(super) fn uncertain_trees(&self) -> Vec<UncertainTree> {
-        self.uncertain.values().chain(&self.doubtful).cloned().collect()
+    /// The trees with uncertain entries, the newest first. The log has removed from them what it changed;
+    /// a tree of which nothing is left is dropped.
+    pub(super) fn uncertain_trees(&mut self) -> Result<Vec<UncertainTree>> {
+        self.flush()?;
+        let mut found = Vec::new();
+        for (id, mut uncertain) in std::mem::take(&mut self.uncertain).into_iter().rev() {
+            let Some(made) = self.made.get(&uncertain_id(id)) else { continue };
+            uncertain.entries = self.into.snapshot()?.count(made.id, &KeyRange::all())?;
+            if uncertain.entries + uncertain.unreadable == 0 {
+                self.into.transact(LEVEL, |tx| tx.drop_tree(&uncertain.tree))?;
+            } else {
+                found.push(uncertain);
+            }
+        }
+        found.append(&mut self.doubtful);
+        Ok(found)
     }
 }

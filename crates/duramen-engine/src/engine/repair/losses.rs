@@ -67,7 +67,7 @@ impl Noted {
         let new = || TreeLoss { tree: range.tree.clone(), ..TreeLoss::default() };
         let tree = self.trees.entry(range.tree.clone()).or_insert_with(new);
         tree.ranges += 1;
-        tree.entries += range.entries.unwrap_or(0);
+        tree.entries = tree.entries.saturating_add(range.entries.unwrap_or(0));
         tree.may_be_more |= range.entries.is_none();
         // A single entry whose value cannot be read is no gap: its node is whole.
         if range.after.is_none() || range.after != range.before {
@@ -85,18 +85,13 @@ impl Noted {
         {
             let last = last.get_mut();
             last.before.clone_from(&range.before);
-            last.entries = last.entries.zip(range.entries).map(|(one, other)| one + other);
+            last.entries = last.entries.zip(range.entries).map(|(one, other)| one.saturating_add(other));
             last.ranges += 1;
             return;
         }
         self.gap_count += 1;
         let gap = Gap { before: range.before.clone(), entries: range.entries, found: 0, ranges: 1 };
         gaps.insert(range.after.clone(), gap);
-    }
-
-    /// Whether any range of nodes cannot be read.
-    pub(super) fn has_gaps(&self) -> bool {
-        self.gap_count > 0
     }
 
     /// Whether an entry of a tree may have been in a node that cannot be read.
@@ -141,5 +136,48 @@ impl Noted {
         });
         self.trees.retain(|_, tree| tree.ranges > 0);
         Losses { ranges: self.ranges, trees: self.trees.into_values().collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is found later must not be reported as lost, and what is still lost must be.
+    use super::*;
+
+    fn gap(after: u8, before: u8, entries: Option<u64>) -> LostRange {
+        let why = "corrupt".to_owned();
+        LostRange { tree: "t".to_owned(), after: Some(vec![after]), before: Some(vec![before]), entries, why }
+    }
+
+    #[test]
+    fn what_was_found_is_no_longer_lost() {
+        let mut noted = Noted::default();
+        noted.add(gap(10, 20, Some(5)));
+        noted.add(gap(30, 40, Some(7)));
+        noted.add(gap(50, 60, None));
+        // A single entry is no gap: nothing can fill it.
+        noted.add(gap(70, 70, Some(1)));
+        let inside = [10, 11, 19, 20, 35, 55, 70].map(|key| noted.is_in_gap("t", &[key]));
+        assert_eq!(inside, [false, true, true, false, true, true, false]);
+        assert!(!noted.is_in_gap("u", &[11]));
+
+        noted.found("t", &[11], 5);
+        noted.found("t", &[31], 3);
+        noted.found("t", &[51], 9);
+        let Losses { ranges, trees } = noted.finish();
+        let left: Vec<_> = ranges.iter().map(|range| (range.after.clone(), range.entries)).collect();
+        assert_eq!(left, [(Some(vec![30]), Some(4)), (Some(vec![50]), None), (Some(vec![70]), Some(1))]);
+        let total = TreeLoss { tree: "t".to_owned(), ranges: 3, entries: 5, may_be_more: true };
+        assert_eq!(trees, [total]);
+    }
+
+    #[test]
+    fn a_tree_of_which_all_was_found_has_lost_nothing() {
+        let mut noted = Noted::default();
+        noted.add(gap(10, 20, Some(5)));
+        noted.found("t", &[12], 2);
+        noted.found("t", &[15], 3);
+        let Losses { ranges, trees } = noted.finish();
+        assert_eq!((ranges.len(), trees.len()), (0, 0));
     }
 }

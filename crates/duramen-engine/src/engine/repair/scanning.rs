@@ -10,22 +10,21 @@
 
 use std::collections::BTreeMap;
 
-use super::writing::Writing;
+use super::writing::{LEVEL, Writing};
 use crate::catalog::CATALOG;
 use crate::data_file::PagePointer;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::ids::{CommitSeq, TreeId};
-use crate::options::Durability;
 use crate::repair::{FoundNode, Scan, Source, Standing};
 use crate::transaction::Transaction;
 use crate::tree::{Body, Direction, KeyRange, Leaf, Node, NodePointer, Reduction, StoredValue};
 
-/// As of every commit of a repair.
-const LEVEL: Durability = Durability::Process;
-
 /// The name prefix of the trees with candidates, while the file is scanned; the old id follows.
 const CANDIDATES: &str = "recovered/scan/";
+
+/// Candidates deleted in one transaction.
+const DELETED_AT_ONCE: usize = 1000;
 
 /// Adds what the nodes of the file hold, where trees cannot be read. Returns the entries of current nodes.
 pub(super) fn add_found(source: &Source, writing: &mut Writing<'_>) -> Result<u64> {
@@ -60,10 +59,13 @@ type MeetsLeaf<'m, 'a> = &'m mut dyn FnMut(&mut Writing<'a>, TreeId, &Place, &Le
 
 /// Calls `meets` for every leaf in the file that is not known to be old, of trees that are wanted.
 fn each_leaf<'a>(source: &Source, writing: &mut Writing<'a>, meets: MeetsLeaf<'_, 'a>) -> Result<()> {
-    let mut leaves = Leaves { source, meets };
+    let budget = source.pages.data().file().len().map_or(0, |bytes| bytes / 512);
+    let mut leaves = Leaves { source, meets, budget };
     for node in Scan::of(source.pages.data())? {
         writing.tell()?;
-        leaves.node(writing, &node)?;
+        if let Some(node) = node {
+            leaves.node(writing, &node)?;
+        }
     }
     Ok(())
 }
@@ -71,6 +73,8 @@ fn each_leaf<'a>(source: &Source, writing: &mut Writing<'a>, meets: MeetsLeaf<'_
 struct Leaves<'s, 'm, 'a> {
     source: &'s Source,
     meets: MeetsLeaf<'m, 'a>,
+    /// Nodes that may still be read below current ones. A hostile file could name one child many times.
+    budget: u64,
 }
 
 impl<'a> Leaves<'_, '_, 'a> {
@@ -81,12 +85,12 @@ impl<'a> Leaves<'_, '_, 'a> {
         // A tree without a name was dropped, unless names are lost.
         let is_wanted = match writing.knows(id) {
             true => writing.takes(id),
-            false => !trees.lost.is_empty() && writing.wants(trees.uncertain.get(&id)),
+            false => trees.lacks_names() && writing.wants(trees.uncertain.get(&id)),
         };
         if is_dropped || !is_wanted {
             return Ok(());
         }
-        match self.source.used.standing(&node.pointer, node.birth) {
+        match self.source.used.standing(node, &writing.unreadable) {
             Standing::Current if writing.knows(id) => self.current(writing, id, &node.pointer, None),
             Standing::Current | Standing::Uncertain if !node.is_inner() => {
                 let place = Place { pointer: node.pointer, birth: Some(node.birth) };
@@ -104,6 +108,10 @@ impl<'a> Leaves<'_, '_, 'a> {
         at: &PagePointer,
         above: Option<u8>,
     ) -> Result<()> {
+        self.budget = self.budget.saturating_sub(1);
+        if self.budget == 0 {
+            return Ok(());
+        }
         let Some(node) = self.read(at).filter(|node| above.is_none_or(|above| node.level() < above)) else {
             return Ok(());
         };
@@ -198,11 +206,19 @@ impl Candidates<'_> {
             if birth.is_none_or(|birth| made < birth) {
                 outdated.push(row.key().to_vec());
             }
+            // A leaf may cover any number of keys that were deleted from its range.
+            if outdated.len() == DELETED_AT_ONCE {
+                self.delete(tree, &std::mem::take(&mut outdated))?;
+            }
         }
-        if !outdated.is_empty() {
-            self.into.transact(LEVEL, |tx| outdated.iter().try_for_each(|key| tx.delete(tree, key)))?;
+        self.delete(tree, &outdated)
+    }
+
+    fn delete(&self, tree: TreeId, keys: &[Vec<u8>]) -> Result<()> {
+        if keys.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        self.into.transact(LEVEL, |tx| keys.iter().try_for_each(|key| tx.delete(tree, key))).map(drop)
     }
 
     /// Moves what is left to trees of the new database.

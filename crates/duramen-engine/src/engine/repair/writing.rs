@@ -13,17 +13,18 @@ use super::{Caller, Keep, Made, RepairProgress, UncertainTree, nameless};
 use crate::alarm::invariant;
 use crate::catalog::CATALOG;
 use crate::commit::ENTRY_BYTES;
+use crate::data_file::PagePointer;
 use crate::engine::Engine;
 use crate::error::{Code, Error, Result};
 use crate::ids::TreeId;
 use crate::options::Durability;
-use crate::repair::{LostRange, Meets, Source};
+use crate::repair::{LostRange, Meets, Source, Unreadable};
 use crate::transaction::Transaction;
 use crate::tree::{BigReader, BigRef, KeyRange, ReducerSpec, StoredValue};
 
 /// The level of each commit. Later commits build on earlier ones, and all together must be whole. A group
 /// without room must fail the commit, and not be dropped after it returned.
-const LEVEL: Durability = Durability::Process;
+pub(super) const LEVEL: Durability = Durability::Process;
 
 /// Bytes of entries in one transaction.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -49,6 +50,8 @@ pub(super) struct Writing<'a> {
     batch_bytes: usize,
     done: RepairProgress,
     pub(super) noted: Noted,
+    /// Nodes that cannot be read.
+    pub(super) unreadable: Unreadable,
     /// Keys whose values could not be read, until something replaces them.
     missed: BTreeMap<TreeId, Missed>,
     missed_bytes: usize,
@@ -96,6 +99,7 @@ impl<'a> Writing<'a> {
             noted: Noted::default(),
             missed: BTreeMap::new(),
             missed_bytes: 0,
+            unreadable: Unreadable::default(),
             uncertain: BTreeMap::new(),
             doubtful: Vec::new(),
         }
@@ -343,7 +347,8 @@ impl<'a> Writing<'a> {
         for (id, tree) in nameless {
             let Some(made) = self.made.get(&id) else { continue };
             let entries = state.count(made.id, &KeyRange::all())?;
-            self.doubtful.push(UncertainTree { of: format!("tree-{id}"), tree, entries });
+            let of = format!("tree-{id}");
+            self.doubtful.push(UncertainTree { of, tree, entries, unreadable: 0 });
         }
         Ok(Vec::new())
     }
@@ -383,6 +388,10 @@ impl Meets for OfTree<'_, '_> {
             self.writing.lose_entry(self.id, key, &why);
         }
         Ok(())
+    }
+
+    fn unreadable(&mut self, at: &PagePointer) {
+        self.writing.unreadable.add(at);
     }
 
     fn lost(&mut self, range: LostRange) -> Result<()> {

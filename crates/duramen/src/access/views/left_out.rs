@@ -13,7 +13,7 @@ use crate::access::transaction::Transaction;
 use crate::access::views::failures;
 use crate::catalog::entries::ViewOf;
 use crate::catalog::progress::{WALKS, walk_key};
-use crate::store::error::{Error, Result};
+use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, KeyRange, Source};
 
 /// Lets a write go on that `error` refused, if the view's building had failed before. The caller removes the
@@ -24,13 +24,22 @@ use crate::store::{Direction, KeyRange, Source};
 #[cold]
 pub(crate) fn excuse(tx: &Transaction<'_>, of: ViewOf<'_>, key: &[u8], error: Error) -> Result<()> {
     let (spec, collection) = (&of.view.spec, of.entry.schema.name());
-    if spec.ready
-        || !failures::is_of_documents(&error)
-        || !failures::is_stored(tx.shared(), collection, spec)?
-    {
+    if spec.ready || !is_of_the_document(&error) || !failures::is_stored(tx.shared(), collection, spec)? {
         return Err(error);
     }
     walk_again_from(tx, of, key)
+}
+
+/// Whether a view refused the document, and not the transaction or the database the write.
+fn is_of_the_document(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Code::InvalidArgument
+            | Code::KeyTooLong
+            | Code::UniqueViolation
+            | Code::Unreadable
+            | Code::ReducerPanicked
+    )
 }
 
 /// Moves the walk to before the document under `key`, if it has passed that.

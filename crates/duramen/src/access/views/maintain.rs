@@ -32,7 +32,7 @@ impl<'e> Changes<'e> {
     ///
     /// # Errors
     /// `UniqueViolation`; `KeyTooLong` and `InvalidArgument` for a document that a view cannot hold. Nothing
-    /// was written.
+    /// was written, except that the walk of a failed view may go back: it then reads some documents again.
     pub(crate) fn of(
         tx: &Transaction<'_>,
         entry: &'e Entry,

@@ -139,6 +139,8 @@ pub struct UncertainRows {
     pub name: String,
     /// How many there are.
     pub rows: u64,
+    /// How many more were found, whose big values cannot be read.
+    pub unreadable: u64,
 }
 
 /// A view that does not cover every document yet.
@@ -241,7 +243,8 @@ impl RepairReport {
     /// Rows that are lost, as far as that is known.
     #[must_use]
     pub fn lost_rows(&self) -> u64 {
-        self.repaired.iter().map(|one| one.lost).sum::<u64>() + self.left_out_count
+        let lost = self.repaired.iter().fold(0_u64, |sum, one| sum.saturating_add(one.lost));
+        lost.saturating_add(self.left_out_count)
     }
 
     pub(crate) fn leave_out(&mut self, one: LeftOut) {

@@ -6,6 +6,7 @@ use super::{ALL, Mending};
 use crate::access::reads::sealed::Readable;
 use crate::catalog::entries::{self, ENTRIES, rows_tree};
 use crate::catalog::schema::Schema;
+use crate::db::verify::{problem_of, problem_of_key_value};
 use crate::kv;
 use crate::store::error::Result;
 use crate::store::{Direction, UncertainTree};
@@ -33,12 +34,13 @@ impl Mending<'_> {
             trees.iter().partition(|tree| origin_of(&tree.of).is_some());
         for tree in of_programs {
             match self.beside(tree, trees)? {
-                Some(beside) => self.fill(beside)?,
+                Some((beside, schema)) => self.fill(beside, schema.as_ref())?,
                 None => self.report.uncertain.push(UncertainRows {
                     store: Store::Bytes,
                     of: name_of(&tree.of),
                     name: tree.tree.clone(),
                     rows: tree.entries,
+                    unreadable: tree.unreadable,
                 }),
             }
         }
@@ -47,7 +49,11 @@ impl Mending<'_> {
     }
 
     /// Creates the collection or namespace for uncertain rows.
-    fn beside(&mut self, tree: &UncertainTree, trees: &[UncertainTree]) -> Result<Option<Beside>> {
+    fn beside(
+        &mut self,
+        tree: &UncertainTree,
+        trees: &[UncertainTree],
+    ) -> Result<Option<(Beside, Option<Schema>)>> {
         let Some((store, of)) = origin_of(&tree.of).filter(|(_, name)| !name.is_empty()) else {
             return Ok(None);
         };
@@ -59,24 +65,28 @@ impl Mending<'_> {
             }
             name
         };
-        let (name, into) = match store {
+        let (name, into, schema) = match store {
             Store::Collection => {
                 let Some(schema) = self.schema_of(&of, trees)? else { return Ok(None) };
                 let name = free(&|name| rows_tree(name));
-                self.db.transact(|tx| entries::create(tx.shared(), &schema.beside(&name)).map(drop))?;
+                let schema = schema.beside(&name);
+                if schema.validate().is_err() {
+                    return Ok(None);
+                }
+                self.db.transact(|tx| entries::create(tx.shared(), &schema).map(drop))?;
                 let into = rows_tree(&name);
-                (name, into)
+                (name, into, Some(schema))
             }
             Store::KeyValues => {
                 let name = free(&|name| kv::rows_tree(name));
                 let into = kv::rows_tree(&name);
                 self.db.transact(|tx| tx.shared().create_tree(&into, None).map(drop))?;
-                (name, into)
+                (name, into, None)
             }
             Store::Blobs | Store::Bytes | Store::Own => return Ok(None),
         };
-        let rows = UncertainRows { store, of, name, rows: tree.entries };
-        Ok(Some(Beside { tree: tree.tree.clone(), into, rows }))
+        let rows = UncertainRows { store, of, name, rows: tree.entries, unreadable: tree.unreadable };
+        Ok(Some((Beside { tree: tree.tree.clone(), into, rows }, schema)))
     }
 
     /// The catalogue entry of a collection; if it is lost, an uncertain one.
@@ -93,21 +103,40 @@ impl Mending<'_> {
         Ok(None)
     }
 
-    /// Moves rows to where they belong.
-    fn fill(&mut self, beside: Beside) -> Result<()> {
+    /// Moves rows to where they belong. Those that do not fit stay where they are, as bytes: the
+    /// catalogue entry may be older than they are.
+    fn fill(&mut self, beside: Beside, schema: Option<&Schema>) -> Result<()> {
         let state = self.db.snapshot()?;
         let trees = (state.source().tree(&beside.tree)?, state.source().tree(&beside.into)?);
         let (Some(from), Some(into)) = trees else { return Ok(()) };
         let mut rows = state.source().cursor(from, ALL, Direction::Forward)?;
         let mut batch = Batch::new(self.db);
+        let (mut moved, mut kept) = (0, 0);
         while let Some((key, value)) = rows.next()? {
-            batch.put(into, key.to_vec(), value.to_vec())?;
+            let is_sound = match schema {
+                Some(schema) => problem_of(schema, key, value).is_none(),
+                None => problem_of_key_value(key, value).is_ok(),
+            };
+            if is_sound {
+                batch.put(into, key.to_vec(), value.to_vec())?;
+                batch.delete(from, key)?;
+                moved += 1;
+            } else {
+                kept += 1;
+            }
             self.pass()?;
         }
         batch.commit()?;
         drop(rows);
-        self.db.transact(|tx| tx.shared().drop_tree(&beside.tree))?;
-        self.report.uncertain.push(beside.rows);
+        let Beside { tree, rows, .. } = beside;
+        if kept > 0 {
+            let bytes =
+                UncertainRows { store: Store::Bytes, name: tree, rows: kept, unreadable: 0, ..rows.clone() };
+            self.report.uncertain.push(bytes);
+        } else {
+            self.db.transact(|tx| tx.shared().drop_tree(&tree))?;
+        }
+        self.report.uncertain.push(UncertainRows { rows: moved, ..rows });
         Ok(())
     }
 }
