@@ -33,17 +33,21 @@ pub(crate) fn run(args: &FindArgs, out: Output) -> Result<()> {
     if args.explain {
         return explain(&plan, args, out);
     }
+    if args.count {
+        return count(&find, &plan, args, out);
+    }
     check_reads(&plan, args)?;
     show(&schema, &find, &plan, args, out)
 }
 
 /// The query that the arguments describe.
 fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Result<Find<'a>> {
-    // After `--view`, a word without an operator is the start of the view's key.
-    let is_prefix = |text: &&String| args.view.is_some() && !text.contains(['=', '<', '>']);
+    // After `--view`, a word that is no condition is the start of the view's key.
+    let is_prefix =
+        |text: &&String| args.view.is_some() && *text != "(" && Condition::field_of(text).is_none();
     let prefix = args.conditions.first().filter(is_prefix);
-    let conditions = args.conditions.iter().skip(usize::from(prefix.is_some()));
-    let conditions = conditions.map(|text| condition(schema, text)).collect::<Result<Vec<_>>>()?;
+    let words = args.conditions.iter().skip(usize::from(prefix.is_some()));
+    let conditions = Condition::parse_words(words, |text| condition(schema, text))?;
     let find = snapshot.documents(schema.name()).find(conditions);
     let find = if args.reverse { find.reverse() } else { find };
     let Some(view) = &args.view else { return Ok(find) };
@@ -57,7 +61,7 @@ fn condition(schema: &Schema, text: &str) -> Result<Condition> {
     Condition::parse(schema, text).map_err(|error| {
         let hint = match Condition::field_of(text) {
             None => format!("{}; quote < and > for your shell", error.hint()),
-            Some(field) if schema.kind(field).is_none() => {
+            Some(field) if schema.kind(field).is_none() && !field.contains(['.', '[']) => {
                 let names: Vec<String> = schema.columns().iter().map(|column| column.name.clone()).collect();
                 candidates("fields", field, &names)
             }
@@ -139,6 +143,26 @@ fn explain(plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
     Ok(())
 }
 
+/// Prints how many documents satisfy the conditions.
+fn count(find: &Find<'_>, plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
+    check_reads(plan, args)?;
+    let count = if plan.is_exact {
+        find.count()?
+    } else {
+        let mut found = Found { documents: find.iter()?, signals: Signals::watch()? };
+        let mut count = 0;
+        while found.next()?.is_some() {
+            count += 1;
+        }
+        found.check_signal(count, out)?;
+        count
+    };
+    if out.is_json() {
+        return out.object("count", doc! { "collection": plan.collection.as_str(), "count": count });
+    }
+    out.line(&count.to_string())
+}
+
 fn show(schema: &Schema, find: &Find<'_>, plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
     let mut found = Found { documents: find.iter()?, signals: Signals::watch()? };
     let limit = args.limit.unwrap_or(u64::MAX);
@@ -147,10 +171,7 @@ fn show(schema: &Schema, find: &Find<'_>, plan: &FindPlan, args: &FindArgs, out:
     } else {
         Grid::new(schema.columns()).show(|| found.next(), limit, out)?
     };
-    if let Some(number) = found.signals.received() {
-        out.note(&format!("stopped by signal {number} after {}", counted(count, "row")));
-        return Err(Failure::signal(number));
-    }
+    found.check_signal(count, out)?;
     let limited = if count == limit { ", the limit" } else { "" };
     let read_count = found.documents.read_count();
     out.note(&format!(
@@ -174,6 +195,13 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
+    /// Fails if a signal ended the search after `count` documents.
+    fn check_signal(&self, count: u64, out: Output) -> Result<()> {
+        let Some(number) = self.signals.received() else { return Ok(()) };
+        out.note(&format!("stopped by signal {number} after {}", counted(count, "row")));
+        Err(Failure::signal(number))
+    }
+
     fn next(&mut self) -> Result<Option<Document>> {
         loop {
             let since_look = self.documents.read_count() % LOOK_ROWS;

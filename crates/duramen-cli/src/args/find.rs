@@ -7,7 +7,10 @@ use super::Target;
 #[derive(Debug, Args)]
 #[command(
     after_help = "A condition is a field, an operator (= != < <= > >=) and a value of the field's type. With the operator := \
-                        the value is JSON: `tailnum:=null` finds documents without the field. All conditions must hold."
+                        the value is JSON. Or it is a field and words: `carrier in UA,AA`, `name contains Air`, \
+                        `name starts with Jet`, `tailnum is null`, `tailnum is not null`. A field may be a part of one: \
+                        `home.city`, `lines[0].price`, `tags[]` for every item. All conditions must hold; the word `or` \
+                        between two begins an alternative, and parentheses group: `a=1 '(' b=2 or c=3 ')'`."
 )]
 pub(crate) struct FindArgs {
     #[command(flatten)]
@@ -25,6 +28,10 @@ pub(crate) struct FindArgs {
     /// Reverse the order, which is that of the access path
     #[arg(long)]
     pub(crate) reverse: bool,
+
+    /// Print how many documents satisfy the conditions, instead of the documents
+    #[arg(long, conflicts_with_all = ["reverse", "limit"])]
+    pub(crate) count: bool,
 
     /// Show at most this many documents
     #[arg(long, value_name = "COUNT")]

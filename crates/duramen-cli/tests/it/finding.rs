@@ -141,3 +141,26 @@ fn documents_from_before_a_field_was_renamed_are_found_by_its_new_name() {
         assert_eq!(ids(&[&format!("{field}>=2"), "id<5"]), [2, 4].into());
     }
 }
+
+/// Counts of the January flights, each found without Duramen.
+#[test]
+fn conditions_combine_and_are_counted() {
+    let scratch = Scratch::with_january();
+    let check = |words: &[&str], expected: &str| {
+        let counted = scratch.ok(&[&["find", "db", "-c", "flights", "--count"], words].concat());
+        assert_eq!(counted.trim(), expected, "{words:?}");
+        assert_eq!(find(&scratch, words), expected.parse::<usize>().unwrap(), "{words:?}");
+    };
+    check(&[], "27004");
+    check(&["carrier=UA"], "4637");
+    check(&["carrier in UA,EV"], "8808");
+    check(&["carrier=UA", "or", "carrier=EV"], "8808");
+    check(&["dep_delay is null"], "521");
+    check(&["dep_delay is not null"], "26483");
+    check(&["carrier starts with E"], "4171");
+    check(&["carrier=UA", "(", "dep_delay is null", "or", "dep_delay is not null", ")"], "4637");
+    let json = json(&scratch.ok(&["find", "db", "-c", "flights", "--count", "--json", "carrier=UA"]));
+    assert_eq!((&json["kind"], &json["count"]), (&"count".into(), &4_637.into()));
+    let plan = plan(&scratch, &["carrier in UA,EV"]);
+    assert_eq!((&plan["way"], &plan["reads"], &plan["exact"]), (&"key".into(), &8_808.into(), &true.into()));
+}

@@ -1,7 +1,7 @@
 //! Finding documents by conditions on their fields, along the best access path.
 //!
-//! Owns the query and its iterator. `condition` is one condition; `plan` chooses the access path and never
-//! reads. [`DocumentsOf::find`] and [`Documents::find`] begin one.
+//! Owns the query and its iterator. `condition` is what documents must satisfy; `plan` chooses the access
+//! path and never reads; `scan` reads along it. [`DocumentsOf::find`] and [`Documents::find`] begin one.
 //!
 //! ```
 //! use duramen::find::{AccessPath, Condition, Operator};
@@ -38,28 +38,28 @@
 //! each document costs one more get. [`FindPlan::read_count`] is the number of reads, and
 //! [`FindPlan::helpful_view`] the key of a view with which it would be smaller.
 
+mod compare;
 mod condition;
+mod path;
 mod plan;
+mod scan;
 
 use std::fmt;
-use std::sync::Arc;
 
 use crate::access::documents::DocumentsOf;
 use crate::access::documents::auto_commit::Documents;
 use crate::access::reads::Reads;
 use crate::access::reads::sealed::Readable;
-use crate::access::rows::Rows;
 use crate::access::selection::{Held, Of};
-use crate::access::views::found::lost;
 use crate::access::views::state::answering_by_name;
-use crate::catalog::compact;
 use crate::catalog::entries::{Entry, OpenView};
+use crate::catalog::schema::ColumnType;
 use crate::store::error::{Code, Result};
-use crate::store::{Cursor, Direction, TreeId};
+use crate::store::{Direction, TreeId};
 use crate::value::document::Document;
 use crate::value::span::Span;
-use crate::value::tuple::split;
 use plan::{Index, IndexRange, along, choose, helpful_view};
+use scan::Scan;
 
 pub use condition::{Condition, Operator};
 pub use plan::{AccessPath, FindPlan};
@@ -124,7 +124,8 @@ impl Documents {
 
 impl<'s> Find<'s> {
     fn new(of: Of<'s>, collection: &'s str, conditions: impl IntoIterator<Item = Condition>) -> Find<'s> {
-        let conditions = conditions.into_iter().collect();
+        let conditions =
+            conditions.into_iter().flat_map(|condition: Condition| condition.parts().to_vec()).collect();
         Find { of, collection, conditions, view: None, span: None, direction: Direction::Forward }
     }
 
@@ -170,14 +171,14 @@ impl<'s> Find<'s> {
         let held = self.of.hold()?;
         let (state, entry) = (held.state(), held.state().entry(self.collection)?);
         let range = self.index_range(state, &entry)?;
-        let is_exact = range.is_exact(&self.conditions);
+        let is_exact = range.is_exact();
         let is_given = self.view.is_some() || self.span.is_some();
         let helpful = if is_exact || is_given { Vec::new() } else { helpful_view(&self.conditions) };
         Ok(FindPlan {
             collection: self.collection.to_owned(),
             conditions: self.conditions.clone(),
             path: range.path(),
-            read_count: count(state, range.index.tree, range.span.clone())?,
+            read_count: count_all(state, &range)?,
             document_count: count(state, entry.tree, Span::all())?,
             is_exact,
             helpful_view: if helpful == range.fields() { Vec::new() } else { helpful },
@@ -195,24 +196,44 @@ impl<'s> Find<'s> {
     pub fn iter(&self) -> Result<FindIter<'s>> {
         let held = self.of.hold()?;
         let (state, entry) = (held.state(), held.state().entry(self.collection)?);
-        let IndexRange { index, span, .. } = self.index_range(state, &entry)?;
-        let rows = state.source().cursor(index.tree, span.into_bytes(), self.direction)?;
-        let along = match index.view {
-            Some(_) => Along::View { rows, tree: index.tree, elements: index.elements },
-            None => Along::Key(Rows::of(rows, Arc::clone(&entry))),
-        };
-        Ok(FindIter { held, entry, conditions: self.conditions.clone(), along, read_count: 0 })
+        let range = self.index_range(state, &entry)?;
+        let scan = Scan::new(entry, range, self.direction);
+        let mut fields: Vec<String> = Vec::new();
+        for condition in &self.conditions {
+            condition.paths(&mut |path| fields.push(path.field().to_owned()));
+        }
+        fields.sort_unstable();
+        fields.dedup();
+        Ok(FindIter { held, conditions: self.conditions.clone(), fields, scan, read_count: 0 })
+    }
+
+    /// How many documents satisfy the conditions.
+    ///
+    /// Costs O(log n), without reading a document, if the conditions restrict the access path and nothing
+    /// else ([`FindPlan::is_exact`]). Otherwise every document along the path is read.
+    ///
+    /// # Errors
+    /// As [`Find`], and as [`FindIter::next_within`].
+    pub fn count(&self) -> Result<u64> {
+        let held = self.of.hold()?;
+        let (state, entry) = (held.state(), held.state().entry(self.collection)?);
+        let range = self.index_range(state, &entry)?;
+        if range.is_exact() {
+            return count_all(state, &range);
+        }
+        self.iter()?.try_fold(0, |count, found| found.map(|_| count + 1))
     }
 
     /// The range of the key or of a view that is read.
     fn index_range(&self, state: &dyn Readable, entry: &Entry) -> Result<IndexRange> {
         self.conditions.iter().try_for_each(|condition| condition.check(&entry.schema))?;
         let given = match &self.view {
-            Some(name) => Some(index_of(answering_by_name(state, entry, name)?)),
+            Some(name) => Some(index_of(entry, answering_by_name(state, entry, name)?)),
             None => self.span.is_some().then(|| key_of(entry)),
         };
         if let Some(index) = given {
-            return along(&index, &self.conditions, self.span.clone().unwrap_or_else(Span::all));
+            let span = self.span.clone().unwrap_or_else(Span::all);
+            return along(&index, &self.conditions, &span);
         }
         choose(&key_of(entry), &views_of(state, entry)?, &self.conditions, |view| {
             // A document has at most one row: if the counts are equal, every document has one.
@@ -234,21 +255,11 @@ impl fmt::Debug for Find<'_> {
 /// Documents that satisfy the conditions of a [`Find`], as of one snapshot, in the order of the access path.
 pub struct FindIter<'s> {
     held: Held<'s>,
-    entry: Arc<Entry>,
     conditions: Vec<Condition>,
-    along: Along,
+    /// The fields that the conditions test.
+    fields: Vec<String>,
+    scan: Scan,
     read_count: u64,
-}
-
-/// The rows of the access path.
-enum Along {
-    Key(Rows),
-    View {
-        rows: Cursor,
-        tree: TreeId,
-        /// How many elements of a row are the view's key.
-        elements: usize,
-    },
 }
 
 impl FindIter<'_> {
@@ -268,35 +279,24 @@ impl FindIter<'_> {
     /// of a view without its document.
     pub fn next_within(&mut self, read_max: u64) -> Result<Step> {
         for _ in 0..read_max {
-            let Some(document) = self.read()? else { return Ok(Step::End) };
+            if !self.scan.advance(self.held.state())? {
+                return Ok(Step::End);
+            }
             self.read_count += 1;
-            if self.conditions.iter().all(|condition| condition.holds(&self.entry.schema, &document)) {
-                return Ok(Step::Found(document));
+            if self.is_wanted()? {
+                return self.scan.document().map(Step::Found);
             }
         }
         Ok(Step::Unfinished)
     }
 
-    /// The next document of the access path.
-    fn read(&mut self) -> Result<Option<Document>> {
-        let (rows, tree, elements) = match &mut self.along {
-            Along::Key(rows) => {
-                return rows.next()?.map(|(_, stored)| Document::from_bytes(stored)).transpose();
-            }
-            Along::View { rows, tree, elements } => (rows, *tree, *elements),
-        };
-        let (source, entry) = (self.held.state().source(), &self.entry);
-        while let Some(row) = rows.next_key()? {
-            let key = &row[split(row, elements)?..];
-            if let Some(stored) = source.get(entry.tree, key)? {
-                return compact::document(&entry.schema, &stored).map(Some);
-            }
-            // A transaction that deleted the document after the iterator began has deleted the row too.
-            if source.get(tree, row)?.is_some() {
-                return Err(lost(entry.schema.name(), key));
-            }
+    /// Whether the current document satisfies the conditions.
+    fn is_wanted(&self) -> Result<bool> {
+        if self.conditions.is_empty() {
+            return Ok(true);
         }
-        Ok(None)
+        let (schema, document) = (self.scan.schema(), self.scan.fields(&self.fields)?);
+        Ok(self.conditions.iter().all(|condition| condition.holds(schema, &document)))
     }
 }
 
@@ -318,18 +318,33 @@ impl Iterator for FindIter<'_> {
 /// The collection's key as an index.
 fn key_of(entry: &Entry) -> Index {
     let fields = entry.schema.key_columns().to_vec();
-    Index { view: None, tree: entry.tree, elements: fields.len(), fields }
+    let elements = fields.len();
+    Index { view: None, tree: entry.tree, elements, typed: typed(entry, &fields), fields }
 }
 
 /// A view as an index.
-fn index_of(view: &OpenView) -> Index {
+fn index_of(entry: &Entry, view: &OpenView) -> Index {
     let spec = &view.spec;
     let mut fields = spec.key_fields().to_vec();
     if spec.is_each() {
         // Its rows have an item of the list, and a condition compares the whole list.
         fields.pop();
     }
-    Index { view: Some(spec.name().to_owned()), tree: view.tree, elements: spec.key_elements(), fields }
+    Index {
+        view: Some(spec.name().to_owned()),
+        tree: view.tree,
+        elements: spec.key_elements(),
+        typed: typed(entry, &fields),
+        fields,
+    }
+}
+
+/// Which of these fields are columns with a type.
+fn typed(entry: &Entry, fields: &[String]) -> Vec<bool> {
+    let is_typed = |field: &String| {
+        entry.schema.kind(field).is_some_and(|kind| !matches!(kind, ColumnType::Any | ColumnType::Unknown))
+    };
+    fields.iter().map(is_typed).collect()
 }
 
 /// The complete views with at most one row for a document.
@@ -340,12 +355,17 @@ fn views_of(state: &dyn Readable, entry: &Entry) -> Result<Vec<Index>> {
     for name in names {
         match answering_by_name(state, entry, name) {
             Ok(view) if view.spec.is_each() || view.spec.code_version().is_some() => {}
-            Ok(view) => views.push(index_of(view)),
+            Ok(view) => views.push(index_of(entry, view)),
             Err(error) if error.code() == Code::Rebuilding => {}
             Err(error) => return Err(error),
         }
     }
     Ok(views)
+}
+
+/// How many rows the ranges of an index hold.
+fn count_all(state: &dyn Readable, range: &IndexRange) -> Result<u64> {
+    range.spans.iter().map(|span| count(state, range.index.tree, span.clone())).sum()
 }
 
 /// How many rows of a tree a span holds.
