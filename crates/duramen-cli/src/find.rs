@@ -4,9 +4,12 @@
 //! Prints the access path, which the library chooses. Reading more than [`READ_MAX`] documents needs
 //! `--scan`.
 
+mod groups;
+
 use std::io::Write;
 
-use duramen::find::{AccessPath, Condition, Find, FindIter, FindPlan, Step};
+use duramen::find::{AccessPath, Condition, Find, FindIter, FindPlan, Join, OrderBy, Sorting, Step};
+use duramen::schema::{Column, ColumnType};
 use duramen::{Document, Reads, Schema, Snapshot, Value, doc};
 
 use crate::args::{FindArgs, RangeFlags};
@@ -30,13 +33,17 @@ pub(crate) fn run(args: &FindArgs, out: Output) -> Result<()> {
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let find = find(&snapshot, &schema, args)?;
     let plan = find.plan()?;
+    let schema = find.schema()?;
     if args.explain {
-        return explain(&plan, args, out);
+        return explain(&schema, &plan, args, out);
     }
     if args.count {
         return count(&find, &plan, args, out);
     }
     check_reads(&plan, args)?;
+    if groups::are_wanted(args) {
+        return groups::show(&schema, &find, &plan, args, out);
+    }
     show(&schema, &find, &plan, args, out)
 }
 
@@ -47,13 +54,39 @@ fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Resu
         |text: &&String| args.view.is_some() && *text != "(" && Condition::field_of(text).is_none();
     let prefix = args.conditions.first().filter(is_prefix);
     let words = args.conditions.iter().skip(usize::from(prefix.is_some()));
-    let conditions = Condition::parse_words(words, |text| condition(schema, text))?;
-    let find = snapshot.documents(schema.name()).find(conditions);
+    let find = joined(snapshot.documents(schema.name()).find([]), args)?;
+    let fields = find.schema()?;
+    let find = find.and(Condition::parse_words(words, |text| condition(&fields, text))?);
     let find = if args.reverse { find.reverse() } else { find };
+    let find = match groups::are_wanted(args) {
+        // The order and the limit are those of the groups.
+        true => find,
+        false => {
+            let find = find.order_by(order(args)?);
+            let find = args.limit.map_or_else(|| find.clone(), |limit| find.limit(limit));
+            if args.fields.is_empty() { find } else { find.fields(&args.fields) }
+        }
+    };
     let Some(view) = &args.view else { return Ok(find) };
     let range = RangeFlags { prefix: prefix.cloned(), ..RangeFlags::default() };
     let query = ViewQuery::of(snapshot, schema, view, &range)?;
     Ok(find.view(view).range(query.span))
+}
+
+/// The query with its joins.
+fn joined<'a>(find: Find<'a>, args: &FindArgs) -> Result<Find<'a>> {
+    let joins =
+        args.join.iter().map(|text| (text, false)).chain(args.left_join.iter().map(|text| (text, true)));
+    joins.into_iter().try_fold(find, |find, (text, is_left)| {
+        let join = Join::parse(text).map_err(|error| Failure::usage(error.message(), error.hint()))?;
+        Ok(find.join(if is_left { join.or_null() } else { join }))
+    })
+}
+
+/// The order that was asked for.
+fn order(args: &FindArgs) -> Result<Vec<OrderBy>> {
+    let order = args.order_by.iter().map(|text| OrderBy::parse(text)).collect::<duramen::Result<Vec<_>>>();
+    order.map_err(|error| Failure::usage(error.message(), error.hint()))
 }
 
 /// Parses a condition. The error suggests similar names of fields.
@@ -106,7 +139,12 @@ fn check_reads(plan: &FindPlan, args: &FindArgs) -> Result<()> {
     Err(Failure::data(message, hint))
 }
 
-fn explain(plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
+fn explain(schema: &Schema, plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
+    let (group_by, aggregates) = match groups::are_wanted(args) {
+        true => groups::names(schema, args)?,
+        false => (Vec::new(), Vec::new()),
+    };
+    let joins = [args.join.as_slice(), &args.left_join].concat();
     let suggestion = suggestion(plan, args);
     if out.is_json() {
         let fields = plan.path.fields().iter().map(|name| Value::from(name.as_str())).collect::<Vec<_>>();
@@ -123,6 +161,10 @@ fn explain(plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
             "reads": plan.read_count,
             "documents": plan.document_count,
             "exact": plan.is_exact,
+            "sort": sort_word(plan.sorting),
+            "joins": joins.into_iter().map(Value::from).collect::<Vec<_>>(),
+            "group_by": group_by.into_iter().map(Value::from).collect::<Vec<_>>(),
+            "aggregates": aggregates.into_iter().map(Value::from).collect::<Vec<_>>(),
             "needs_scan": check_reads(plan, args).is_err(),
             "suggestion": suggestion,
         };
@@ -136,11 +178,43 @@ fn explain(plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
         "returns",
         if plan.is_exact { "all of them" } else { "those that satisfy the conditions" },
     ]);
+    for join in joins {
+        table.add_row(["joins".to_owned(), format!("{}, a get for each document", printable(&join))]);
+    }
+    if !aggregates.is_empty() {
+        let by = if group_by.is_empty() { "all".to_owned() } else { printable(&group_by.join(", ")) };
+        table.add_row(["groups".to_owned(), format!("by {by}: {}", printable(&aggregates.join(", ")))]);
+        let bytes = duramen::find::SORT_BYTES_DEFAULT / 1024;
+        table.add_row(["memory".to_owned(), format!("up to {bytes} KiB, then a temporary file")]);
+    }
+    if plan.sorting != Sorting::None {
+        table.add_row(["sort".to_owned(), plan.sorting.to_string()]);
+    }
+    if let Some(limit) = plan.limit {
+        table.add_row(["limit".to_owned(), grouped(limit)]);
+    }
     out.table(&table)?;
     if let Some(command) = suggestion {
         out.note(&format!("a view would help: {command}"));
     }
     Ok(())
+}
+
+fn sort_word(sorting: Sorting) -> &'static str {
+    match sorting {
+        Sorting::None | Sorting::AlongPath => "none",
+        Sorting::First { .. } => "first",
+        Sorting::All { .. } => "all",
+    }
+}
+
+/// The columns that are shown: those asked for, else all.
+fn columns(schema: &Schema, args: &FindArgs) -> Vec<Column> {
+    let column = |name: &String| {
+        let kind = schema.kind(name).unwrap_or(ColumnType::Any);
+        Column { name: name.clone(), kind }
+    };
+    if args.fields.is_empty() { schema.columns().to_vec() } else { args.fields.iter().map(column).collect() }
 }
 
 /// Prints how many documents satisfy the conditions.
@@ -169,7 +243,7 @@ fn show(schema: &Schema, find: &Find<'_>, plan: &FindPlan, args: &FindArgs, out:
     let count = if out.is_json() {
         lines(&mut found, limit, out)?
     } else {
-        Grid::new(schema.columns()).show(|| found.next(), limit, out)?
+        Grid::new(&columns(schema, args)).show(|| found.next(), limit, out)?
     };
     found.check_signal(count, out)?;
     let limited = if count == limit { ", the limit" } else { "" };

@@ -108,6 +108,16 @@ impl Path {
     ) -> bool {
         any(document.get_in(schema, self.field()).unwrap_or(&Value::Null), &self.steps, test)
     }
+
+    /// The only value at a path without [`Path::is_each`]; null if it is absent.
+    pub(super) fn value<'d>(&self, schema: &Schema, document: &'d Document) -> &'d Value {
+        let mut found = &Value::Null;
+        self.any(schema, document, &mut |value| {
+            found = value;
+            true
+        });
+        found
+    }
 }
 
 fn any<'d>(value: &'d Value, steps: &[Step], test: &mut dyn FnMut(&'d Value) -> bool) -> bool {

@@ -6,8 +6,9 @@
 use std::fmt;
 
 use super::condition::{Condition, Restriction};
-use crate::store::TreeId;
+use super::order::SortOrder;
 use crate::store::error::Result;
+use crate::store::{Direction, TreeId};
 use crate::value::span::Span;
 use crate::value::tuple::Element;
 
@@ -29,10 +30,35 @@ pub struct FindPlan {
     pub document_count: u64,
     /// Whether every condition restricts the access path, so that each document read is a result.
     pub is_exact: bool,
+    /// How the order is made.
+    pub sorting: Sorting,
+    /// How many documents are returned at most.
+    pub limit: Option<u64>,
     /// The key fields of a view that would restrict the access path further, at most eight. Empty if the path
     /// is exact, if no view would help, or if the path was given by [`Find::view`](crate::find::Find::view)
     /// or [`Find::range`](crate::find::Find::range).
     pub helpful_view: Vec<String>,
+}
+
+/// How the order of a [`Find`](crate::find::Find) is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sorting {
+    /// None was asked for: it is that of the access path.
+    None,
+    /// The access path has it.
+    AlongPath,
+    /// All documents along the path are read, and the first of those found are kept.
+    First {
+        /// How many are kept.
+        limit: u64,
+        /// Beyond this much memory a temporary file is used.
+        memory_bytes: usize,
+    },
+    /// All documents that are found are sorted.
+    All {
+        /// Beyond this much memory a temporary file is used.
+        memory_bytes: usize,
+    },
 }
 
 /// Which documents a [`Find`](crate::find::Find) reads, in which order.
@@ -91,6 +117,23 @@ impl FindPlan {
     }
 }
 
+impl fmt::Display for Sorting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sorting::None => f.write_str("none: in the order of the access path"),
+            Sorting::AlongPath => f.write_str("none: the access path has the order"),
+            Sorting::First { limit, memory_bytes } => {
+                write!(f, "keeps the first {limit}, in memory up to {} KiB", memory_bytes / 1024)
+            }
+            Sorting::All { memory_bytes } => write!(
+                f,
+                "sorts what is found, in memory up to {} KiB, then in a temporary file",
+                memory_bytes / 1024
+            ),
+        }
+    }
+}
+
 impl fmt::Display for FindPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FindPlan { collection, read_count, document_count, .. } = self;
@@ -100,7 +143,11 @@ impl fmt::Display for FindPlan {
             ", all of them results"
         } else {
             ", and returns those that satisfy the conditions"
-        })
+        })?;
+        match self.sorting {
+            Sorting::None | Sorting::AlongPath => Ok(()),
+            sorting => write!(f, "; {sorting}"),
+        }
     }
 }
 
@@ -131,6 +178,8 @@ pub(super) struct IndexRange {
     pub(super) index: Index,
     /// The number of leading fields with single values.
     equal_count: usize,
+    /// Which of these have one value only.
+    is_constant: Vec<bool>,
     /// Whether a range of the next field is used.
     is_range: bool,
     /// Which conditions all of its rows satisfy.
@@ -184,14 +233,11 @@ pub(super) fn choose(
                 condition.field() == Some(field) && condition.restriction() != Restriction::None
             })
         };
-        let excludes_null = |field: &String| {
-            conditions.iter().any(|condition| condition.field() == Some(field) && condition.excludes_null())
-        };
         // Without a restriction of its first field a view is no better than the key.
         if !view.fields.first().is_some_and(is_restricted) {
             continue;
         }
-        if !view.fields.iter().all(excludes_null) && !is_complete(view)? {
+        if !has_all(view, conditions, &mut is_complete)? {
             continue;
         }
         let range = range(view, conditions)?;
@@ -200,6 +246,72 @@ pub(super) fn choose(
         }
     }
     Ok(best)
+}
+
+/// The direction in which a range of an index has an order, if it has.
+///
+/// Fields with one value have any order. After the fields of the order an index of the collection's key goes on
+/// with the rest of the key, and a view must go on with the key, which is the order of equal documents.
+pub(super) fn in_order(range: &IndexRange, order: &SortOrder) -> Option<Direction> {
+    let IndexRange { index, is_constant, .. } = range;
+    let is_constant = |at: usize| is_constant.get(at).copied().unwrap_or_default();
+    let (_, direction) = *order.parts().last()?;
+    let mut at = 0;
+    for (nth, (path, own)) in order.parts().iter().enumerate() {
+        let is_same = |field: &String| path.is_column() && field == path.text();
+        let is_before = order.parts()[..nth].iter().any(|(before, _)| before.text() == path.text());
+        if is_before || (0..index.fields.len()).any(|at| is_constant(at) && is_same(&index.fields[at])) {
+            continue;
+        }
+        while is_constant(at) {
+            at += 1;
+        }
+        if *own != direction || !index.is_of_one_type(at) || !index.fields.get(at).is_some_and(is_same) {
+            return None;
+        }
+        at += 1;
+    }
+    let is_followed_by_the_key =
+        || index.fields.len() == index.elements && (at..index.fields.len()).all(is_constant);
+    (index.view.is_none() || is_followed_by_the_key()).then_some(direction)
+}
+
+/// A range that has the order and is at least as good as `best`, which does not have it.
+///
+/// It restricts as much, and needs no more gets; or all of its documents are results, and `is_short` says that fewer are wanted than
+/// `best` reads. A view with missing rows is left out, as in [`choose`].
+pub(super) fn ordered_instead(
+    indexes: &[Index],
+    conditions: &[Condition],
+    order: &SortOrder,
+    best: &IndexRange,
+    is_short: bool,
+    mut is_complete: impl FnMut(&Index) -> Result<bool>,
+) -> Result<Option<IndexRange>> {
+    for index in indexes {
+        let range = range(index, conditions)?;
+        let is_cheap = index.view.is_none() || best.index.view.is_some();
+        let is_good = (is_cheap && range.rank() >= best.rank()) || (is_short && range.is_exact());
+        if !is_good || in_order(&range, order).is_none() {
+            continue;
+        }
+        if index.view.is_none() || has_all(index, conditions, &mut is_complete)? {
+            return Ok(Some(range));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a view has a row for every document that satisfies the conditions.
+fn has_all(
+    view: &Index,
+    conditions: &[Condition],
+    is_complete: &mut impl FnMut(&Index) -> Result<bool>,
+) -> Result<bool> {
+    let excludes_null = |field: &String| {
+        conditions.iter().any(|condition| condition.field() == Some(field) && condition.excludes_null())
+    };
+    Ok(view.fields.iter().all(excludes_null) || is_complete(view)?)
 }
 
 /// The range of a named index, within a span of it.
@@ -216,7 +328,7 @@ const SPANS_MAX: usize = 1024;
 fn range(index: &Index, conditions: &[Condition]) -> Result<IndexRange> {
     let mut satisfied = vec![false; conditions.len()];
     let mut prefixes: Vec<Vec<Element>> = vec![Vec::new()];
-    let mut equal_count = 0;
+    let mut is_constant = Vec::new();
     for field in &index.fields {
         let points = conditions.iter().enumerate().filter(|(_, condition)| condition.field() == Some(field));
         let points = points.filter_map(|(at, condition)| match condition.restriction() {
@@ -228,7 +340,7 @@ fn range(index: &Index, conditions: &[Condition]) -> Result<IndexRange> {
             break;
         }
         satisfied[at] = true;
-        equal_count += 1;
+        is_constant.push(points.len() <= 1);
         let longer = |prefix: Vec<Element>| {
             points
                 .iter()
@@ -237,6 +349,7 @@ fn range(index: &Index, conditions: &[Condition]) -> Result<IndexRange> {
         };
         prefixes = prefixes.into_iter().flat_map(longer).collect();
     }
+    let equal_count = is_constant.len();
     let next = index.fields.get(equal_count);
     let mut bounds = Vec::new();
     for (at, condition) in conditions.iter().enumerate() {
@@ -269,7 +382,7 @@ fn range(index: &Index, conditions: &[Condition]) -> Result<IndexRange> {
     };
     let spans = prefixes.iter().map(span).collect::<Result<Vec<_>>>()?;
     let is_range = !bounds.is_empty();
-    Ok(IndexRange { index: index.clone(), equal_count, is_range, satisfied, spans })
+    Ok(IndexRange { index: index.clone(), equal_count, is_constant, is_range, satisfied, spans })
 }
 
 /// The fields of a view that would select the documents: those with single values, then one with a range.

@@ -70,9 +70,9 @@ impl Scan {
         }
     }
 
-    /// The collection's schema.
-    pub(super) fn schema(&self) -> &Schema {
-        &self.entry.schema
+    /// The key of the current document.
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
     }
 
     /// The current document, whole.
