@@ -25,6 +25,7 @@ mod model;
 mod monoids;
 mod observing;
 mod ordering;
+mod queries;
 mod refusals;
 mod repair;
 mod schema_change;
