@@ -1,7 +1,8 @@
 //! Finding documents by conditions on their fields, along the best access path.
 //!
-//! Owns the query. `condition` is what documents must satisfy; `plan` chooses the access path and never reads;
-//! `scan` reads along it; `found` is the iterator. [`DocumentsOf::find`] and [`Documents::find`] begin one.
+//! Owns the query. `condition` is what documents must satisfy; `plan` chooses the access path and never
+//! reads; `scan` reads along it; `found` is the iterator. [`DocumentsOf::find`] and [`Documents::find`] begin
+//! one.
 //!
 //! ```
 //! use duramen::find::{AccessPath, Condition, Operator};

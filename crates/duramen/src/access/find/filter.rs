@@ -2,6 +2,8 @@
 //!
 //! Decodes what the conditions test first, and of the documents that satisfy them what the query needs.
 
+use std::borrow::Cow;
+
 use super::condition::Condition;
 use super::join::Joined;
 use super::path::Path;
@@ -111,6 +113,18 @@ impl<'s> Filter<'s> {
     /// The document that was found, as far as it is needed.
     pub(super) fn document(&self) -> &Document {
         &self.current
+    }
+
+    /// The whole document that was found, as it would be stored.
+    pub(super) fn stored(&self) -> Result<Cow<'_, [u8]>> {
+        if self.terms.joins.is_empty() {
+            return Ok(Cow::Borrowed(self.scan.stored()));
+        }
+        let mut document = self.scan.document()?;
+        for join in &self.terms.joins {
+            document.set(join.name(), self.current.get(join.name()).cloned().unwrap_or_default());
+        }
+        document.to_bytes().map(Cow::Owned)
     }
 
     pub(super) fn take(&mut self) -> Document {

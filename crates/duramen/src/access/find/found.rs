@@ -73,11 +73,14 @@ impl Projection {
     }
 }
 
-/// The fields that a projection and an order need of a document.
+/// What a query needs of every document that it finds. A sort needs whole documents only of those it keeps.
 pub(super) fn needs(projection: Option<&Projection>, order: &SortOrder) -> Needs {
-    let Some(projection) = projection else { return Needs::Whole };
+    if projection.is_none() && order.is_empty() {
+        return Needs::Whole;
+    }
     let mut fields = FieldSet::default();
-    projection.paths().iter().chain(order.paths()).for_each(|path| fields.add(path));
+    let projected = projection.map(Projection::paths).unwrap_or_default();
+    projected.iter().chain(order.paths()).for_each(|path| fields.add(path));
     Needs::Fields(fields)
 }
 
@@ -151,8 +154,10 @@ impl<'s> FindIter<'s> {
                 let mut key = Vec::with_capacity(64);
                 order.write_key(schema, document, self.documents.key(), &mut key);
                 if sorter.wants(&key) {
-                    let projected = self.projection.as_ref().map(|fields| fields.apply(schema, document));
-                    sorter.push(&key, &projected.as_ref().unwrap_or(document).to_bytes()?)?;
+                    match &self.projection {
+                        Some(fields) => sorter.push(&key, &fields.apply(schema, document).to_bytes()?)?,
+                        None => sorter.push(&key, &self.documents.stored()?)?,
+                    }
                 }
             }
             Read::End => {

@@ -49,7 +49,8 @@ impl<'s> Find<'s> {
     /// for (id, carrier, delay) in [(1, "UA", 70), (2, "UA", -5), (3, "AA", 90)] {
     ///     flights.put(doc! { "id": id, "carrier": carrier, "delay": delay })?;
     /// }
-    /// let by_carrier = flights.find([]).group_by(["carrier"], [Aggregate::count(), Aggregate::max("delay")]);
+    /// let aggregates = [Aggregate::count(), Aggregate::max("delay")];
+    /// let by_carrier = flights.find([]).group_by(["carrier"], aggregates);
     /// let late = by_carrier.order_by([OrderBy::descending("max_delay")]).limit(1);
     /// let found = late.iter()?.collect::<Result<Vec<_>>>()?;
     /// assert_eq!(found, [doc! { "carrier": "AA", "count": 1, "max_delay": 90 }]);

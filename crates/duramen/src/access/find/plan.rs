@@ -250,8 +250,8 @@ pub(super) fn choose(
 
 /// The direction in which a range of an index has an order, if it has.
 ///
-/// Fields with one value have any order. After the fields of the order an index of the collection's key goes on
-/// with the rest of the key, and a view must go on with the key, which is the order of equal documents.
+/// Fields with one value have any order. After the fields of the order the collection's key goes on with its
+/// rest. A view must go on with the key at once, because that is the order of equal documents.
 pub(super) fn in_order(range: &IndexRange, order: &SortOrder) -> Option<Direction> {
     let IndexRange { index, is_constant, .. } = range;
     let is_constant = |at: usize| is_constant.get(at).copied().unwrap_or_default();
@@ -278,8 +278,8 @@ pub(super) fn in_order(range: &IndexRange, order: &SortOrder) -> Option<Directio
 
 /// A range that has the order and is at least as good as `best`, which does not have it.
 ///
-/// It restricts as much, and needs no more gets; or all of its documents are results, and `is_short` says that fewer are wanted than
-/// `best` reads. A view with missing rows is left out, as in [`choose`].
+/// It restricts as much, and needs no more gets. Or all of its documents are results, and `is_short`: fewer
+/// are wanted than `best` reads. A view with missing rows is left out, as in [`choose`].
 pub(super) fn ordered_instead(
     indexes: &[Index],
     conditions: &[Condition],

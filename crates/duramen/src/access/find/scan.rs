@@ -75,6 +75,11 @@ impl Scan {
         &self.key
     }
 
+    /// The current document as a stored map with names.
+    pub(super) fn stored(&self) -> &[u8] {
+        &self.document
+    }
+
     /// The current document, whole.
     pub(super) fn document(&self) -> Result<Document> {
         Document::from_bytes(&self.document)

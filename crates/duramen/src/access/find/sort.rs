@@ -1,8 +1,8 @@
 //! Sorts records by their keys in a bounded memory.
 //!
-//! Owns the records: in memory up to the bound, beyond it as sorted runs in a temporary file, which are merged
-//! as they are read. Of a sort with a limit only so many records are kept. Keys differ, so equal keys have no
-//! order.
+//! Owns the records: in memory up to the bound, beyond it as sorted runs in a temporary file, which are
+//! merged as they are read. Of a sort with a limit only so many records are kept. Records with equal keys
+//! are in no order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
