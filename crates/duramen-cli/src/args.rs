@@ -17,7 +17,7 @@ use duramen::schema::NAME_BYTES_MAX;
 use crate::database::Session;
 
 pub(crate) use bench::{BenchArgs, BenchCommand, BenchSyncArgs, PatternWord, SyncWord};
-pub(crate) use find::FindArgs;
+pub(crate) use find::{AggregateFlags, FindArgs};
 pub(crate) use observe::{TopArgs, WatchArgs};
 pub(crate) use rows::{ExportArgs, Format, ImportArgs};
 pub(crate) use view::{ViewAddArgs, ViewArgs, ViewCommand, ViewListArgs, ViewNamedArgs};

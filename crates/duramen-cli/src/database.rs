@@ -84,7 +84,8 @@ pub(crate) fn open_or_create(args: &DatabaseArgs, level: Durability) -> Result<O
 
 fn read(args: &DatabaseArgs) -> Result<Db> {
     check_path(&args.db)?;
-    Ok(options(args).create(false).read_only(true).open(&args.db)?)
+    // A command that reads writes nothing beside the data: large sorts go where the system has room for such.
+    Ok(options(args).create(false).read_only(true).spill_dir(std::env::temp_dir()).open(&args.db)?)
 }
 
 /// Refuses a level that the disk of the database, or that of its log, cannot keep.

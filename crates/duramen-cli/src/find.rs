@@ -4,11 +4,12 @@
 //! Prints the access path, which the library chooses. Reading more than [`READ_MAX`] documents needs
 //! `--scan`.
 
+mod groups;
+
 use std::io::Write;
 
-use duramen::find::{AccessPath, Condition, Find, FindIter, FindPlan, Operator, Step};
-use duramen::schema::ColumnType;
-use duramen::tuple::Element;
+use duramen::find::{AccessPath, Condition, Find, FindIter, FindPlan, Join, OrderBy, Sorting, Step};
+use duramen::schema::{Column, ColumnType};
 use duramen::{Document, Reads, Schema, Snapshot, Value, doc};
 
 use crate::args::{FindArgs, RangeFlags};
@@ -32,26 +33,43 @@ pub(crate) fn run(args: &FindArgs, out: Output) -> Result<()> {
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let (find, warnings) = find(&snapshot, &schema, args)?;
     let plan = find.plan()?;
+    let schema = find.schema()?;
     if args.explain {
-        return explain(&plan, &warnings, args, out);
+        return explain(&schema, &plan, &warnings, args, out);
+    }
+    if args.count {
+        warnings.iter().for_each(|warning| warning.say(out));
+        return count(&find, &plan, args, out);
     }
     warnings.iter().for_each(|warning| warning.say(out));
     check_reads(&plan, args)?;
+    if groups::are_wanted(args) {
+        return groups::show(&schema, &find, &plan, args, out);
+    }
     show(&schema, &find, &plan, args, out)
 }
 
 /// The query that the arguments describe, and what is doubtful about it.
 fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Result<(Find<'a>, Vec<Warning>)> {
-    // After `--view`, a word without an operator is the start of the view's key.
-    let is_prefix = |text: &&String| args.view.is_some() && !text.contains(['=', '<', '>']);
+    // After `--view`, a word that is no condition is the start of the view's key.
+    let is_prefix =
+        |text: &&String| args.view.is_some() && *text != "(" && Condition::field_of(text).is_none();
     let prefix = args.conditions.first().filter(is_prefix);
-    let texts = args.conditions.iter().skip(usize::from(prefix.is_some()));
-    let conditions = texts.clone().map(|text| condition(schema, text)).collect::<Result<Vec<_>>>()?;
-    let warnings =
-        texts.zip(&conditions).filter_map(|(text, condition)| Warning::of(schema, text, condition));
-    let warnings = warnings.collect();
-    let find = snapshot.documents(schema.name()).find(conditions);
+    let words = args.conditions.iter().skip(usize::from(prefix.is_some()));
+    let find = joined(snapshot.documents(schema.name()).find([]), args)?;
+    let fields = find.schema()?;
+    let warnings = words.clone().filter_map(|text| Warning::of(&fields, text)).collect();
+    let find = find.and(Condition::parse_words(words, |text| condition(&fields, text))?);
     let find = if args.reverse { find.reverse() } else { find };
+    let find = match groups::are_wanted(args) {
+        // The order and the limit are those of the groups.
+        true => find,
+        false => {
+            let find = find.order_by(order(args)?);
+            let find = args.limit.map_or_else(|| find.clone(), |limit| find.limit(limit));
+            if args.fields.is_empty() { find } else { find.fields(&args.fields) }
+        }
+    };
     let Some(view) = &args.view else { return Ok((find, warnings)) };
     let range = RangeFlags { prefix: prefix.cloned(), ..RangeFlags::default() };
     let query = ViewQuery::of(snapshot, schema, view, &range)?;
@@ -65,17 +83,19 @@ struct Warning {
 }
 
 impl Warning {
-    /// The warning about a condition, if it needs one. With JSON, as in `n:="5"`, the text is meant.
-    fn of(schema: &Schema, text: &str, condition: &Condition) -> Option<Warning> {
-        let Element::Text(value) = condition.value() else { return None };
-        let field = condition.field();
-        let is_json = text.strip_prefix(field).is_some_and(|rest| rest.starts_with(":="));
+    /// The warning about a condition in text, if it needs one. With JSON, as in `n:="5"`, the text is meant.
+    fn of(schema: &Schema, text: &str) -> Option<Warning> {
+        let field = Condition::field_of(text)?;
+        let rest = text.strip_prefix(field)?;
+        let (sign, value) = ["!=", "<=", ">=", "=", "<", ">"]
+            .iter()
+            .find_map(|sign| Some((*sign, rest.strip_prefix(sign)?)))?;
         let is_number = value.parse::<f64>().is_ok_and(f64::is_finite);
-        if is_json || !is_number || schema.kind(field) != Some(ColumnType::Text) {
+        if !is_number || schema.kind(field) != Some(ColumnType::Text) {
             return None;
         }
-        let how = match condition.operator() {
-            Operator::Equal | Operator::NotEqual => format!("{value} and {value}.0 are different texts"),
+        let how = match sign {
+            "=" | "!=" => format!("{value} and {value}.0 are different texts"),
             _ => "as text 10 comes before 9".to_owned(),
         };
         let hint = if schema.is_typed() {
@@ -97,12 +117,28 @@ impl Warning {
     }
 }
 
+/// The query with its joins.
+fn joined<'a>(find: Find<'a>, args: &FindArgs) -> Result<Find<'a>> {
+    let joins =
+        args.join.iter().map(|text| (text, false)).chain(args.left_join.iter().map(|text| (text, true)));
+    joins.into_iter().try_fold(find, |find, (text, is_left)| {
+        let join = Join::parse(text).map_err(|error| Failure::usage(error.message(), error.hint()))?;
+        Ok(find.join(if is_left { join.or_null() } else { join }))
+    })
+}
+
+/// The order that was asked for.
+fn order(args: &FindArgs) -> Result<Vec<OrderBy>> {
+    let order = args.order_by.iter().map(|text| OrderBy::parse(text)).collect::<duramen::Result<Vec<_>>>();
+    order.map_err(|error| Failure::usage(error.message(), error.hint()))
+}
+
 /// Parses a condition. The error suggests similar names of fields.
 fn condition(schema: &Schema, text: &str) -> Result<Condition> {
     Condition::parse(schema, text).map_err(|error| {
         let hint = match Condition::field_of(text) {
             None => format!("{}; quote < and > for your shell", error.hint()),
-            Some(field) if schema.kind(field).is_none() => {
+            Some(field) if schema.kind(field).is_none() && !field.contains(['.', '[']) => {
                 let names: Vec<String> = schema.columns().iter().map(|column| column.name.clone()).collect();
                 candidates("fields", field, &names)
             }
@@ -147,7 +183,18 @@ fn check_reads(plan: &FindPlan, args: &FindArgs) -> Result<()> {
     Err(Failure::data(message, hint))
 }
 
-fn explain(plan: &FindPlan, warnings: &[Warning], args: &FindArgs, out: Output) -> Result<()> {
+fn explain(
+    schema: &Schema,
+    plan: &FindPlan,
+    warnings: &[Warning],
+    args: &FindArgs,
+    out: Output,
+) -> Result<()> {
+    let (group_by, aggregates) = match groups::are_wanted(args) {
+        true => groups::names(schema, args)?,
+        false => (Vec::new(), Vec::new()),
+    };
+    let joins = [args.join.as_slice(), &args.left_join].concat();
     let suggestion = suggestion(plan, args);
     if out.is_json() {
         let fields = plan.path.fields().iter().map(|name| Value::from(name.as_str())).collect::<Vec<_>>();
@@ -164,6 +211,10 @@ fn explain(plan: &FindPlan, warnings: &[Warning], args: &FindArgs, out: Output) 
             "reads": plan.read_count,
             "documents": plan.document_count,
             "exact": plan.is_exact,
+            "sort": sort_word(plan.sorting),
+            "joins": joins.into_iter().map(Value::from).collect::<Vec<_>>(),
+            "group_by": group_by.into_iter().map(Value::from).collect::<Vec<_>>(),
+            "aggregates": aggregates.into_iter().map(Value::from).collect::<Vec<_>>(),
             "needs_scan": check_reads(plan, args).is_err(),
             "suggestion": suggestion,
             "warnings": warnings.iter().map(|warning| Value::from(warning.message.as_str())).collect::<Vec<_>>(),
@@ -178,6 +229,21 @@ fn explain(plan: &FindPlan, warnings: &[Warning], args: &FindArgs, out: Output) 
         "returns",
         if plan.is_exact { "all of them" } else { "those that satisfy the conditions" },
     ]);
+    for join in joins {
+        table.add_row(["joins".to_owned(), format!("{}, a get for each document", printable(&join))]);
+    }
+    if !aggregates.is_empty() {
+        let by = if group_by.is_empty() { "all".to_owned() } else { printable(&group_by.join(", ")) };
+        table.add_row(["groups".to_owned(), format!("by {by}: {}", printable(&aggregates.join(", ")))]);
+        let bytes = duramen::find::SORT_BYTES_DEFAULT / 1024;
+        table.add_row(["memory".to_owned(), format!("up to {bytes} KiB, then a temporary file")]);
+    }
+    if plan.sorting != Sorting::None {
+        table.add_row(["sort".to_owned(), plan.sorting.to_string()]);
+    }
+    if let Some(limit) = plan.limit {
+        table.add_row(["limit".to_owned(), grouped(limit)]);
+    }
     out.table(&table)?;
     warnings.iter().for_each(|warning| warning.say(out));
     if let Some(command) = suggestion {
@@ -186,18 +252,52 @@ fn explain(plan: &FindPlan, warnings: &[Warning], args: &FindArgs, out: Output) 
     Ok(())
 }
 
+fn sort_word(sorting: Sorting) -> &'static str {
+    match sorting {
+        Sorting::None | Sorting::AlongPath => "none",
+        Sorting::First { .. } => "first",
+        Sorting::All { .. } => "all",
+    }
+}
+
+/// The columns that are shown: those asked for, else all.
+fn columns(schema: &Schema, args: &FindArgs) -> Vec<Column> {
+    let column = |name: &String| {
+        let kind = schema.kind(name).unwrap_or(ColumnType::Any);
+        Column { name: name.clone(), kind }
+    };
+    if args.fields.is_empty() { schema.columns().to_vec() } else { args.fields.iter().map(column).collect() }
+}
+
+/// Prints how many documents satisfy the conditions.
+fn count(find: &Find<'_>, plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
+    check_reads(plan, args)?;
+    let count = if plan.is_exact {
+        find.count()?
+    } else {
+        let mut found = Found { documents: find.iter()?, signals: Signals::watch()? };
+        let mut count = 0;
+        while found.next()?.is_some() {
+            count += 1;
+        }
+        found.check_signal(count, out)?;
+        count
+    };
+    if out.is_json() {
+        return out.object("count", doc! { "collection": plan.collection.as_str(), "count": count });
+    }
+    out.line(&count.to_string())
+}
+
 fn show(schema: &Schema, find: &Find<'_>, plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
     let mut found = Found { documents: find.iter()?, signals: Signals::watch()? };
     let limit = args.limit.unwrap_or(u64::MAX);
     let count = if out.is_json() {
         lines(&mut found, limit, out)?
     } else {
-        Grid::new(schema.columns()).show(|| found.next(), limit, out)?
+        Grid::new(&columns(schema, args)).show(|| found.next(), limit, out)?
     };
-    if let Some(number) = found.signals.received() {
-        out.note(&format!("stopped by signal {number} after {}", counted(count, "row")));
-        return Err(Failure::signal(number));
-    }
+    found.check_signal(count, out)?;
     let limited = if count == limit { ", the limit" } else { "" };
     let read_count = found.documents.read_count();
     out.note(&format!(
@@ -221,6 +321,13 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
+    /// Fails if a signal ended the search after `count` documents.
+    fn check_signal(&self, count: u64, out: Output) -> Result<()> {
+        let Some(number) = self.signals.received() else { return Ok(()) };
+        out.note(&format!("stopped by signal {number} after {}", counted(count, "row")));
+        Err(Failure::signal(number))
+    }
+
     fn next(&mut self) -> Result<Option<Document>> {
         loop {
             let since_look = self.documents.read_count() % LOOK_ROWS;

@@ -63,7 +63,7 @@
 //! | opening, transactions, snapshots | [`Db`], [`DbOptions`], [`Transaction`], [`Snapshot`], [`Reads`] |
 //! | storing a struct | [`Collection`](trait@Collection), [`Key`](macro@Key), [`AssignedKey`] |
 //! | querying documents | [`Query`], [`Page`], [`IntoSpan`] |
-//! | finding documents by conditions on their fields | [`find`], [`Documents::find`] |
+//! | finding, ordering, grouping and joining documents by any fields | [`find`], [`Documents::find`] |
 //! | querying several views at once, and what a query costs | [`Select`], [`Explain`] |
 //! | views and their reductions | [`View`], [`ViewQuery`], [`view::reduce`] |
 //! | views without a type, and their progress | [`DocumentView`], [`ViewSpec`], [`ViewState`], [`Documents::add_view`] |
@@ -178,3 +178,8 @@ pub use duramen_engine::{
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// Compiles the example of the page on queries.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/queries.md")]
+struct Queries;

@@ -29,6 +29,9 @@ pub(crate) enum Command {
     Commerce(Commerce),
     /// Measures databases of growing size.
     Growth(Growth),
+    /// Filters, sorts, groups and joins the flights, beside SQLite.
+    #[cfg(feature = "sqlite")]
+    Queries(crate::queries::Queries),
     /// Shows the workloads, exactly.
     Workloads,
     /// Shows the engines of this build, the setting of each, and why.

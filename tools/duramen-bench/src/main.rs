@@ -23,6 +23,8 @@ mod growth;
 mod job;
 mod machine;
 mod output;
+#[cfg(feature = "sqlite")]
+mod queries;
 mod reference;
 mod report;
 mod results;
@@ -54,6 +56,8 @@ fn run(words: Words) -> Result<()> {
         Command::Child { job } => output::outcome(&workloads::run(&serde_json::from_str(&job)?)?)?,
         Command::Commerce(args) => commerce::show(&args, &commerce::run(&args)?)?,
         Command::Growth(words) => growth::run(&words)?,
+        #[cfg(feature = "sqlite")]
+        Command::Queries(words) => queries::run(&words)?,
         Command::Compare(args) => report::show(&args, &compare::run(&args)?)?,
     }
     Ok(())

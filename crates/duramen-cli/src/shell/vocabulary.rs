@@ -99,7 +99,12 @@ impl Vocabulary {
         match before.last() {
             Some(&("-c" | "--collection" | "use")) => return self.collection_names(),
             Some(&"--view") => return schema.iter().flat_map(|schema| views(schema)).collect(),
-            Some(&("--sum" | "--min" | "--max" | "--value")) => return fields().collect(),
+            Some(
+                &("--sum" | "--min" | "--max" | "--value" | "--order-by" | "--fields" | "--group-by"
+                | "--mean" | "--distinct"),
+            ) => {
+                return fields().collect();
+            }
             _ => {}
         }
         let mut offered = if before.len() == 1 { command.inner.clone() } else { Vec::new() };

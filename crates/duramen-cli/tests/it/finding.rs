@@ -175,3 +175,93 @@ fn documents_from_before_a_field_was_renamed_are_found_by_its_new_name() {
         assert_eq!(ids(&[&format!("{field}>=2"), "id<5"]), [2, 4].into());
     }
 }
+
+/// Counts of the January flights, each found without Duramen.
+#[test]
+fn conditions_combine_and_are_counted() {
+    let scratch = Scratch::with_january();
+    let check = |words: &[&str], expected: &str| {
+        let counted = scratch.ok(&[&["find", "db", "-c", "flights", "--count"], words].concat());
+        assert_eq!(counted.trim(), expected, "{words:?}");
+        assert_eq!(find(&scratch, words), expected.parse::<usize>().unwrap(), "{words:?}");
+    };
+    check(&[], "27004");
+    check(&["carrier=UA"], "4637");
+    check(&["carrier in UA,EV"], "8808");
+    check(&["carrier=UA", "or", "carrier=EV"], "8808");
+    check(&["dep_delay is null"], "521");
+    check(&["dep_delay is not null"], "26483");
+    check(&["carrier starts with E"], "4171");
+    check(&["carrier=UA", "(", "dep_delay is null", "or", "dep_delay is not null", ")"], "4637");
+    let json = json(&scratch.ok(&["find", "db", "-c", "flights", "--count", "--json", "carrier=UA"]));
+    assert_eq!((&json["kind"], &json["count"]), (&"count".into(), &4_637.into()));
+    let plan = plan(&scratch, &["carrier in UA,EV"]);
+    assert_eq!((&plan["way"], &plan["reads"], &plan["exact"]), (&"key".into(), &8_808.into(), &true.into()));
+}
+
+/// The rows of a query in JSON, and the same as a table without failing.
+fn rows(scratch: &Scratch, words: &[&str]) -> Vec<serde_json::Value> {
+    let command = [&["find", "db", "-c", "flights"], words].concat();
+    assert!(!scratch.ok(&command).is_empty());
+    scratch.ok(&[&command[..], &["--json"]].concat()).lines().map(json).collect()
+}
+
+/// Groups of the January flights against sums of the contract, which awk finds too.
+#[test]
+fn groups_orders_and_fields() {
+    let scratch = Scratch::with_january();
+    let by_carrier = rows(&scratch, &["--group-by", "carrier", "--sum", "dep_delay", "carrier in UA,EV"]);
+    assert_eq!(by_carrier[0].to_string(), r#"{"carrier":"EV","count":4171,"sum_dep_delay":96649}"#);
+    assert_eq!(by_carrier[1].to_string(), r#"{"carrier":"UA","count":4637,"sum_dep_delay":38342}"#);
+    let all = rows(&scratch, &["--sum", "distance", "--distinct", "carrier", "--quantile", "dep_delay:0.5"]);
+    let (sum, distinct) = (&all[0]["sum_distance"], &all[0]["distinct_carrier"]);
+    assert_eq!((all.len(), sum, distinct), (1, &27_188_805.into(), &16.into()));
+    let most = rows(&scratch, &["--group-by", "carrier", "--order-by", "count:desc", "--limit", "1"]);
+    assert_eq!((most.len(), &most[0]["carrier"], &most[0]["count"]), (1, &"UA".into(), &4_637.into()));
+    let late =
+        rows(&scratch, &["--order-by", "dep_delay:desc", "--limit", "2", "--fields", "carrier,dep_delay"]);
+    assert_eq!(late[0].to_string(), r#"{"carrier":"HA","dep_delay":1301}"#);
+    assert_eq!(late.len(), 2);
+    let plan = plan(&scratch, &["--order-by", "dep_delay:desc", "--limit", "2"]);
+    assert_eq!((&plan["sort"], &plan["reads"]), (&"first".into(), &27_004.into()));
+    let shown = scratch.ok(&["find", "db", "-c", "flights", "--order-by", "dep_delay", "--explain"]);
+    assert!(shown.contains("sorts what is found, in memory up to 65536 KiB"), "{shown}");
+    let shown = scratch.ok(&[
+        "find",
+        "db",
+        "-c",
+        "flights",
+        "--group-by",
+        "carrier",
+        "--max",
+        "distance",
+        "--explain",
+    ]);
+    assert!(shown.contains("by carrier: count, max_distance"), "{shown}");
+}
+
+#[test]
+fn a_join_shows_what_it_finds() {
+    let scratch = Scratch::with_rows("id,town\n1,Oslo\n2,Voss\n3,\n", &["--key", "id"]);
+    std::fs::write(scratch.path("towns.csv"), "name,people\nOslo,700\n").unwrap();
+    scratch.ok(&["import", "db", "towns.csv", "-c", "towns", "--key", "name"]);
+    let found = |words: &[&str]| scratch.ok(&[&["find", "db", "-c", "rows", "--json"], words].concat());
+    let fields = ["--fields", "id,towns.people"];
+    assert_eq!(
+        found(&[&["--join", "towns=town"][..], &fields].concat()),
+        "{\"id\":1,\"towns.people\":700}\n"
+    );
+    let left = found(&[&["--left-join", "towns=town"][..], &fields].concat());
+    assert_eq!(left.lines().count(), 3);
+    let large = ["--left-join", "towns=town", "towns.people>=100", "--count"];
+    assert_eq!(scratch.ok(&[&["find", "db", "-c", "rows"], &large[..]].concat()), "1\n");
+    let shown =
+        scratch.run(&["find", "db", "-c", "rows", "--join", "towns=town", "towns.people is not null"]);
+    assert!(shown.stdout.contains("Oslo"), "{}", shown.stdout);
+    for words in
+        [&["--join", "towns"][..], &["--join", "twons=town"], &["--quantile", "id"], &["--order-by", ":desc"]]
+    {
+        let ran = scratch.run(&[&["find", "db", "-c", "rows"], words].concat());
+        assert!(matches!(ran.code, Some(1 | 2)) && ran.stderr.contains("hint"), "{words:?}: {}", ran.stderr);
+    }
+}

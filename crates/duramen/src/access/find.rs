@@ -1,7 +1,8 @@
 //! Finding documents by conditions on their fields, along the best access path.
 //!
-//! Owns the query and its iterator. `condition` is one condition; `plan` chooses the access path and never
-//! reads. [`DocumentsOf::find`] and [`Documents::find`] begin one.
+//! Owns the query. `condition` is what documents must satisfy; `plan` chooses the access path and never
+//! reads; `scan` reads along it; `found` is the iterator. [`DocumentsOf::find`] and [`Documents::find`] begin
+//! one.
 //!
 //! ```
 //! use duramen::find::{AccessPath, Condition, Operator};
@@ -38,8 +39,20 @@
 //! each document costs one more get. [`FindPlan::read_count`] is the number of reads, and
 //! [`FindPlan::helpful_view`] the key of a view with which it would be smaller.
 
+mod aggregate;
+mod compare;
 mod condition;
+mod filter;
+mod float_sum;
+mod found;
+mod group;
+mod join;
+mod order;
+mod path;
 mod plan;
+mod scan;
+mod sort;
+pub(crate) mod spill;
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,21 +61,29 @@ use crate::access::documents::DocumentsOf;
 use crate::access::documents::auto_commit::Documents;
 use crate::access::reads::Reads;
 use crate::access::reads::sealed::Readable;
-use crate::access::rows::Rows;
-use crate::access::selection::{Held, Of};
-use crate::access::views::found::lost;
+use crate::access::selection::Of;
 use crate::access::views::state::answering_by_name;
-use crate::catalog::compact;
 use crate::catalog::entries::{Entry, OpenView};
+use crate::catalog::schema::{ColumnType, Schema};
 use crate::store::error::{Code, Result};
-use crate::store::{Cursor, Direction, TreeId};
-use crate::value::document::Document;
+use crate::store::{Direction, TreeId};
 use crate::value::span::Span;
-use crate::value::tuple::split;
-use plan::{Index, IndexRange, along, choose, helpful_view};
+use filter::{Filter, Terms};
+use found::{Projection, Stage, needs};
+use join::Joined;
+use order::SortOrder;
+use plan::{Index, IndexRange, along, choose, helpful_view, in_order, ordered_instead};
+use scan::Scan;
+use sort::Sorter;
 
+pub use aggregate::Aggregate;
 pub use condition::{Condition, Operator};
-pub use plan::{AccessPath, FindPlan};
+pub use found::{FindIter, Step};
+pub use group::{GroupIter, Grouped};
+pub use join::Join;
+pub use order::OrderBy;
+pub use plan::{AccessPath, FindPlan, Sorting};
+pub use sort::{SORT_BYTES_DEFAULT, SORT_BYTES_MIN};
 
 /// A query for documents that satisfy conditions, of a [`Db`](crate::Db), a [`Snapshot`](crate::Snapshot) or
 /// a [`Transaction`](crate::Transaction).
@@ -72,7 +93,7 @@ pub use plan::{AccessPath, FindPlan};
 /// each item of a list, or is in code is not chosen. Neither is one that may lack documents that satisfy the
 /// conditions: a document without one of a view's fields has no row in it.
 ///
-/// Documents are returned in the order of the access path.
+/// Documents are returned in the order of the access path, unless [`Find::order_by`] sets another.
 ///
 /// In a transaction the access path may depend on counts of the whole collection. The transaction then
 /// conflicts with every concurrent write of the collection.
@@ -80,27 +101,30 @@ pub use plan::{AccessPath, FindPlan};
 /// # Errors
 /// Every method that plans or runs the query can fail: with `NoSuchTree` if the collection, or the view that
 /// was given, does not exist; with `Rebuilding` while that view is incomplete; with `InvalidArgument` for a
-/// condition on a field that the collection does not have; with `KeyTooLong` if a condition's value is too
-/// long for an index; and with errors of reading the disk.
+/// condition or an order on a field that the collection does not have; with `KeyTooLong` if a condition's
+/// value is too long for an index; and with errors of reading the disk.
 #[derive(Clone)]
 pub struct Find<'s> {
     of: Of<'s>,
     collection: &'s str,
     conditions: Vec<Condition>,
+    joins: Vec<Join>,
     view: Option<String>,
     span: Option<Span>,
     direction: Direction,
+    order: Vec<OrderBy>,
+    limit: Option<u64>,
+    fields: Option<Vec<String>>,
+    memory_bytes: usize,
 }
 
-/// The next document that a [`FindIter`] found, or why there is none.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Step {
-    /// A document that satisfies the conditions.
-    Found(Document),
-    /// As many documents were read as allowed, and none of them satisfies the conditions.
-    Unfinished,
-    /// There are no more documents.
-    End,
+/// What is read, and whether it comes in the order that was asked for.
+struct Chosen {
+    range: IndexRange,
+    direction: Direction,
+    /// What is left to be sorted by; nothing if the order is that of the access path.
+    sort: SortOrder,
+    sorting: Sorting,
 }
 
 impl<'a, S: Reads> DocumentsOf<'a, S> {
@@ -124,8 +148,21 @@ impl Documents {
 
 impl<'s> Find<'s> {
     fn new(of: Of<'s>, collection: &'s str, conditions: impl IntoIterator<Item = Condition>) -> Find<'s> {
-        let conditions = conditions.into_iter().collect();
-        Find { of, collection, conditions, view: None, span: None, direction: Direction::Forward }
+        let conditions =
+            conditions.into_iter().flat_map(|condition: Condition| condition.parts().to_vec()).collect();
+        Find {
+            of,
+            collection,
+            conditions,
+            joins: Vec::new(),
+            view: None,
+            span: None,
+            direction: Direction::Forward,
+            order: Vec::new(),
+            limit: None,
+            fields: None,
+            memory_bytes: SORT_BYTES_DEFAULT,
+        }
     }
 
     /// Reads along this view instead of choosing an access path. Conditions on its leading fields still
@@ -149,6 +186,32 @@ impl<'s> Find<'s> {
         Find { span: Some(span), ..self.clone() }
     }
 
+    /// Adds conditions. With [`Find::join`] they may be on what is joined: make them with [`Find::schema`].
+    #[must_use]
+    pub fn and(&self, conditions: impl IntoIterator<Item = Condition>) -> Self {
+        let more = conditions.into_iter().flat_map(|condition: Condition| condition.parts().to_vec());
+        Find { conditions: self.conditions.iter().cloned().chain(more).collect(), ..self.clone() }
+    }
+
+    /// Joins each document with the one of another collection whose key its fields have: a get for each.
+    ///
+    /// Joins follow one another, and a later one may be by what an earlier one found.
+    #[must_use]
+    pub fn join(&self, join: Join) -> Self {
+        let joins = self.joins.iter().cloned().chain([join]).collect();
+        Find { joins, ..self.clone() }
+    }
+
+    /// The schema of the documents that are found: the collection's, with a field for each join.
+    ///
+    /// # Errors
+    /// As [`Find`].
+    pub fn schema(&self) -> Result<Schema> {
+        let held = self.of.hold()?;
+        let entry = held.state().entry(self.collection)?;
+        Ok(self.joined(held.state(), &entry)?.0)
+    }
+
     /// Reverses the order: from the last to the first.
     #[must_use]
     pub fn reverse(&self) -> Self {
@@ -157,6 +220,55 @@ impl<'s> Find<'s> {
             Direction::Reverse => Direction::Forward,
         };
         Find { direction, ..self.clone() }
+    }
+
+    /// Orders the documents by these fields, instead of along the access path.
+    ///
+    /// Null comes first. Values of different types are in the order of elements of keys, but integers and
+    /// floats are one order by their numeric value. Equal documents are in the order of their keys, in the
+    /// direction of the last field.
+    ///
+    /// The documents are sorted in memory ([`Find::memory_bytes`]), and beyond it in a temporary file. With
+    /// [`Find::limit`] only so many are kept. Nothing is sorted if the access path has the order.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// use duramen::find::OrderBy;
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let db = Db::in_memory()?;
+    /// # let flights = db.ensure(&Schema::new("flights").key(["id"]))?;
+    /// # for (id, delay) in [(1, 70), (2, -5), (3, 90)] {
+    /// #     flights.put(doc! { "id": id, "delay": delay })?;
+    /// # }
+    /// let late = flights.find([]).order_by([OrderBy::descending("delay")]).limit(1).fields(["id"]);
+    /// assert_eq!(late.iter()?.collect::<Result<Vec<_>>>()?, [doc! { "id": 3 }]);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn order_by(&self, order: impl IntoIterator<Item = OrderBy>) -> Self {
+        Find { order: order.into_iter().collect(), ..self.clone() }
+    }
+
+    /// Returns at most this many documents.
+    #[must_use]
+    pub fn limit(&self, at_most: u64) -> Self {
+        Find { limit: Some(self.limit.map_or(at_most, |before| before.min(at_most))), ..self.clone() }
+    }
+
+    /// Returns only these fields: columns, or parts of values under the names of their paths. What a document
+    /// does not have is null; a path through every item of a list (`lines[].price`) becomes a list.
+    #[must_use]
+    pub fn fields<T: Into<String>>(&self, fields: impl IntoIterator<Item = T>) -> Self {
+        Find { fields: Some(fields.into_iter().map(Into::into).collect()), ..self.clone() }
+    }
+
+    /// How much memory a sort may take, in bytes; [`SORT_BYTES_DEFAULT`] unless set, and at least
+    /// [`SORT_BYTES_MIN`]. Beyond it sorted parts go to a temporary file without a name, in the database's
+    /// directory or in that of [`DbOptions::spill_dir`](crate::DbOptions::spill_dir).
+    #[must_use]
+    pub fn memory_bytes(&self, bytes: usize) -> Self {
+        Find { memory_bytes: bytes.max(SORT_BYTES_MIN), ..self.clone() }
     }
 
     /// The access path and its cost, without reading a document.
@@ -168,24 +280,27 @@ impl<'s> Find<'s> {
     /// As [`Find`].
     pub fn plan(&self) -> Result<FindPlan> {
         let held = self.of.hold()?;
-        let (state, entry) = (held.state(), held.state().entry(self.collection)?);
-        let range = self.index_range(state, &entry)?;
-        let is_exact = range.is_exact(&self.conditions);
+        let state = held.state();
+        let (entry, terms) = self.terms(state)?;
+        let Chosen { range, sorting, .. } = self.choose(state, &entry, &terms)?;
+        let is_exact = range.is_exact() && terms.keeps_all();
         let is_given = self.view.is_some() || self.span.is_some();
-        let helpful = if is_exact || is_given { Vec::new() } else { helpful_view(&self.conditions) };
+        let helpful = if is_exact || is_given { Vec::new() } else { helpful_view(&terms.before) };
         Ok(FindPlan {
             collection: self.collection.to_owned(),
             conditions: self.conditions.clone(),
             path: range.path(),
-            read_count: count(state, range.index.tree, range.span.clone())?,
+            read_count: count_all(state, &range)?,
             document_count: count(state, entry.tree, Span::all())?,
             is_exact,
+            sorting,
+            limit: self.limit,
             helpful_view: if helpful == range.fields() { Vec::new() } else { helpful },
         })
     }
 
-    /// The documents, in the order of the access path, as of one snapshot. The iterator reads as it advances;
-    /// memory stays constant.
+    /// The documents, as of one snapshot. The iterator reads as it advances, and memory stays constant. If it
+    /// has to sort, it reads all documents before it returns the first.
     ///
     /// In a transaction it finds the writes before this call. Whether it finds later ones depends on the
     /// access path.
@@ -194,30 +309,131 @@ impl<'s> Find<'s> {
     /// As [`Find`].
     pub fn iter(&self) -> Result<FindIter<'s>> {
         let held = self.of.hold()?;
-        let (state, entry) = (held.state(), held.state().entry(self.collection)?);
-        let IndexRange { index, span, .. } = self.index_range(state, &entry)?;
-        let rows = state.source().cursor(index.tree, span.into_bytes(), self.direction)?;
-        let along = match index.view {
-            Some(_) => Along::View { rows, tree: index.tree, elements: index.elements },
-            None => Along::Key(Rows::of(rows, Arc::clone(&entry))),
+        let state = held.state();
+        let (entry, terms) = self.terms(state)?;
+        let projection = match &self.fields {
+            Some(fields) => Some(Projection::of(&terms.schema, fields)?),
+            None => None,
         };
-        Ok(FindIter { held, entry, conditions: self.conditions.clone(), along, read_count: 0 })
+        let (scan, sort) = self.scan(state, entry, &terms)?;
+        let needs = needs(projection.as_ref(), &sort);
+        let stage = match sort.is_empty() {
+            true => Stage::Direct,
+            false => {
+                let place = state.open_state().spill.clone();
+                Stage::Gather(sort, Sorter::new(place, self.memory_bytes, self.limit))
+            }
+        };
+        let documents = Filter::new(held, scan, terms, needs);
+        Ok(FindIter::new(documents, projection, stage, self.limit))
+    }
+
+    /// How many documents satisfy the conditions, up to [`Find::limit`].
+    ///
+    /// Costs O(log n), without reading a document, if the conditions restrict the access path and nothing
+    /// else ([`FindPlan::is_exact`]). Otherwise every document along the path is read.
+    ///
+    /// # Errors
+    /// As [`Find`], and as [`FindIter::next_within`].
+    pub fn count(&self) -> Result<u64> {
+        let held = self.of.hold()?;
+        let state = held.state();
+        let (entry, terms) = self.terms(state)?;
+        let range = self.index_range(state, &entry, &terms.before)?;
+        if range.is_exact() && terms.keeps_all() {
+            return Ok(count_all(state, &range)?.min(self.limit.unwrap_or(u64::MAX)));
+        }
+        let unordered = Find { order: Vec::new(), ..self.fields([] as [&str; 0]) };
+        unordered.iter()?.try_fold(0, |count, found| found.map(|_| count + 1))
+    }
+
+    /// The schema of what is found, and the joins.
+    fn joined(&self, state: &dyn Readable, entry: &Entry) -> Result<(Schema, Vec<Joined>)> {
+        let mut schema = entry.schema.clone();
+        let joins =
+            self.joins.iter().map(|join| Joined::of(state, &mut schema, join)).collect::<Result<_>>()?;
+        Ok((schema, joins))
+    }
+
+    /// The collection, and what its documents must satisfy.
+    fn terms(&self, state: &dyn Readable) -> Result<(Arc<Entry>, Terms)> {
+        let entry = state.entry(self.collection)?;
+        let (schema, joins) = self.joined(state, &entry)?;
+        self.conditions.iter().try_for_each(|condition| condition.check(&schema))?;
+        let is_own = |condition: &Condition| {
+            let mut is_own = true;
+            condition.paths(&mut |path| is_own &= joins.iter().all(|join| join.name() != path.field()));
+            is_own
+        };
+        let (before, after) = self.conditions.iter().cloned().partition(is_own);
+        Ok((entry, Terms { schema, before, joins, after }))
+    }
+
+    /// The documents along the access path, and what is left to be sorted by.
+    fn scan(&self, state: &dyn Readable, entry: Arc<Entry>, terms: &Terms) -> Result<(Scan, SortOrder)> {
+        let Chosen { range, direction, sort, .. } = self.choose(state, &entry, terms)?;
+        Ok((Scan::new(entry, range, direction), sort))
+    }
+
+    /// What is read, in which direction, and what has to be sorted.
+    fn choose(&self, state: &dyn Readable, entry: &Entry, terms: &Terms) -> Result<Chosen> {
+        let mut range = self.index_range(state, entry, &terms.before)?;
+        let turned = |direction| match (self.direction, direction) {
+            (Direction::Forward, direction) => direction,
+            (Direction::Reverse, Direction::Forward) => Direction::Reverse,
+            (Direction::Reverse, Direction::Reverse) => Direction::Forward,
+        };
+        let order: Vec<OrderBy> = self
+            .order
+            .iter()
+            .map(|by| OrderBy { field: by.field.clone(), direction: turned(by.direction) })
+            .collect();
+        let sort = SortOrder::of(&terms.schema, &order)?;
+        if sort.is_empty() {
+            return Ok(Chosen { range, direction: self.direction, sort, sorting: Sorting::None });
+        }
+        let is_given = self.view.is_some() || self.span.is_some();
+        if let Some(limit) = self.limit
+            && !is_given
+            && in_order(&range, &sort).is_none()
+        {
+            let read_count = count_all(state, &range)?;
+            let indexes = [vec![key_of(entry)], views_of(state, entry)?].concat();
+            let is_complete = |view: &Index| is_complete(state, entry, view);
+            let is_short = terms.keeps_all() && limit < read_count;
+            let instead = ordered_instead(&indexes, &terms.before, &sort, &range, is_short, is_complete)?;
+            range = instead.unwrap_or(range);
+        }
+        Ok(match in_order(&range, &sort) {
+            Some(direction) => {
+                Chosen { range, direction, sort: SortOrder::default(), sorting: Sorting::AlongPath }
+            }
+            None => {
+                let sorting = match self.limit {
+                    Some(limit) => Sorting::First { limit, memory_bytes: self.memory_bytes },
+                    None => Sorting::All { memory_bytes: self.memory_bytes },
+                };
+                Chosen { range, direction: Direction::Forward, sort, sorting }
+            }
+        })
     }
 
     /// The range of the key or of a view that is read.
-    fn index_range(&self, state: &dyn Readable, entry: &Entry) -> Result<IndexRange> {
-        self.conditions.iter().try_for_each(|condition| condition.check(&entry.schema))?;
+    fn index_range(
+        &self,
+        state: &dyn Readable,
+        entry: &Entry,
+        conditions: &[Condition],
+    ) -> Result<IndexRange> {
         let given = match &self.view {
-            Some(name) => Some(index_of(answering_by_name(state, entry, name)?)),
+            Some(name) => Some(index_of(entry, answering_by_name(state, entry, name)?)),
             None => self.span.is_some().then(|| key_of(entry)),
         };
         if let Some(index) = given {
-            return along(&index, &self.conditions, self.span.clone().unwrap_or_else(Span::all));
+            let span = self.span.clone().unwrap_or_else(Span::all);
+            return along(&index, conditions, &span);
         }
-        choose(&key_of(entry), &views_of(state, entry)?, &self.conditions, |view| {
-            // A document has at most one row: if the counts are equal, every document has one.
-            Ok(count(state, view.tree, Span::all())? == count(state, entry.tree, Span::all())?)
-        })
+        choose(&key_of(entry), &views_of(state, entry)?, conditions, |view| is_complete(state, entry, view))
     }
 }
 
@@ -231,105 +447,38 @@ impl fmt::Debug for Find<'_> {
     }
 }
 
-/// Documents that satisfy the conditions of a [`Find`], as of one snapshot, in the order of the access path.
-pub struct FindIter<'s> {
-    held: Held<'s>,
-    entry: Arc<Entry>,
-    conditions: Vec<Condition>,
-    along: Along,
-    read_count: u64,
-}
-
-/// The rows of the access path.
-enum Along {
-    Key(Rows),
-    View {
-        rows: Cursor,
-        tree: TreeId,
-        /// How many elements of a row are the view's key.
-        elements: usize,
-    },
-}
-
-impl FindIter<'_> {
-    /// How many documents were read so far, results included.
-    #[must_use]
-    pub fn read_count(&self) -> u64 {
-        self.read_count
-    }
-
-    /// Reads until a document satisfies the conditions, but at most `read_max` documents.
-    ///
-    /// A program that must stay responsive, also while nothing is found, calls this in a loop instead of
-    /// [`Iterator::next`].
-    ///
-    /// # Errors
-    /// `System` (E1001) if the disk cannot be read. `CorruptData` (E0501) for a corrupt page, and for a row
-    /// of a view without its document.
-    pub fn next_within(&mut self, read_max: u64) -> Result<Step> {
-        for _ in 0..read_max {
-            let Some(document) = self.read()? else { return Ok(Step::End) };
-            self.read_count += 1;
-            if self.conditions.iter().all(|condition| condition.holds(&self.entry.schema, &document)) {
-                return Ok(Step::Found(document));
-            }
-        }
-        Ok(Step::Unfinished)
-    }
-
-    /// The next document of the access path.
-    fn read(&mut self) -> Result<Option<Document>> {
-        let (rows, tree, elements) = match &mut self.along {
-            Along::Key(rows) => {
-                return rows.next()?.map(|(_, stored)| Document::from_bytes(stored)).transpose();
-            }
-            Along::View { rows, tree, elements } => (rows, *tree, *elements),
-        };
-        let (source, entry) = (self.held.state().source(), &self.entry);
-        while let Some(row) = rows.next_key()? {
-            let key = &row[split(row, elements)?..];
-            if let Some(stored) = source.get(entry.tree, key)? {
-                return compact::document(&entry.schema, &stored).map(Some);
-            }
-            // A transaction that deleted the document after the iterator began has deleted the row too.
-            if source.get(tree, row)?.is_some() {
-                return Err(lost(entry.schema.name(), key));
-            }
-        }
-        Ok(None)
-    }
-}
-
-impl Iterator for FindIter<'_> {
-    type Item = Result<Document>;
-
-    fn next(&mut self) -> Option<Result<Document>> {
-        loop {
-            match self.next_within(u64::MAX) {
-                Ok(Step::Found(document)) => return Some(Ok(document)),
-                Ok(Step::Unfinished) => {}
-                Ok(Step::End) => return None,
-                Err(error) => return Some(Err(error)),
-            }
-        }
-    }
-}
-
 /// The collection's key as an index.
 fn key_of(entry: &Entry) -> Index {
     let fields = entry.schema.key_columns().to_vec();
-    Index { view: None, tree: entry.tree, elements: fields.len(), fields }
+    let elements = fields.len();
+    Index { view: None, tree: entry.tree, elements, typed: typed(entry, &fields), fields }
 }
 
 /// A view as an index.
-fn index_of(view: &OpenView) -> Index {
+fn index_of(entry: &Entry, view: &OpenView) -> Index {
     let spec = &view.spec;
     let mut fields = spec.key_fields().to_vec();
     if spec.is_each() {
         // Its rows have an item of the list, and a condition compares the whole list.
         fields.pop();
     }
-    Index { view: Some(spec.name().to_owned()), tree: view.tree, elements: spec.key_elements(), fields }
+    // Rows for nulls lie in ranges of values too, and are no results there.
+    let typed = typed(entry, &fields).into_iter().map(|is_typed| is_typed && !spec.has_nulls()).collect();
+    Index {
+        view: Some(spec.name().to_owned()),
+        tree: view.tree,
+        elements: spec.key_elements(),
+        typed,
+        fields,
+    }
+}
+
+/// Which of these fields are columns with a type.
+fn typed(entry: &Entry, fields: &[String]) -> Vec<bool> {
+    let is_typed = |field: &String| {
+        entry.schema.kind(field).is_some_and(|kind| !matches!(kind, ColumnType::Any | ColumnType::Unknown))
+    };
+    fields.iter().map(is_typed).collect()
 }
 
 /// The complete views with at most one row for a document.
@@ -340,12 +489,22 @@ fn views_of(state: &dyn Readable, entry: &Entry) -> Result<Vec<Index>> {
     for name in names {
         match answering_by_name(state, entry, name) {
             Ok(view) if view.spec.is_each() || view.spec.code_version().is_some() => {}
-            Ok(view) => views.push(index_of(view)),
+            Ok(view) => views.push(index_of(entry, view)),
             Err(error) if error.code() == Code::Rebuilding => {}
             Err(error) => return Err(error),
         }
     }
     Ok(views)
+}
+
+/// Whether a view has a row for every document. One has at most one row: then the counts are equal.
+fn is_complete(state: &dyn Readable, entry: &Entry, view: &Index) -> Result<bool> {
+    Ok(count(state, view.tree, Span::all())? == count(state, entry.tree, Span::all())?)
+}
+
+/// How many rows the ranges of an index hold.
+fn count_all(state: &dyn Readable, range: &IndexRange) -> Result<u64> {
+    range.spans.iter().map(|span| count(state, range.index.tree, span.clone())).sum()
 }
 
 /// How many rows of a tree a span holds.

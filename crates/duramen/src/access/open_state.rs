@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::access::expiry::Expiry;
+use crate::access::find::spill::SpillPlace;
 use crate::access::type_registry::TypeRegistry;
 use crate::access::uploads::Uploads;
 use crate::access::views::builds::Builds;
@@ -24,6 +25,8 @@ pub(crate) struct OpenState {
     pub(crate) expiry: Expiry,
     pub(crate) uploads: Uploads,
     pub(crate) builds: Builds,
+    /// Where sorts larger than their memory go.
+    pub(crate) spill: SpillPlace,
     /// The database is small and must behave deterministically: background work takes steps of few documents.
     pub(crate) is_simulated: bool,
     worker: OnceLock<Worker>,
@@ -31,7 +34,7 @@ pub(crate) struct OpenState {
 
 impl OpenState {
     /// The state of a newly opened database.
-    pub(crate) fn new(clock: Clock, is_simulated: bool) -> OpenState {
+    pub(crate) fn new(clock: Clock, spill: SpillPlace, is_simulated: bool) -> OpenState {
         OpenState {
             clock,
             catalog: CatalogCache::default(),
@@ -40,6 +43,7 @@ impl OpenState {
             expiry: Expiry::default(),
             uploads: Uploads::default(),
             builds: Builds::default(),
+            spill,
             is_simulated,
             worker: OnceLock::new(),
         }

@@ -9,6 +9,7 @@ use crate::store::{Durability, Engine, Event, Hooks, Options, Reducer, ReducerSp
 use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
 
 use crate::access::collection::Collection;
+use crate::access::find::spill::SpillPlace;
 use crate::access::handle::Db;
 use crate::access::open_state::OpenState;
 use crate::access::reads::sealed::Readable;
@@ -30,6 +31,7 @@ pub struct DbOptions {
     hooks: Hooks,
     without_background: bool,
     codes: Codes,
+    spill_dir: Option<PathBuf>,
     /// The error of an invalid option, returned at opening.
     refused: Option<Error>,
     /// What to run on the database before it is returned to the program.
@@ -66,6 +68,16 @@ impl DbOptions {
     #[must_use]
     pub fn wal_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.wal_dir = Some(path.into());
+        self
+    }
+
+    /// Puts the temporary files of queries that exceed their memory into this directory, which must exist.
+    ///
+    /// By default they are in the database's directory. A read-only database has none by default, and such a
+    /// query fails there. The files have no name as soon as they are open, so none is ever left over.
+    #[must_use]
+    pub fn spill_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.spill_dir = Some(path.into());
         self
     }
 
@@ -212,13 +224,15 @@ impl DbOptions {
         let is_stepped = self.engine.background == Background::Stepped;
         let without_background = self.without_background || is_stepped || read_only;
         let on_event = self.hooks.on_event.clone();
+        let own_directory = (!read_only).then(|| path.as_ref().to_owned());
+        let spill = SpillPlace { disk: Arc::clone(&disk), directory: self.spill_dir.or(own_directory) };
         let mut hooks = with_reducers(self.hooks, self.codes);
         hooks.feed = Some(Arc::new(Rule));
         let engine = Engine::open(Arc::clone(&disk), path.as_ref(), self.engine, hooks)?;
         let db = Db::new(
             engine,
             level,
-            OpenState::new(Clock::new(Arc::clone(&disk)), is_stepped),
+            OpenState::new(Clock::new(Arc::clone(&disk)), spill, is_stepped),
             on_event,
             expire_and_collect,
         );
@@ -287,7 +301,9 @@ impl DbOptions {
             return Err(refused);
         }
         let is_stepped = self.engine.background == Background::Stepped;
-        let state = OpenState::new(Clock::new(Arc::clone(&disk)), is_stepped);
+        let directory = Some(to.as_ref().to_owned());
+        let spill = SpillPlace { disk: Arc::clone(&disk), directory: self.spill_dir.clone().or(directory) };
+        let state = OpenState::new(Clock::new(Arc::clone(&disk)), spill, is_stepped);
         let on_event = self.hooks.on_event.clone();
         let (from, to) = (from.as_ref(), to.as_ref());
         let told = &mut |at: &crate::store::RepairProgress| progress(&RepairProgress::reading(at));

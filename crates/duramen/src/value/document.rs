@@ -140,6 +140,24 @@ impl Document {
         Ok(document)
     }
 
+    /// Some fields of a stored document: those whose names `is_wanted` accepts. The others are skipped, and
+    /// are checked only as far as that needs.
+    pub(crate) fn fields_from_bytes(bytes: &[u8], is_wanted: impl Fn(&[u8]) -> bool) -> Result<Document> {
+        let mut reader = Reader::new(bytes);
+        let mut document = Document::new();
+        for _ in 0..reader.map()? {
+            let before = reader.clone();
+            if is_wanted(reader.name_bytes()?) {
+                let mut named = before;
+                let name = named.text_name()?.to_owned();
+                document.fields.push((name, Value::read(&mut reader, DEPTH_MAX - 1)?));
+            } else {
+                reader.skip()?;
+            }
+        }
+        if reader.at_end() { Ok(document) } else { Err(reader.wrong("something follows the document")) }
+    }
+
     /// A document from a JSON object. Integers must fit in 64 bits: they are never rounded.
     ///
     /// # Errors

@@ -226,6 +226,153 @@ fn every_pair_of_conditions_finds_what_a_filter_finds() {
     assert!(paths.iter().all(|count| *count > 100), "{paths:?}");
 }
 
+/// Documents whose `more` has values of every type and none.
+fn mixed() -> (Db, Documents) {
+    let db = Db::options().background(false).in_memory().unwrap();
+    let schema = Schema::new("mixed")
+        .key(["id"])
+        .column("more", ColumnType::Any)
+        .view(ViewSpec::new("by_more", ["more"]))
+        .view(ViewSpec::new("by_n", ["n"]));
+    let mixed = db.ensure(&schema).unwrap();
+    let map = |value: Value| Value::Map(Document::new().with("x", value));
+    let values = [
+        None,
+        Some(Value::Null),
+        Some(Value::from(0)),
+        Some(Value::from(0.0)),
+        Some(Value::from(-0.0)),
+        Some(Value::from(i64::MIN)),
+        Some(Value::from(u64::MAX)),
+        Some(Value::from("0")),
+        Some(Value::from("")),
+        Some(Value::from(true)),
+        Some(Value::from(&b"0"[..])),
+        Some(Value::from(vec![Value::from(0), Value::from("a")])),
+        Some(Value::from(f64::NAN)),
+    ];
+    for (id, value) in values.into_iter().enumerate() {
+        let id = i64::try_from(id).unwrap();
+        let mut document = doc! { "id": id, "n": id - 6 };
+        if let Some(value) = value {
+            document.set("in", map(value.clone()));
+            document.set("more", value);
+        }
+        mixed.put(document).unwrap();
+    }
+    (db, mixed)
+}
+
+fn found(documents: &Documents, words: &[&str]) -> (Vec<u64>, AccessPath) {
+    let schema = documents.schema().unwrap();
+    let conditions = Condition::parse_words(words, |text| Condition::parse(&schema, text)).unwrap();
+    let find = documents.find(conditions);
+    let mut found = ids(&find);
+    found.sort_unstable();
+    assert_eq!(find.count().unwrap(), found.len() as u64, "{words:?}");
+    (found, find.plan().unwrap().path)
+}
+
+// In a column the type counts; inside of values numbers are one type.
+#[test]
+fn values_of_every_type_are_found_by_their_own() {
+    let (_db, mixed) = mixed();
+    let check = |word: &str, expected: &[u64]| assert_eq!(found(&mixed, &[word]).0, expected, "{word}");
+    check("more is null", &[0, 1]);
+    check("more is not null", &[2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    check("more=0", &[2]);
+    check("more:=0.0", &[3]);
+    check("more:=-0.0", &[4]);
+    check("more!=0", &[0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    check("more>=0", &[2, 6]);
+    check("more<0", &[5]);
+    check("more<=0.0", &[3, 4]);
+    check("more in [0,0.0,null]", &[0, 1, 2, 3]);
+    check("more:=\"0\"", &[7]);
+    check("more contains a", &[11]);
+    check("more[]=a", &[11]);
+    check("more[0]=0", &[11]);
+    check("in.x is null", &[0, 1]);
+    check("in.x:=0", &[2, 3, 4]);
+    check("in.x=0", &[2, 3, 4, 7]);
+    check("in.x>=0", &[2, 3, 4, 6, 7, 12]);
+    check("in.x:=18446744073709551615", &[6]);
+    check("in.x[1] starts with a", &[11]);
+    check("id in 3,1,99", &[1, 3]);
+    check("id in []", &[]);
+    check("n>=-9223372036854775808", &(0..13).collect::<Vec<_>>());
+    check("n<=18446744073709551615", &(0..13).collect::<Vec<_>>());
+}
+
+#[test]
+fn several_values_are_several_ranges_of_an_index() {
+    let (_db, flights) = flights(60);
+    let check = |words: &[&str], view: Option<&str>, reads: u64, wanted: &dyn Fn(u64) -> bool| {
+        let schema = flights.schema().unwrap();
+        let conditions = Condition::parse_words(words, |text| Condition::parse(&schema, text)).unwrap();
+        let find = flights.find(conditions);
+        let mut expected = (0..60).filter(|id| wanted(*id)).collect::<Vec<_>>();
+        let plan = find.plan().unwrap();
+        assert_eq!((plan.path.view(), plan.read_count), (view, reads), "{words:?}: {plan}");
+        let (mut forward, mut backward) = (ids(&find), ids(&find.reverse()));
+        backward.reverse();
+        assert_eq!(forward, backward, "{words:?}");
+        forward.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(forward, expected, "{words:?}");
+        assert_eq!(find.count().unwrap(), expected.len() as u64, "{words:?}");
+    };
+    let is_aa = |id: u64| id.is_multiple_of(4);
+    check(&["carrier in UA,AA", "id in 4,5,6"], None, 3, &|id| (4..7).contains(&id));
+    check(&["carrier in UA,ZZ", "id<8"], None, 6, &|id| id < 8 && !is_aa(id));
+    check(&["origin in EWR,LGA"], Some("by_origin"), 40, &|id| id % 3 != 1);
+    check(&["origin starts with J"], Some("by_origin"), 20, &|id| id % 3 == 1);
+    check(&["origin=EWR", "or", "id=1"], None, 60, &|id| id.is_multiple_of(3) || id == 1);
+    check(&["origin=EWR", "origin=JFK"], Some("by_origin"), 20, &|_| false);
+    check(&["carrier=AA", "(", "id=4", "or", "gate is null", ")"], None, 15, &|id| {
+        is_aa(id) && (id == 4 || id.is_multiple_of(3))
+    });
+}
+
+#[test]
+fn a_count_of_what_the_index_restricts_reads_no_document() {
+    let (_db, flights) = flights(60);
+    for (words, is_exact) in [
+        (&["carrier=UA", "id<30"][..], true),
+        (&["origin in EWR,JFK"], true),
+        (&[], true),
+        (&["carrier=UA", "delay>0"], false),
+        (&["carrier=UA", "carrier=AA"], false),
+    ] {
+        let find = flights.find(conditions(&flights, words));
+        assert_eq!(find.plan().unwrap().is_exact, is_exact, "{words:?}");
+        assert_eq!(find.count().unwrap(), ids(&find).len() as u64, "{words:?}");
+    }
+}
+
+// What programs store without names is found by its names.
+#[test]
+fn documents_in_the_compact_form_are_found() {
+    #[derive(Serialize, Deserialize, Collection)]
+    #[collection(compact, name = "points")]
+    struct Point {
+        #[key]
+        id: u64,
+        at: Option<i64>,
+        tags: Vec<String>,
+    }
+    let db = Db::in_memory().unwrap();
+    for id in 0..6 {
+        let at = (id > 1).then_some(i64::try_from(id).unwrap());
+        db.put(&Point { id, at, tags: vec![format!("t{}", id % 2)] }).unwrap();
+    }
+    let points = db.documents("points");
+    assert_eq!(found(&points, &["at is null"]).0, [0, 1]);
+    assert_eq!(found(&points, &["at>=4"]).0, [4, 5]);
+    assert_eq!(found(&points, &["tags[]=t1", "or", "id=0"]).0, [0, 1, 3, 5]);
+    assert_eq!(found(&points, &["tags contains t0", "at!=2"]).0, [0, 4]);
+}
+
 #[test]
 fn a_transaction_finds_its_own_writes() {
     let (db, flights) = flights(20);

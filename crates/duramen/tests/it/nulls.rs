@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use duramen::find::{Condition, Operator};
+use duramen::find::{Condition, Operator, OrderBy};
 use duramen::prelude::*;
 use duramen::{Code, MemDisk, ViewSpec, doc};
 
@@ -130,6 +130,15 @@ fn find_answers_alike_with_and_without_the_view() {
         let find = tickets.find([condition]);
         assert_eq!(find.plan().unwrap().path.view(), view);
         assert_eq!(find.iter().unwrap().map(Result::unwrap).count(), count);
+        // Where all rows of the path are results they are counted, and not read.
+        assert_eq!(find.count().unwrap(), count as u64);
+        let sorted = find.order_by([OrderBy::parse("assignee").unwrap()]);
+        let sorted: Vec<_> =
+            sorted.iter().unwrap().map(|row| row.unwrap().get("assignee").cloned()).collect();
+        assert!(sorted.is_sorted_by_key(|assignee| match assignee {
+            Some(Value::Text(name)) => name.to_string(),
+            _ => String::new(),
+        }));
     }
     let condition = |operator, value: Value| Condition::new(&schema, "assignee", operator, value).unwrap();
     check(&db, condition(Operator::Equal, Value::Null), Some("by_assignee"), 10);

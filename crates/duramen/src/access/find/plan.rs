@@ -6,8 +6,9 @@
 use std::fmt;
 
 use super::condition::{Condition, Restriction};
-use crate::store::TreeId;
+use super::order::SortOrder;
 use crate::store::error::Result;
+use crate::store::{Direction, TreeId};
 use crate::value::span::Span;
 use crate::value::tuple::Element;
 
@@ -27,13 +28,37 @@ pub struct FindPlan {
     pub read_count: u64,
     /// How many documents the collection holds.
     pub document_count: u64,
-    /// Whether every condition restricts the access path. Each document read is then a result, except for
-    /// conditions that contradict each other and columns with values of several types.
+    /// Whether every condition restricts the access path, so that each document read is a result.
     pub is_exact: bool,
+    /// How the order is made.
+    pub sorting: Sorting,
+    /// How many documents are returned at most.
+    pub limit: Option<u64>,
     /// The key fields of a view that would restrict the access path further, at most eight. Empty if the path
     /// is exact, if no view would help, or if the path was given by [`Find::view`](crate::find::Find::view)
     /// or [`Find::range`](crate::find::Find::range).
     pub helpful_view: Vec<String>,
+}
+
+/// How the order of a [`Find`](crate::find::Find) is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sorting {
+    /// None was asked for: it is that of the access path.
+    None,
+    /// The access path has it.
+    AlongPath,
+    /// All documents along the path are read, and the first of those found are kept.
+    First {
+        /// How many are kept.
+        limit: u64,
+        /// Beyond this much memory a temporary file is used.
+        memory_bytes: usize,
+    },
+    /// All documents that are found are sorted.
+    All {
+        /// Beyond this much memory a temporary file is used.
+        memory_bytes: usize,
+    },
 }
 
 /// Which documents a [`Find`](crate::find::Find) reads, in which order.
@@ -92,6 +117,23 @@ impl FindPlan {
     }
 }
 
+impl fmt::Display for Sorting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sorting::None => f.write_str("none: in the order of the access path"),
+            Sorting::AlongPath => f.write_str("none: the access path has the order"),
+            Sorting::First { limit, memory_bytes } => {
+                write!(f, "keeps the first {limit}, in memory up to {} KiB", memory_bytes / 1024)
+            }
+            Sorting::All { memory_bytes } => write!(
+                f,
+                "sorts what is found, in memory up to {} KiB, then in a temporary file",
+                memory_bytes / 1024
+            ),
+        }
+    }
+}
+
 impl fmt::Display for FindPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FindPlan { collection, read_count, document_count, .. } = self;
@@ -101,7 +143,11 @@ impl fmt::Display for FindPlan {
             ", all of them results"
         } else {
             ", and returns those that satisfy the conditions"
-        })
+        })?;
+        match self.sorting {
+            Sorting::None | Sorting::AlongPath => Ok(()),
+            sorting => write!(f, "; {sorting}"),
+        }
     }
 }
 
@@ -116,17 +162,29 @@ pub(super) struct Index {
     pub(super) tree: TreeId,
     /// How many elements its key has.
     pub(super) elements: usize,
+    /// For each of the fields whether its column has a type, so that a range holds values of that type only.
+    pub(super) typed: Vec<bool>,
 }
 
-/// A range of an index.
+impl Index {
+    fn is_of_one_type(&self, at: usize) -> bool {
+        self.typed.get(at).copied().unwrap_or_default()
+    }
+}
+
+/// Ranges of an index, in its order.
 #[derive(Debug, Clone)]
 pub(super) struct IndexRange {
     pub(super) index: Index,
-    /// The number of leading fields with one value.
+    /// The number of leading fields with single values.
     equal_count: usize,
+    /// Which of these have one value only.
+    is_constant: Vec<bool>,
     /// Whether a range of the next field is used.
     is_range: bool,
-    pub(super) span: Span,
+    /// Which conditions all of its rows satisfy.
+    satisfied: Vec<bool>,
+    pub(super) spans: Vec<Span>,
 }
 
 impl IndexRange {
@@ -136,10 +194,8 @@ impl IndexRange {
     }
 
     /// Whether all of its rows satisfy the conditions, so that none is read in vain.
-    pub(super) fn is_exact(&self, conditions: &[Condition]) -> bool {
-        conditions
-            .iter()
-            .all(|condition| condition.restriction() != Restriction::None && has(self.fields(), condition))
+    pub(super) fn is_exact(&self) -> bool {
+        self.satisfied.iter().all(|satisfied| *satisfied)
     }
 
     /// The same range as the public access path.
@@ -147,7 +203,7 @@ impl IndexRange {
         let fields = self.fields().to_vec();
         match &self.index.view {
             Some(name) => AccessPath::View { name: name.clone(), fields },
-            None if fields.is_empty() && self.span == Span::all() => AccessPath::Scan,
+            None if fields.is_empty() && self.spans == [Span::all()] => AccessPath::Scan,
             None => AccessPath::Key { fields },
         }
     }
@@ -173,18 +229,15 @@ pub(super) fn choose(
     let mut best = range(key, conditions)?;
     for view in views {
         let is_restricted = |field: &String| {
-            conditions
-                .iter()
-                .any(|condition| field == condition.field() && condition.restriction() != Restriction::None)
-        };
-        let excludes_null = |field: &String| {
-            conditions.iter().any(|condition| field == condition.field() && condition.excludes_null())
+            conditions.iter().any(|condition| {
+                condition.field() == Some(field) && condition.restriction() != Restriction::None
+            })
         };
         // Without a restriction of its first field a view is no better than the key.
         if !view.fields.first().is_some_and(is_restricted) {
             continue;
         }
-        if !view.fields.iter().all(excludes_null) && !is_complete(view)? {
+        if !has_all(view, conditions, &mut is_complete)? {
             continue;
         }
         let range = range(view, conditions)?;
@@ -195,56 +248,159 @@ pub(super) fn choose(
     Ok(best)
 }
 
-/// The range of a named index, within a span of it.
-pub(super) fn along(index: &Index, conditions: &[Condition], span: Span) -> Result<IndexRange> {
-    let range = range(index, conditions)?;
-    Ok(IndexRange { span: range.span.and(span), ..range })
+/// The direction in which a range of an index has an order, if it has.
+///
+/// Fields with one value have any order. After the fields of the order the collection's key goes on with its
+/// rest. A view must go on with the key at once, because that is the order of equal documents.
+pub(super) fn in_order(range: &IndexRange, order: &SortOrder) -> Option<Direction> {
+    let IndexRange { index, is_constant, .. } = range;
+    let is_constant = |at: usize| is_constant.get(at).copied().unwrap_or_default();
+    let (_, direction) = *order.parts().last()?;
+    let mut at = 0;
+    for (nth, (path, own)) in order.parts().iter().enumerate() {
+        let is_same = |field: &String| path.is_column() && field == path.text();
+        let is_before = order.parts()[..nth].iter().any(|(before, _)| before.text() == path.text());
+        if is_before || (0..index.fields.len()).any(|at| is_constant(at) && is_same(&index.fields[at])) {
+            continue;
+        }
+        while is_constant(at) {
+            at += 1;
+        }
+        if *own != direction || !index.is_of_one_type(at) || !index.fields.get(at).is_some_and(is_same) {
+            return None;
+        }
+        at += 1;
+    }
+    let is_followed_by_the_key =
+        || index.fields.len() == index.elements && (at..index.fields.len()).all(is_constant);
+    (index.view.is_none() || is_followed_by_the_key()).then_some(direction)
 }
+
+/// A range that has the order and is at least as good as `best`, which does not have it.
+///
+/// It restricts as much, and needs no more gets. Or all of its documents are results, and `is_short`: fewer
+/// are wanted than `best` reads. A view with missing rows is left out, as in [`choose`].
+pub(super) fn ordered_instead(
+    indexes: &[Index],
+    conditions: &[Condition],
+    order: &SortOrder,
+    best: &IndexRange,
+    is_short: bool,
+    mut is_complete: impl FnMut(&Index) -> Result<bool>,
+) -> Result<Option<IndexRange>> {
+    for index in indexes {
+        let range = range(index, conditions)?;
+        let is_cheap = index.view.is_none() || best.index.view.is_some();
+        let is_good = (is_cheap && range.rank() >= best.rank()) || (is_short && range.is_exact());
+        if !is_good || in_order(&range, order).is_none() {
+            continue;
+        }
+        if index.view.is_none() || has_all(index, conditions, &mut is_complete)? {
+            return Ok(Some(range));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a view has a row for every document that satisfies the conditions.
+fn has_all(
+    view: &Index,
+    conditions: &[Condition],
+    is_complete: &mut impl FnMut(&Index) -> Result<bool>,
+) -> Result<bool> {
+    let excludes_null = |field: &String| {
+        conditions.iter().any(|condition| condition.field() == Some(field) && condition.excludes_null())
+    };
+    Ok(view.fields.iter().all(excludes_null) || is_complete(view)?)
+}
+
+/// The range of a named index, within a span of it.
+pub(super) fn along(index: &Index, conditions: &[Condition], span: &Span) -> Result<IndexRange> {
+    let range = range(index, conditions)?;
+    let spans = range.spans.into_iter().map(|own| own.and(span.clone())).collect();
+    Ok(IndexRange { spans, ..range })
+}
+
+/// The most ranges of an index that are read one after the other. Beyond it one range holds them all.
+const SPANS_MAX: usize = 1024;
 
 /// The range of an index that the conditions leave.
 fn range(index: &Index, conditions: &[Condition]) -> Result<IndexRange> {
-    let one = |field: &String| {
-        conditions
-            .iter()
-            .find(|condition| field == condition.field() && condition.restriction() == Restriction::One)
-    };
-    let prefix: Vec<Element> =
-        index.fields.iter().map_while(one).map(|condition| condition.value().clone()).collect();
-    let equal_count = prefix.len();
-    let mut span = if prefix.is_empty() { Span::all() } else { Span::prefix(prefix.clone())? };
-    let mut is_range = false;
-    let next = index.fields.get(equal_count);
-    for condition in conditions.iter().filter(|condition| next.is_some_and(|next| next == condition.field()))
-    {
-        let with = |element: Element| [prefix.as_slice(), &[element]].concat();
-        let part = match condition.restriction() {
-            Restriction::From(element) => Span::from(with(element))?,
-            Restriction::Before(element) => Span::to(with(element))?,
-            Restriction::One | Restriction::None => continue,
+    let mut satisfied = vec![false; conditions.len()];
+    let mut prefixes: Vec<Vec<Element>> = vec![Vec::new()];
+    let mut is_constant = Vec::new();
+    for field in &index.fields {
+        let points = conditions.iter().enumerate().filter(|(_, condition)| condition.field() == Some(field));
+        let points = points.filter_map(|(at, condition)| match condition.restriction() {
+            Restriction::Points(points) => Some((at, points)),
+            _ => None,
+        });
+        let Some((at, points)) = points.min_by_key(|(_, points)| points.len()) else { break };
+        if prefixes.len() * points.len() > SPANS_MAX {
+            break;
+        }
+        satisfied[at] = true;
+        is_constant.push(points.len() <= 1);
+        let longer = |prefix: Vec<Element>| {
+            points
+                .iter()
+                .map(move |point| [prefix.as_slice(), std::slice::from_ref(point)].concat())
+                .collect::<Vec<_>>()
         };
-        span = span.and(part);
-        is_range = true;
+        prefixes = prefixes.into_iter().flat_map(longer).collect();
     }
-    Ok(IndexRange { index: index.clone(), equal_count, is_range, span })
+    let equal_count = is_constant.len();
+    let next = index.fields.get(equal_count);
+    let mut bounds = Vec::new();
+    for (at, condition) in conditions.iter().enumerate() {
+        if next.is_none() || condition.field() != next.map(String::as_str) {
+            continue;
+        }
+        match condition.restriction() {
+            Restriction::Range { from, before, is_exact } => {
+                satisfied[at] = is_exact && index.is_of_one_type(equal_count);
+                bounds.push((from, before));
+            }
+            // Too many to be read one by one.
+            Restriction::Points(points) => bounds.push((points.first().cloned(), None)),
+            Restriction::None => {}
+        }
+    }
+    let span = |prefix: &Vec<Element>| {
+        let whole = if prefix.is_empty() { Span::all() } else { Span::prefix(prefix.clone())? };
+        let with = |element: &Element| [prefix.as_slice(), std::slice::from_ref(element)].concat();
+        bounds.iter().try_fold(whole, |span, (from, before)| {
+            let span = match from {
+                Some(from) => span.and(Span::from(with(from))?),
+                None => span,
+            };
+            Ok(match before {
+                Some(before) => span.and(Span::to(with(before))?),
+                None => span,
+            })
+        })
+    };
+    let spans = prefixes.iter().map(span).collect::<Result<Vec<_>>>()?;
+    let is_range = !bounds.is_empty();
+    Ok(IndexRange { index: index.clone(), equal_count, is_constant, is_range, satisfied, spans })
 }
 
-/// The fields of a view that would select the documents: those with one value, then one with a range.
+/// The fields of a view that would select the documents: those with single values, then one with a range.
 pub(super) fn helpful_view(conditions: &[Condition]) -> Vec<String> {
     const FIELDS_MAX: usize = 8;
     let of = |wanted: fn(&Restriction) -> bool| {
         conditions
             .iter()
             .filter(move |condition| wanted(&condition.restriction()) && condition.excludes_null())
-            .map(|condition| condition.field().to_owned())
+            .filter_map(|condition| condition.column().map(ToOwned::to_owned))
     };
     let mut fields: Vec<String> = Vec::new();
-    for field in of(|restriction| *restriction == Restriction::One) {
+    for field in of(|restriction| matches!(restriction, Restriction::Points(_))) {
         if !fields.contains(&field) {
             fields.push(field);
         }
     }
-    let is_range =
-        |restriction: &Restriction| matches!(restriction, Restriction::From(_) | Restriction::Before(_));
+    let is_range = |restriction: &Restriction| matches!(restriction, Restriction::Range { .. });
     let range = of(is_range).find(|field| !fields.contains(field));
     fields.extend(range);
     fields.truncate(FIELDS_MAX);
@@ -253,7 +409,7 @@ pub(super) fn helpful_view(conditions: &[Condition]) -> Vec<String> {
 
 /// Whether a condition is on one of the fields.
 fn has(fields: &[String], condition: &Condition) -> bool {
-    fields.iter().any(|field| field == condition.field())
+    condition.field().is_some_and(|own| fields.iter().any(|field| field == own))
 }
 
 #[cfg(test)]
@@ -275,6 +431,7 @@ mod tests {
             fields: fields.iter().map(ToString::to_string).collect(),
             tree: TreeId(1),
             elements: fields.len(),
+            typed: vec![true; fields.len()],
         }
     }
 
@@ -289,7 +446,7 @@ mod tests {
         let range = chosen(&conditions);
         assert_eq!(range.index.view.as_deref(), view, "{texts:?}");
         assert_eq!(range.fields(), fields, "{texts:?}");
-        assert_eq!(range.is_exact(&conditions), exact, "{texts:?}");
+        assert_eq!(range.is_exact(), exact, "{texts:?}");
     }
 
     #[test]
@@ -341,8 +498,9 @@ mod tests {
 
     #[test]
     fn the_span_holds_what_the_conditions_leave() {
-        let span = range(&index(None, &["a", "b"]), &conditions(&["a=1", "b>2", "b<=9"])).unwrap().span;
+        let range = range(&index(None, &["a", "b"]), &conditions(&["a=1", "b>2", "b<=9"])).unwrap();
         let key = |a: i64, b: i64| crate::tuple::encode(&(a, b)).unwrap();
+        let [span] = <[Span; 1]>::try_from(range.spans).unwrap();
         let range = span.into_bytes();
         let holds =
             |key: &[u8]| key >= range.from.as_slice() && range.to.as_deref().is_none_or(|to| key < to);

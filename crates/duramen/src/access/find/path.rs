@@ -1,0 +1,210 @@
+//! Paths to values inside documents: `carrier`, `home.city`, `lines[0].price`, `tags[]`.
+//!
+//! Pure. A column of exactly the text's name comes first, so a column `a.b` of a CSV file stays a column.
+
+use crate::catalog::schema::{ColumnType, Schema};
+use crate::store::error::{Error, Result};
+use crate::value::document::{Document, Value};
+
+/// A field of documents, or a value inside one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Path {
+    /// As it was written.
+    text: String,
+    /// How many bytes of the text are the field of the document.
+    field_bytes: usize,
+    steps: Vec<Step>,
+}
+
+/// A step from a value to one inside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    /// A field of a map; of a list the item of that number.
+    Name(String),
+    /// An item of a list.
+    Item(usize),
+    /// Every item of a list.
+    Each,
+}
+
+impl Path {
+    /// The path that a text means for documents of this schema.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a text that is no path, a field that the schema does not have, and a path into a
+    /// column that has no parts.
+    pub(super) fn of(schema: &Schema, text: &str) -> Result<Path> {
+        if schema.kind(text).is_some() {
+            return Ok(Path { text: text.to_owned(), field_bytes: text.len(), steps: Vec::new() });
+        }
+        let path = Path::parse(text)?;
+        let field = path.field();
+        match schema.kind(field) {
+            None => Err(unknown(schema, field)),
+            Some(ColumnType::Any | ColumnType::Unknown) => Ok(path),
+            Some(kind) => Err(Error::invalid(format!(
+                "{text}: the field {field} is of type {kind}, which has no parts"
+            ))
+            .with_hint(format!("name the whole field: {field}"))),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Path> {
+        let field_bytes = text.find(['.', '[']).unwrap_or(text.len());
+        let mut path = Path { text: text.to_owned(), field_bytes, steps: Vec::new() };
+        let wrong = || {
+            Error::invalid(format!("{text:?} names no field"))
+                .with_hint("write a field, a part of it (a.b), an item of a list (a[0]) or every item (a[])")
+        };
+        let mut rest = &text[field_bytes..];
+        if field_bytes == 0 {
+            return Err(wrong());
+        }
+        while !rest.is_empty() {
+            let (step, after) = match rest.strip_prefix('.') {
+                Some(named) => {
+                    let (name, after) = named.split_at(named.find(['.', '[']).unwrap_or(named.len()));
+                    (if name.is_empty() { None } else { Some(Step::Name(name.to_owned())) }, after)
+                }
+                None => match rest.strip_prefix('[').and_then(|inside| inside.split_once(']')) {
+                    Some(("", after)) => (Some(Step::Each), after),
+                    Some((number, after)) => (number.parse().ok().map(Step::Item), after),
+                    None => (None, ""),
+                },
+            };
+            path.steps.push(step.ok_or_else(wrong)?);
+            rest = after;
+        }
+        Ok(path)
+    }
+
+    /// The path as it was written.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The field of the document.
+    pub(super) fn field(&self) -> &str {
+        &self.text[..self.field_bytes]
+    }
+
+    /// Whether it is a column, whose values have the column's type.
+    pub(super) fn is_column(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Whether it may lead to several values.
+    pub(super) fn is_each(&self) -> bool {
+        self.steps.contains(&Step::Each)
+    }
+
+    /// Whether a value at the path satisfies `test`. An absent value is null; a path through every item of a
+    /// list leads to as many values as there are items, and to none where there is no list.
+    pub(super) fn any<'d>(
+        &self,
+        schema: &Schema,
+        document: &'d Document,
+        test: &mut dyn FnMut(&'d Value) -> bool,
+    ) -> bool {
+        any(document.get_in(schema, self.field()).unwrap_or(&Value::Null), &self.steps, test)
+    }
+
+    /// The only value at a path without [`Path::is_each`]; null if it is absent.
+    pub(super) fn value<'d>(&self, schema: &Schema, document: &'d Document) -> &'d Value {
+        let mut found = &Value::Null;
+        self.any(schema, document, &mut |value| {
+            found = value;
+            true
+        });
+        found
+    }
+}
+
+fn any<'d>(value: &'d Value, steps: &[Step], test: &mut dyn FnMut(&'d Value) -> bool) -> bool {
+    let Some((step, rest)) = steps.split_first() else { return test(value) };
+    let inside = match (step, value) {
+        (Step::Each, Value::List(items)) => return items.iter().any(|item| any(item, rest, test)),
+        (Step::Each, _) => return false,
+        (Step::Name(name), Value::Map(fields)) => fields.get(name),
+        (Step::Name(name), Value::List(items)) => name.parse::<usize>().ok().and_then(|at| items.get(at)),
+        (Step::Item(at), Value::List(items)) => items.get(*at),
+        _ => None,
+    };
+    any(inside.unwrap_or(&Value::Null), rest, test)
+}
+
+/// The error of a field that a schema does not have.
+pub(super) fn unknown(schema: &Schema, field: &str) -> Error {
+    const SHOWN_MAX: usize = 8;
+    let columns = schema.columns();
+    let some: Vec<&str> = columns.iter().take(SHOWN_MAX).map(|column| column.name.as_str()).collect();
+    let more = if columns.len() > SHOWN_MAX { ", ..." } else { "" };
+    Error::invalid(format!("{} has no field {field}", schema.name()))
+        .with_hint(format!("the fields are {}{more}", some.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    //! A path that is misread finds another value.
+    use super::*;
+    use crate::doc;
+
+    fn schema() -> Schema {
+        let any = |schema: Schema, name: &str| schema.column(name, ColumnType::Any);
+        let schema = ["home", "tags", "lines", "new"].into_iter().fold(Schema::new("people"), any);
+        schema.column("a.b", ColumnType::Int).column("town", ColumnType::Text)
+    }
+
+    fn person() -> Document {
+        let line = |price: i64| Value::Map(doc! { "price": price });
+        doc! {
+            "home": Value::Map(doc! { "city": "Oslo", "0": "zero" }), "tags": vec![Value::from("a"), Value::from("b")],
+            "lines": vec![line(5), line(7)], "a.b": 1, "town": "Voss",
+        }
+    }
+
+    fn check(text: &str, expected: &[Value]) {
+        let mut found = Vec::new();
+        let path = Path::of(&schema(), text).unwrap();
+        path.any(&schema(), &person(), &mut |value| {
+            found.push(value.clone());
+            false
+        });
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn each_step_leads_into_the_value() {
+        check("town", &["Voss".into()]);
+        check("a.b", &[1.into()]);
+        check("home.city", &["Oslo".into()]);
+        check("home.0", &["zero".into()]);
+        check("home[0]", &[Value::Null]);
+        check("home.city.more", &[Value::Null]);
+        check("tags[1]", &["b".into()]);
+        check("tags.1", &["b".into()]);
+        check("tags[2]", &[Value::Null]);
+        check("tags[]", &["a".into(), "b".into()]);
+        check("lines[].price", &[5.into(), 7.into()]);
+        check("lines[].name", &[Value::Null, Value::Null]);
+        check("new.x", &[Value::Null]);
+        check("home[]", &[]);
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        for (text, hint) in [
+            ("", "a[0]"),
+            (".x", "a[0]"),
+            ("home.", "a[0]"),
+            ("home..x", "a[0]"),
+            ("tags[x]", "a[0]"),
+            ("tags[1", "a[0]"),
+            ("none.x", "the fields are"),
+            ("town.x", "name the whole field: town"),
+        ] {
+            let error = Path::of(&schema(), text).unwrap_err();
+            assert!(error.hint().contains(hint), "{text}: {error}: {}", error.hint());
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Documents along an access path: one range of an index after the other.
+//!
+//! Owns the cursor. Documents are lent as stored maps with names, and decoded by the caller as far as needed.
+
+use std::sync::Arc;
+
+use super::plan::{Index, IndexRange};
+use crate::access::reads::sealed::Readable;
+use crate::access::views::found::lost;
+use crate::catalog::compact;
+use crate::catalog::entries::Entry;
+use crate::catalog::schema::Schema;
+use crate::store::error::Result;
+use crate::store::{Cursor, Direction};
+use crate::value::document::Document;
+use crate::value::span::Span;
+use crate::value::tuple::split;
+use crate::value::version;
+
+/// The documents of some ranges of an index, in its order.
+pub(super) struct Scan {
+    entry: Arc<Entry>,
+    index: Index,
+    direction: Direction,
+    /// The ranges that are still to be read, the next one last.
+    spans: Vec<Span>,
+    rows: Option<Cursor>,
+    key: Vec<u8>,
+    document: Vec<u8>,
+}
+
+impl Scan {
+    pub(super) fn new(entry: Arc<Entry>, range: IndexRange, direction: Direction) -> Scan {
+        let IndexRange { index, mut spans, .. } = range;
+        if direction == Direction::Forward {
+            spans.reverse();
+        }
+        Scan { entry, index, direction, spans, rows: None, key: Vec::new(), document: Vec::new() }
+    }
+
+    /// Goes to the next document. `false` after the last.
+    pub(super) fn advance(&mut self, state: &dyn Readable) -> Result<bool> {
+        let source = state.source();
+        loop {
+            let Some(rows) = &mut self.rows else {
+                let Some(span) = self.spans.pop() else { return Ok(false) };
+                self.rows = Some(source.cursor(self.index.tree, span.into_bytes(), self.direction)?);
+                continue;
+            };
+            if self.index.view.is_none() {
+                if let Some((key, stored)) = rows.next()? {
+                    keep(&mut self.key, key);
+                    name(&self.entry.schema, stored, &mut self.document)?;
+                    return Ok(true);
+                }
+            } else if let Some(row) = rows.next_key()? {
+                let key = &row[split(row, self.index.elements)?..];
+                if let Some(stored) = source.get(self.entry.tree, key)? {
+                    keep(&mut self.key, key);
+                    name(&self.entry.schema, &stored, &mut self.document)?;
+                    return Ok(true);
+                }
+                // A transaction that deleted the document after the iterator began has deleted the row too.
+                if source.get(self.index.tree, row)?.is_some() {
+                    return Err(lost(self.entry.schema.name(), key));
+                }
+                continue;
+            }
+            self.rows = None;
+        }
+    }
+
+    /// The key of the current document.
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The current document as a stored map with names.
+    pub(super) fn stored(&self) -> &[u8] {
+        &self.document
+    }
+
+    /// The current document, whole.
+    pub(super) fn document(&self) -> Result<Document> {
+        Document::from_bytes(&self.document)
+    }
+
+    /// These fields of the current document, under any name that they have had.
+    pub(super) fn fields(&self, wanted: &[String]) -> Result<Document> {
+        let schema = &self.entry.schema;
+        let is_wanted = |name: &[u8]| wanted.iter().any(|own| schema.same_field(name, own.as_bytes()));
+        Document::fields_from_bytes(&self.document, is_wanted)
+    }
+}
+
+fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
+    kept.clear();
+    kept.extend_from_slice(bytes);
+}
+
+/// A stored document as a map with the names of its fields.
+fn name(schema: &Schema, stored: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let (version, document) = version::split(stored)?;
+    out.clear();
+    if compact::is_compact(document) {
+        return compact::name(schema.compact_of(version)?, document, out);
+    }
+    out.extend_from_slice(document);
+    Ok(())
+}
