@@ -114,6 +114,13 @@ fn a_repair_that_fails_exits_with_1() {
     let path = scratch.path("db/data");
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     file.write_all_at(&[0; 32 * 1024], 0).unwrap();
+    // Both superblocks are gone: the log says which database it was, and the rows are uncertain.
+    let ran = scratch.run(&["repair", "db", "found"]);
+    assert!(ran.code == Some(3) && ran.stdout.contains("-uncertain"), "{:?} {}", ran.code, ran.stdout);
+    for segment in std::fs::read_dir(scratch.path("db/wal")).unwrap() {
+        let file = std::fs::File::options().write(true).open(segment.unwrap().path()).unwrap();
+        file.write_all_at(&[0; 4096], 0).unwrap();
+    }
     let ran = scratch.run(&["repair", "db", "new"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("E0504"), "{:?} {}", ran.code, ran.stderr);
     assert!(ran.stderr.contains("restore a backup"), "{}", ran.stderr);
