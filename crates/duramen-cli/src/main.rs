@@ -1,6 +1,12 @@
 //! The binary `duramen`: parses the arguments, runs one command, reports the outcome.
 //!
 //! Exit codes are in `failure`. Everything that prints is in `output`.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `parquet` | import and export of Parquet; off by default, because its crates take minutes to compile |
 
 #![allow(
     clippy::disallowed_methods,

@@ -3,6 +3,15 @@
 //!
 //! Modules are listed by layers, lowest first. A module names only its own layer and those above it in this
 //! list; a test in duramen-sim checks that.
+//!
+//! # Features
+//!
+//! Both are for tests, and off by default. Neither is in the pages of the documentation's host.
+//!
+//! | feature | does |
+//! |---|---|
+//! | `shuttle` | runs the locks of the commit pipeline under a scheduler that tries interleavings |
+//! | `testing` | makes the modules of the file formats public, for the tests of duramen-sim |
 
 mod alarm;
 pub mod error;

@@ -88,17 +88,23 @@
 //!
 //! # Features
 //!
+//! All are off by default. What needs a feature says so in these pages.
+//!
 //! | feature | adds |
 //! |---|---|
-//! | `async` | [`AsyncDb`](cookbook#a-web-service-with-axum) |
+//! | `async` | [`AsyncDb`](cookbook#a-web-service-with-axum): the same methods as futures, for any runtime |
+//! | `chrono` | times of `chrono` to and from [`Time`] |
+//! | `jiff` | times of `jiff` to and from [`Time`] |
 //! | `uuid` | `uuid::Uuid` in keys and views |
-//! | `chrono`, `jiff` | their times to and from [`Time`] |
 //!
 //! # Errors
 //!
 //! Every function with a [`Result`] names the codes that it can return, such as `NoSuchTree` (E0901). A
 //! [`Code`] is one cause, with a number that stays. Its [`ErrorKind`] is what a caller can do about it. Codes
 //! that many functions share are listed at [`Error`].
+
+// Set only by the host of documentation, whose compiler is a nightly: pages then name the feature they need.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
 #[cfg(feature = "async")]
@@ -174,10 +180,15 @@ pub use duramen_engine::{
     Stats, TreeShape,
 };
 
-/// Compiles the example of the README. A packaged crate has no README and runs no doctests of its own.
+/// Compiles the examples of this crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// Compiles the examples of the repository's README. A packaged crate does not have it, nor runs doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
-struct Readme;
+struct RepositoryReadme;
 
 /// Compiles the example of the page on queries.
 #[cfg(doctest)]

@@ -10,6 +10,7 @@ mod errors_table;
 mod format;
 mod layers;
 mod limits_table;
+mod packages;
 mod promises;
 mod prose;
 mod reach;
@@ -106,6 +107,57 @@ fn crates_depend_along_the_arrows() {
     let manifests = files("/Cargo.toml");
     assert!(manifests.len() >= 5, "found only {} manifests", manifests.len());
     assert_none(&arrows::violations(&manifests));
+}
+
+/// The crates that will be published, with what a registry shows of them.
+fn packages() -> Vec<packages::Package> {
+    let package = |name: &&str| {
+        let folder = format!("crates/{name}");
+        let root = ["src/lib.rs", "src/main.rs"].map(|file| format!("{folder}/{file}"));
+        let root = root.iter().find(|path| exists(path)).expect("a crate is a library or a program");
+        packages::Package {
+            name: (*name).to_owned(),
+            manifest: read(&format!("{folder}/Cargo.toml")),
+            readme: read(&format!("{folder}/README.md")),
+            root: read(root),
+        }
+    };
+    packages::PUBLISHED_LATER.iter().map(package).collect()
+}
+
+fn exists(path: &str) -> bool {
+    root().join(path).exists()
+}
+
+#[test]
+fn nothing_is_published_before_the_format_of_documents_is_fixed() {
+    let mut manifests = files("/Cargo.toml");
+    manifests.push(("fuzz/Cargo.toml".to_owned(), read("fuzz/Cargo.toml")));
+    assert_none(&packages::publishing_violations(&read("Cargo.toml"), &manifests));
+}
+
+#[test]
+fn manifests_have_what_a_registry_and_the_host_of_documentation_ask_for() {
+    assert_none(&packages().iter().flat_map(packages::manifest_violations).collect::<Vec<_>>());
+    for name in packages::PUBLISHED_LATER {
+        for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            assert_eq!(read(&format!("crates/{name}/{licence}")), read(licence), "{name}: {licence}");
+        }
+    }
+}
+
+#[test]
+fn links_of_readmes_work_on_the_page_of_a_registry() {
+    let workspace = read("Cargo.toml");
+    let repository = workspace.split("\nrepository = \"").nth(1).and_then(|rest| rest.split('"').next());
+    let repository = repository.expect("the workspace names its repository");
+    let check = |package| packages::readme_violations(package, repository, &exists);
+    assert_none(&packages().iter().flat_map(check).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_feature_is_in_the_table_of_its_crate() {
+    assert_none(&packages().iter().flat_map(packages::feature_violations).collect::<Vec<_>>());
 }
 
 #[test]
