@@ -29,7 +29,7 @@ fn check(cells: &[&str], flags: &[&str], wanted: &[&str]) {
     assert_eq!(summary["fallbacks"].as_array().unwrap().len(), count, "{cells:?}: {summary}");
 }
 
-/// The one cell decides for the whole column: without the report nobody finds it.
+/// The one cell decides for the whole column: without the report it is not found.
 #[test]
 fn one_word_in_a_column_of_numbers_is_named() {
     let last = "warning: the column n is text, not int: line 5 holds \"NA\" (1 of 4 values)";

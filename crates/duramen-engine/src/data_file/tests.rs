@@ -54,7 +54,7 @@ fn a_page_of_another_place_kind_or_database_is_an_error() {
     );
 }
 
-// A repair that finds a page without its pointer must know that it is whole, and whose it is.
+// A repair that finds a page without its pointer must know that it is whole, and which tree it is of.
 #[test]
 fn a_mark_holds_for_one_page_at_one_place() {
     let disk = MemDisk::new(1);

@@ -3,7 +3,7 @@
 //! A node is found by its mark, without a pointer to it. Where a sector cannot be read, the scan goes on
 //! after it. It holds one window of the file in memory, and one page.
 
-use crate::data_file::{DataFile, INNER_FLAG, PAGE_HEADER_BYTES, PagePointer, TreeNumber, node_bytes};
+use crate::data_file::{DataFile, PAGE_HEADER_BYTES, PagePointer, TreeNumber, node_bytes};
 use crate::error::{Error, Result};
 use crate::ids::CommitSeq;
 
@@ -24,7 +24,7 @@ pub(crate) struct FoundNode {
 impl FoundNode {
     /// Whether it has children.
     pub(crate) fn is_inner(&self) -> bool {
-        self.pointer.flags & INNER_FLAG != 0
+        self.pointer.is_inner()
     }
 }
 

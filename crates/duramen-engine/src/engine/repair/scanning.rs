@@ -30,32 +30,25 @@ const DELETED_AT_ONCE: usize = 1000;
 pub(super) fn add_found(source: &Source, writing: &mut Writing<'_>) -> Result<u64> {
     let mut current = 0;
     let mut candidates = Candidates { into: writing.engine(), trees: BTreeMap::new() };
-    each_leaf(source, writing, &mut |writing, id, at, leaf| {
-        match at.birth {
+    each_leaf(source, writing, &mut |writing, id, birth, leaf| {
+        match birth {
             None => current += writing.add_current(id, leaf)?,
             Some(birth) => {
-                let entries = |key: &[u8]| writing.is_lost(id, key);
-                candidates.add(id, birth, leaf, &entries)?;
+                candidates.add(id, birth, leaf, &|key| writing.is_lost(id, key))?;
             }
         }
         Ok(())
     })?;
     writing.flush()?;
     if !candidates.trees.is_empty() {
-        each_leaf(source, writing, &mut |_, id, at, leaf| candidates.outdate(id, at.birth, leaf))?;
+        each_leaf(source, writing, &mut |_, id, birth, leaf| candidates.outdate(id, birth, leaf))?;
         candidates.settle(writing)?;
     }
     Ok(current)
 }
 
-/// A leaf that was found.
-struct Place {
-    pointer: PagePointer,
-    /// The commit that made it; `None` for a current leaf.
-    birth: Option<CommitSeq>,
-}
-
-type MeetsLeaf<'m, 'a> = &'m mut dyn FnMut(&mut Writing<'a>, TreeId, &Place, &Leaf) -> Result<()>;
+/// Receives a leaf, with its tree and the commit that made it; `None` for a current leaf.
+type MeetsLeaf<'m, 'a> = &'m mut dyn FnMut(&mut Writing<'a>, TreeId, Option<CommitSeq>, &Leaf) -> Result<()>;
 
 /// Calls `meets` for every leaf in the file that is not known to be old, of trees that are wanted.
 fn each_leaf<'a>(source: &Source, writing: &mut Writing<'a>, meets: MeetsLeaf<'_, 'a>) -> Result<()> {
@@ -92,11 +85,13 @@ impl<'a> Leaves<'_, '_, 'a> {
         }
         match self.source.used.standing(node, &writing.unreadable) {
             Standing::Current if writing.knows(id) => self.current(writing, id, &node.pointer, None),
-            Standing::Current | Standing::Uncertain if !node.is_inner() => {
-                let place = Place { pointer: node.pointer, birth: Some(node.birth) };
-                self.leaf(writing, id, &place)
+            Standing::Old => Ok(()),
+            Standing::Current | Standing::Uncertain => {
+                match self.read(&node.pointer).as_ref().map(Node::body) {
+                    Some(Body::Leaf(leaf)) => (self.meets)(writing, id, Some(node.birth), leaf),
+                    Some(Body::Inner(_)) | None => Ok(()),
+                }
             }
-            _ => Ok(()),
         }
     }
 
@@ -116,23 +111,13 @@ impl<'a> Leaves<'_, '_, 'a> {
             return Ok(());
         };
         match node.body() {
-            Body::Leaf(leaf) => (self.meets)(writing, id, &Place { pointer: *at, birth: None }, leaf),
+            Body::Leaf(leaf) => (self.meets)(writing, id, None, leaf),
             Body::Inner(inner) => inner.slots().filter_map(|slot| slot.pointer()).try_for_each(|child| {
                 match self.source.used.says(&child.page) {
                     None => self.current(writing, id, &child.page, Some(inner.level)),
                     Some(_) => Ok(()),
                 }
             }),
-        }
-    }
-
-    fn leaf(&mut self, writing: &mut Writing<'a>, id: TreeId, place: &Place) -> Result<()> {
-        match self.read(&place.pointer) {
-            Some(node) => match node.body() {
-                Body::Leaf(leaf) => (self.meets)(writing, id, place, leaf),
-                Body::Inner(_) => Ok(()),
-            },
-            None => Ok(()),
         }
     }
 
