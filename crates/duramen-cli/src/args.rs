@@ -5,20 +5,25 @@
 mod bench;
 mod find;
 mod observe;
+mod reference;
 mod rows;
 mod view;
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use duramen::Durability;
 use duramen::schema::NAME_BYTES_MAX;
 
 use crate::database::Session;
 
 pub(crate) use bench::{BenchArgs, BenchCommand, BenchSyncArgs, PatternWord, SyncWord};
-pub(crate) use find::{AggregateFlags, FindArgs};
+pub(crate) use find::{AggregateFlags, FindArgs, FindFormat};
 pub(crate) use observe::{TopArgs, WatchArgs};
+pub(crate) use reference::{
+    ReferenceAddArgs, ReferenceArgs, ReferenceCommand, ReferenceDropArgs, ReferenceListArgs,
+};
 pub(crate) use rows::{ExportArgs, Format, ImportArgs};
 pub(crate) use view::{ViewAddArgs, ViewArgs, ViewCommand, ViewListArgs, ViewNamedArgs};
 
@@ -72,6 +77,8 @@ pub(crate) enum Command {
     /// Add, drop, rebuild and list views: a collection's documents in another order, with counts, sums and
     /// other reductions
     View(ViewArgs),
+    /// Add, drop and list references: fields whose values are keys of another collection's documents
+    Reference(ReferenceArgs),
     /// List the collections with their keys, sums, views and columns
     Collections(DatabaseArgs),
     /// Show the state of the database: sizes, trees, file system, what recovery found in the log
@@ -81,6 +88,9 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Copy one state of the database into a new directory, read the copy back and verify it
     Backup(BackupArgs),
+    /// Shorten the data file to what is left in it after deletes, and name what still holds space. It can be
+    /// stopped at any time; another run goes on
+    Compact(CompactArgs),
     /// Show changes as other processes commit them, one per line. Works while another process has the
     /// database open
     Watch(WatchArgs),
@@ -175,6 +185,12 @@ pub(crate) struct BackupArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct CompactArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseArgs,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct RepairArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
@@ -223,8 +239,8 @@ pub(crate) struct PutArgs {
     pub(crate) key: Option<String>,
 
     /// What the commit waits for
-    #[arg(long, value_enum, default_value_t = Level::Disk)]
-    pub(crate) durability: Level,
+    #[arg(long, value_parser = levels(), default_value_t = Durability::Disk)]
+    pub(crate) durability: Durability,
 }
 
 #[derive(Debug, Args)]
@@ -253,8 +269,8 @@ pub(crate) struct DelArgs {
     pub(crate) batch: u32,
 
     /// What the commit waits for
-    #[arg(long, value_enum, default_value_t = Level::Disk)]
-    pub(crate) durability: Level,
+    #[arg(long, value_parser = levels(), default_value_t = Durability::Disk)]
+    pub(crate) durability: Durability,
 }
 
 #[derive(Debug, Args)]
@@ -267,8 +283,8 @@ pub(crate) struct DropArgs {
     pub(crate) yes: bool,
 
     /// What the commit waits for
-    #[arg(long, value_enum, default_value_t = Level::Disk)]
-    pub(crate) durability: Level,
+    #[arg(long, value_parser = levels(), default_value_t = Durability::Disk)]
+    pub(crate) durability: Durability,
 }
 
 #[derive(Debug, Args)]
@@ -316,6 +332,10 @@ pub(crate) struct ReduceArgs {
     /// Reduce the view's rows in groups: one group for each value of the first COUNT elements of the key
     #[arg(long, value_name = "COUNT", requires = "view")]
     pub(crate) group: Option<usize>,
+
+    /// Show the access path and how much of its tree is read, without reducing anything
+    #[arg(long)]
+    pub(crate) explain: bool,
 }
 
 /// Which keys: all, a prefix, or a half-open range.
@@ -388,10 +408,12 @@ impl Command {
             Command::Count(args) => &mut args.target.database,
             Command::Reduce(args) => &mut args.target.database,
             Command::View(args) => args.database_mut(),
+            Command::Reference(args) => args.database_mut(),
             Command::Collections(args) | Command::DemoWriter(args) => args,
             Command::Inspect(args) => &mut args.database,
             Command::Check(args) => &mut args.database,
             Command::Backup(args) => &mut args.database,
+            Command::Compact(args) => &mut args.database,
             Command::Watch(args) => &mut args.database,
             Command::Top(args) => &mut args.database,
             Command::Repair(args) => &mut args.database,
@@ -419,32 +441,14 @@ fn column_name(text: &str) -> Result<String, &'static str> {
     if text.is_empty() { Err("a column has a name") } else { Ok(text.to_owned()) }
 }
 
-/// What a commit waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Level {
-    /// Nothing: the commit may be lost if the process ends
-    Memory,
-    /// The write to the log: survives kill -9, not a power cut
-    Process,
-    /// The sync of the log: survives a power cut
-    Disk,
-}
-
-impl From<Level> for Durability {
-    fn from(level: Level) -> Durability {
-        match level {
-            Level::Memory => Durability::Memory,
-            Level::Process => Durability::Process,
-            Level::Disk => Durability::Disk,
-        }
-    }
-}
-
-/// The name of a level, as in the flags.
-pub(crate) fn level_name(level: Durability) -> &'static str {
-    match level {
-        Durability::Memory => "memory",
-        Durability::Process => "process",
-        Durability::Disk => "disk",
-    }
+/// Reads a level of durability; the help says what a commit of each waits for.
+fn levels() -> impl TypedValueParser<Value = Durability> {
+    let levels = Durability::ALL.map(|level| {
+        PossibleValue::new(level.name()).help(match level {
+            Durability::Memory => "Nothing: the commit may be lost if the process ends",
+            Durability::Process => "The write to the log: survives kill -9, not a power cut",
+            Durability::Disk => "The sync of the log: survives a power cut",
+        })
+    });
+    PossibleValuesParser::new(levels).try_map(|name| name.parse())
 }

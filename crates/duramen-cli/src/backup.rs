@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 pub(crate) fn run(args: &BackupArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.database)?;
+    let itself = "a program copies the database that it has open itself: `Db::backup`";
+    let db = database::open_to_read(&args.database).map_err(|failure| failure.when_locked(itself))?;
     let signals = Signals::watch()?;
     let begun = Instant::now();
     let mut bar: Option<ProgressBar> = None;
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &BackupArgs, out: Output) -> Result<()> {
             ));
             return Err(Failure::signal(number));
         }
-        (copied, _) => copied?,
+        (copied, _) => copied.map_err(|error| Failure::from(error).when_full_copy(&args.out))?,
     };
     if out.is_json() {
         let fields = doc! {

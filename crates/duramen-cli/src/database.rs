@@ -12,6 +12,7 @@ use std::path::Path;
 use duramen::{Code, Db, DbOptions, Durability, Reads, Schema, Snapshot};
 
 use crate::args::DatabaseArgs;
+use crate::byte_tree;
 use crate::failure::{FAILED, Failure, Result};
 use crate::file_system;
 
@@ -32,6 +33,11 @@ impl Opened {
     /// Closes the database unless a shell shares it.
     pub(crate) fn close(&self) -> duramen::Result<()> {
         if self.is_shared { Ok(()) } else { self.db.close() }
+    }
+
+    /// Whether commands of a shell share it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 }
 
@@ -170,6 +176,9 @@ pub(crate) fn schema(snapshot: &Snapshot, name: &str) -> Result<Schema> {
             Code::NoSuchTree,
             format!("there is no collection {name}"),
             match names.as_slice() {
+                _ if byte_tree::is_one(snapshot, name).is_ok_and(|is_one| is_one) => {
+                    "it is a tree of bytes: `count`, `scan` and `export --format ndjson` read it".to_owned()
+                }
                 [] => "the database has no collections: `duramen import` makes one".to_owned(),
                 names => candidates("collections", name, names),
             },

@@ -9,11 +9,12 @@ use duramen::{
 
 use crate::args::{CheckArgs, DatabaseArgs};
 use crate::database;
-use crate::failure::{CORRUPT, Failure, Result};
+use crate::failure::{CORRUPT, Failure, Result, Said};
 use crate::keys;
 use crate::numbers::{bytes, counted, grouped};
 use crate::output::{Output, align_right, new_table, printable, shell_word};
 use crate::read::shown;
+use crate::reference;
 use crate::view;
 
 /// Every collection with its rows, key, columns and sums.
@@ -29,18 +30,27 @@ pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
         out.note("no collections: `duramen import` makes one");
         return Ok(());
     }
-    let mut table = new_table(&["collection", "rows", "key", "sums", "views", "columns"]);
+    let refers = schemas.iter().any(|schema| !schema.references().is_empty());
+    let mut table = match refers {
+        true => new_table(&["collection", "rows", "key", "sums", "views", "references", "columns"]),
+        false => new_table(&["collection", "rows", "key", "sums", "views", "columns"]),
+    };
     for schema in &schemas {
         let columns =
             schema.columns().iter().map(|column| format!("{} {}", printable(&column.name), column.kind));
-        table.add_row([
+        let mut cells = vec![
             schema.name().to_owned(),
             grouped(snapshot.documents(schema.name()).count(Span::all())?),
             printable(&schema.key_columns().join(",")),
             printable(&schema.sum_columns().join(",")),
             printable(&schema.views().iter().map(ViewSpec::name).collect::<Vec<_>>().join(", ")),
             columns.collect::<Vec<_>>().join(", "),
-        ]);
+        ];
+        if refers {
+            let references = schema.references().iter().map(reference::shown).collect::<Vec<_>>();
+            cells.insert(5, printable(&references.join(", ")));
+        }
+        table.add_row(cells);
     }
     table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic).set_width(120);
     align_right(&mut table, [1]);
@@ -57,10 +67,17 @@ fn as_json(snapshot: &Snapshot, schema: &Schema) -> Result<Value> {
     let rows = snapshot.documents(schema.name()).count(Span::all())?;
     let views = snapshot.documents(schema.name()).views()?;
     let views = views.iter().map(|state| view::as_json(snapshot, state)).collect::<Result<Vec<_>>>()?;
+    let references = snapshot.documents(schema.name()).references()?;
+    let referred_by = schema
+        .referred_by()
+        .iter()
+        .map(|by| Value::Map(doc! { "collection": by.collection.as_str(), "field": by.field.as_str() }));
     Ok(Value::Map(doc! {
         "name": schema.name(), "rows": rows, "key": texts(schema.key_columns()),
         "sums": texts(schema.sum_columns()), "null": schema.null(), "columns": columns,
         "views": views,
+        "references": references.iter().map(reference::as_json).collect::<Vec<_>>(),
+        "referred_by": referred_by.collect::<Vec<_>>(),
     }))
 }
 
@@ -169,13 +186,10 @@ fn flatten(path: &str, document: &Document, each: &mut impl FnMut(&str, &str)) {
 
 /// Verifies pages, and documents if requested or if corruption was found. Exit code 3 for corruption.
 pub(crate) fn check(args: &CheckArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.database)?;
-    let pages = db.check()?;
-    let is_deep = args.deep || pages.problem_count > 0;
-    let documents = if is_deep { Some(db.check_documents()?) } else { None };
+    let (pages, documents) = read_all(args).map_err(|failure| cannot_check(failure, args))?;
     // Unreadable documents are on bad pages, which were counted already.
     let found = |documents: &DocumentReport| {
-        (pages.problem_count + documents.problem_count).max(documents.unreadable.len() as u64)
+        (pages.problem_count + documents.problem_count).max(documents.unreadable_count)
     };
     let problem_count = documents.as_ref().map_or(pages.problem_count, found);
     if out.is_json() {
@@ -188,6 +202,13 @@ pub(crate) fn check(args: &CheckArgs, out: Output) -> Result<()> {
         for unreadable in documents.iter().flat_map(|documents| &documents.unreadable) {
             out.line(&printable(&stretch(unreadable)))?;
         }
+        let unlisted = documents.as_ref().map_or(0, |documents| {
+            documents.unreadable_count.saturating_sub(documents.unreadable.len() as u64)
+        });
+        if unlisted > 0 {
+            out.line(&format!("{} more cannot be read, and are not listed", counted(unlisted, "range")))?;
+        }
+        tell_dangling(documents.as_ref(), out)?;
         out.line(&summary(&pages, documents.as_ref()))?;
         if pages.superblocks < 2 {
             out.line("one of the two superblocks cannot be read; the next checkpoint writes it anew")?;
@@ -204,14 +225,50 @@ pub(crate) fn check(args: &CheckArgs, out: Output) -> Result<()> {
     Err(Failure::Exit(CORRUPT))
 }
 
+/// Prints the documents that refer to nothing, by references that were added to them or that a repair kept.
+fn tell_dangling(documents: Option<&DocumentReport>, out: Output) -> Result<()> {
+    let Some(documents) = documents.filter(|documents| documents.dangling_count > 0) else { return Ok(()) };
+    for dangling in &documents.dangling {
+        out.line(&printable(dangling))?;
+    }
+    out.line(&format!(
+        "{} that a reference leads nowhere in: put what is missing, or change or delete them; `duramen reference list` \
+         has the references that are not complete",
+        counted(documents.dangling_count, "document")
+    ))
+}
+
+fn read_all(args: &CheckArgs) -> Result<(CheckReport, Option<DocumentReport>)> {
+    let db = database::open_to_read(&args.database)?;
+    let pages = db.check()?;
+    let is_deep = args.deep || pages.problem_count > 0;
+    let documents = if is_deep { Some(db.check_documents()?) } else { None };
+    Ok((pages, documents))
+}
+
+/// Corruption in the way of the check itself: another check would fail the same way.
+fn cannot_check(failure: Failure, args: &CheckArgs) -> Failure {
+    let advises_check = |said: &Said| said.hint.contains("`duramen check DB`");
+    match &failure {
+        Failure::Said(said) if said.exit == CORRUPT && advises_check(said) => failure.hinted(format!(
+            "the database cannot be opened, so that what is lost cannot be listed; restore a backup, or `duramen repair {} NEW`, which lists it",
+            shell_word(&args.database.db.display().to_string())
+        )),
+        _ => failure,
+    }
+}
+
 fn checked(pages: &CheckReport, documents: Option<&DocumentReport>, problem_count: u64) -> Document {
     let of_documents = documents.into_iter().flat_map(|documents| &documents.problems);
     let problems = pages.problems.iter().chain(of_documents);
+    let dangling = documents.into_iter().flat_map(|documents| &documents.dangling);
+    let dangling = dangling.map(|dangling| Value::from(dangling.as_str()));
     let unreadable = documents.into_iter().flat_map(|documents| &documents.unreadable).map(|stretch| {
         Value::Map(doc! {
             "collection": stretch.collection.as_str(),
             "after": stretch.after.as_deref().map(keys::listed),
             "before": stretch.before.as_deref().map(keys::listed),
+            "documents": stretch.documents,
             "why": stretch.why.as_str(),
         })
     });
@@ -227,10 +284,13 @@ fn checked(pages: &CheckReport, documents: Option<&DocumentReport>, problem_coun
         "superblocks": pages.superblocks,
         "deep": documents.is_some(),
         "documents": documents.map(|documents| documents.documents),
+        "dangling_count": documents.map(|documents| documents.dangling_count),
+        "dangling": dangling.collect::<Vec<_>>(),
         "lost_extents": pages.unreached.len() as u64,
         "problem_count": problem_count,
         "problems": problems.map(|problem| Value::from(problem.as_str())).collect::<Vec<_>>(),
         "unreadable": unreadable.collect::<Vec<_>>(),
+        "unreadable_count": documents.map(|documents| documents.unreadable_count),
     }
 }
 
@@ -239,7 +299,11 @@ fn stretch(unreadable: &Unreadable) -> String {
     let after = unreadable.after.as_deref().map_or("the start".to_owned(), keys::listed);
     let before = unreadable.before.as_deref().map_or("the end".to_owned(), keys::listed);
     let name = &unreadable.collection;
-    format!("{name}: what is between {after} and {before} cannot be read: {}", unreadable.why)
+    let documents = match unreadable.documents {
+        Some(documents) => format!(" ({})", counted(documents, "document")),
+        None => String::new(),
+    };
+    format!("{name}: what is between {after} and {before} cannot be read{documents}: {}", unreadable.why)
 }
 
 /// What was checked, in one sentence.
@@ -247,7 +311,7 @@ fn summary(pages: &CheckReport, documents: Option<&DocumentReport>) -> String {
     let documents = match documents {
         None => "documents as they lie (--deep looks into each)".to_owned(),
         Some(documents) => {
-            let in_part = if documents.unreadable.is_empty() { "" } else { " that can be read" };
+            let in_part = if documents.unreadable_count == 0 { "" } else { " that can be read" };
             format!("{}{in_part}", counted(documents.documents, "document"))
         }
     };

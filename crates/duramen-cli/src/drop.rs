@@ -1,8 +1,8 @@
 //! `duramen drop`: removes a collection and its catalogue entry in one small transaction.
 
-use duramen::{Durability, Reads, Span, doc};
+use duramen::{Reads, Span, doc};
 
-use crate::args::{DropArgs, level_name};
+use crate::args::DropArgs;
 use crate::database;
 use crate::failure::Result;
 use crate::numbers::counted;
@@ -11,7 +11,7 @@ use crate::write::agree;
 
 /// Drops a collection. Asks for confirmation on a terminal; elsewhere `--yes` is required.
 pub(crate) fn run(args: &DropArgs, out: Output) -> Result<()> {
-    let level: Durability = args.durability.into();
+    let level = args.durability;
     let db = database::open_to_write(&args.target.database, level)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
@@ -29,13 +29,14 @@ pub(crate) fn run(args: &DropArgs, out: Output) -> Result<()> {
     })?;
     db.close()?;
     if out.is_json() {
-        let fields = doc! { "collection": name, "rows": rows, "seq": receipt.seq().0, "durability": level_name(level) };
+        let fields =
+            doc! { "collection": name, "rows": rows, "seq": receipt.seq().0, "durability": level.name() };
         return out.object("drop", fields);
     }
     out.line(&format!(
         "dropped {name} with its {}, seq {}, durability {}",
         counted(rows, "document"),
         receipt.seq(),
-        level_name(level)
+        level.name()
     ))
 }

@@ -122,10 +122,14 @@ fn page(code: Code) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     //! Every error code has a page, and the page is about that error.
+    use clap::Parser;
+
     use super::*;
+    use crate::args::Cli;
 
     /// The parts of every page, in this order.
-    const PARTS: [&str; 4] = ["**What happened.** ", "**Why.** ", "**What to do.** ", "**Example.** "];
+    const PARTS: [&str; 5] =
+        ["**What happened.** ", "**Why.** ", "**What to do.** ", "**Next.** ", "**Example.** "];
 
     #[test]
     fn every_code_has_a_page_with_its_summary_and_all_parts() {
@@ -142,6 +146,26 @@ mod tests {
             }
         }
         assert_eq!(PAGES.matches(HEADING).count(), Code::ALL.len(), "a page is of no code");
+    }
+
+    /// The code in a paragraph, without its backticks.
+    fn codes(paragraph: &str) -> Vec<&str> {
+        paragraph.split('`').skip(1).step_by(2).collect()
+    }
+
+    #[test]
+    fn every_page_names_the_next_command_and_it_exists() {
+        for code in Code::ALL {
+            let (_, next) = page(*code).unwrap().split_once("**Next.** ").unwrap();
+            let (next, _) = next.split_once("**Example.**").unwrap();
+            assert!(!codes(next).is_empty(), "the page of {code} names no command");
+            for command in codes(next).into_iter().filter(|command| command.starts_with("duramen ")) {
+                let words = command.replace("COMMAND", "import").replace('\n', " ");
+                let parsed = Cli::try_parse_from(words.split(' '));
+                let is_shown = |error: &clap::Error| !error.use_stderr();
+                assert!(parsed.as_ref().err().is_none_or(is_shown), "{code}: `{command}`: {parsed:?}");
+            }
+        }
     }
 
     #[test]

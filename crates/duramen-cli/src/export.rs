@@ -14,6 +14,7 @@ use duramen::schema::ColumnType;
 use duramen::{Direction, Document, Reads, Rows, Schema, Value, json};
 
 use crate::args::{ExportArgs, Format};
+use crate::byte_tree;
 use crate::database;
 use crate::failure::{CORRUPT, Failure, Result};
 use crate::flatten::{FlatColumns, flattened};
@@ -31,6 +32,9 @@ const LOOK_ROWS: u64 = 1024;
 pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
     let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
+    if byte_tree::is_one(&snapshot, &args.target.collection)? {
+        return byte_tree::export(&snapshot, args, out);
+    }
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let span = keys::span(&schema, &args.range)?;
     let count = || snapshot.documents(schema.name()).count(span.clone());
@@ -208,7 +212,7 @@ impl Export<'_> {
     fn csv(&mut self, null: &str, delimiter: u8, out: Output) -> Result<()> {
         let schema = self.schema;
         let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(out.stream());
-        writer.write_record(schema.columns().iter().map(|column| &column.name)).map_err(output)?;
+        writer.write_record(schema.columns().iter().map(|column| &column.name)).map_err(csv_failure)?;
         let mut text = String::new();
         while let Some(stored) = self.next()? {
             let document = Document::from_bytes(stored)?;
@@ -216,9 +220,9 @@ impl Export<'_> {
             for column in schema.columns() {
                 text.clear();
                 cell(schema, &document, &column.name, null, &mut text)?;
-                writer.write_field(&text).map_err(output)?;
+                writer.write_field(&text).map_err(csv_failure)?;
             }
-            writer.write_record(None::<&[u8]>).map_err(output)?;
+            writer.write_record(None::<&[u8]>).map_err(csv_failure)?;
             self.wrote();
         }
         writer.flush().map_err(|error| Failure::output(&error))
@@ -280,7 +284,7 @@ impl Export<'_> {
     fn flat_csv(&mut self, names: &[String], null: &str, delimiter: u8, out: Output) -> Result<()> {
         let schema = self.schema;
         let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(out.stream());
-        writer.write_record(names).map_err(output)?;
+        writer.write_record(names).map_err(csv_failure)?;
         let mut text = String::new();
         while let Some(stored) = self.next()? {
             let document = Document::from_bytes(stored)?;
@@ -294,9 +298,9 @@ impl Export<'_> {
                     Some(value @ (Value::List(_) | Value::Map(_))) => text.push_str(&json_of(value)?),
                     _ => cell(schema, &flat, name, null, &mut text)?,
                 }
-                writer.write_field(&text).map_err(output)?;
+                writer.write_field(&text).map_err(csv_failure)?;
             }
-            writer.write_record(None::<&[u8]>).map_err(output)?;
+            writer.write_record(None::<&[u8]>).map_err(csv_failure)?;
             self.wrote();
         }
         writer.flush().map_err(|error| Failure::output(&error))
@@ -340,7 +344,7 @@ impl Export<'_> {
         };
         failure
             .and(&format!("; before it {} were written{up_to}", counted(self.count, "row")))
-            .hinted("`duramen check` names the first key after it: export the rest with --from that key")
+            .hinted("`duramen check DB` names the first key after it: export the rest with --from that key")
     }
 }
 
@@ -376,7 +380,13 @@ fn refused(schema: &Schema, document: &Document, what: &str, hint: &str) -> Fail
 }
 
 /// Appends the text of one cell. Refuses values that would not be read back the same.
-fn cell(schema: &Schema, document: &Document, column: &str, null: &str, text: &mut String) -> Result<()> {
+pub(crate) fn cell(
+    schema: &Schema,
+    document: &Document,
+    column: &str,
+    null: &str,
+    text: &mut String,
+) -> Result<()> {
     use std::fmt::Write;
 
     let refused = |what: &str, hint: &str| {
@@ -404,7 +414,7 @@ fn cell(schema: &Schema, document: &Document, column: &str, null: &str, text: &m
 }
 
 /// A value as JSON.
-fn json_of(value: &Value) -> duramen::Result<String> {
+pub(crate) fn json_of(value: &Value) -> duramen::Result<String> {
     let document = Document::new().with("", value.clone()).to_json()?;
     Ok(document["{\"\":".len()..document.len() - 1].to_owned())
 }
@@ -414,7 +424,8 @@ fn parquet_output(error: parquet::errors::ParquetError) -> Failure {
     Failure::output(&std::io::Error::other(error))
 }
 
-fn output(error: csv::Error) -> Failure {
+/// A failure to write CSV.
+pub(crate) fn csv_failure(error: csv::Error) -> Failure {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => Failure::output(&error),
         other => Failure::data(format!("a row cannot be written as CSV: {other:?}"), NDJSON),

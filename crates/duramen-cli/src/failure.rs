@@ -81,12 +81,41 @@ impl Failure {
         }
     }
 
+    /// The same failure. A hint that is the same for all wrong calls is replaced.
+    pub(crate) fn when_vague(self, hint: impl Into<String>) -> Failure {
+        match &self {
+            Failure::Said(said) if said.hint == Error::invalid("").hint() => self.hinted(hint),
+            _ => self,
+        }
+    }
+
+    /// The same failure. If another process has the database open, its hint goes on with what that one can
+    /// do.
+    pub(crate) fn when_locked(mut self, more: &str) -> Failure {
+        if let Failure::Said(said) = &mut self
+            && said.code == Code::DatabaseLocked
+        {
+            said.hint.push_str("; ");
+            said.hint.push_str(more);
+        }
+        self
+    }
+
     /// The same failure. If its kind is want of space, the hint is replaced by one for the current command.
     pub(crate) fn when_full(self, hint: impl Into<String>) -> Failure {
         match &self {
             Failure::Said(said) if said.code.kind() == ErrorKind::Full => self.hinted(hint),
             _ => self,
         }
+    }
+
+    /// The same failure of a command that fills a new directory. For want of space the hint names that
+    /// directory.
+    pub(crate) fn when_full_copy(self, new: &Path) -> Failure {
+        let shown = new.display();
+        self.when_full(format!(
+            "free space on the disk of {shown}, or name a place on another disk; remove {shown}, which is unfinished, before you repeat"
+        ))
     }
 
     /// Ended by a signal, after everything was printed.
@@ -126,5 +155,21 @@ impl From<Error> for Failure {
             _ => error.hint(),
         };
         Failure::said(exit, error.code(), error.message(), hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A hint must fit the command that failed.
+    use super::*;
+
+    #[test]
+    fn a_new_directory_without_room_is_named() {
+        let full = Error::new(Code::DiskFull, "no room");
+        let Failure::Said(said) = Failure::from(full).when_full_copy(Path::new("/backups/one")) else {
+            panic!("it has a message")
+        };
+        assert!(said.hint.contains("remove /backups/one"), "{}", said.hint);
+        assert!(!said.hint.contains("delete rows"), "{}", said.hint);
     }
 }

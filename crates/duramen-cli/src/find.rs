@@ -5,20 +5,24 @@
 //! `--scan`.
 
 mod groups;
-
-use std::io::Write;
+mod hints;
+mod paths;
+mod results;
+mod text_numbers;
 
 use duramen::find::{AccessPath, Condition, Find, FindIter, FindPlan, Join, OrderBy, Sorting, Step};
 use duramen::schema::{Column, ColumnType};
 use duramen::{Document, Reads, Schema, Snapshot, Value, doc};
 
 use crate::args::{FindArgs, RangeFlags};
-use crate::database::{self, candidates};
+use crate::database;
 use crate::failure::{Failure, Result};
+use crate::names::listed;
 use crate::numbers::{counted, grouped};
-use crate::output::{Output, flush, new_table, printable, shell_word};
-use crate::read::{Grid, ViewQuery};
+use crate::output::{Output, new_table, printable, shell_word};
+use crate::read::ViewQuery;
 use crate::signals::Signals;
+use text_numbers::Warning;
 
 /// The maximum number of documents read without `--scan`.
 const READ_MAX: u64 = 100_000;
@@ -32,8 +36,11 @@ pub(crate) fn run(args: &FindArgs, out: Output) -> Result<()> {
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let (find, warnings) = find(&snapshot, &schema, args)?;
-    let plan = find.plan()?;
     let schema = find.schema()?;
+    let plan = match groups::are_wanted(args) {
+        true => groups::plan(&schema, &find, args)?,
+        false => find.plan()?,
+    };
     if args.explain {
         return explain(&schema, &plan, &warnings, args, out);
     }
@@ -58,8 +65,17 @@ fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Resu
     let words = args.conditions.iter().skip(usize::from(prefix.is_some()));
     let find = joined(snapshot.documents(schema.name()).find([]), args)?;
     let fields = find.schema()?;
-    let warnings = words.clone().filter_map(|text| Warning::of(&fields, text)).collect();
-    let find = find.and(Condition::parse_words(words, |text| condition(&fields, text))?);
+    hints::check_fields(&fields, args)?;
+    for (flag, lists) in [("--sum", &args.aggregates.sum), ("--mean", &args.aggregates.mean)] {
+        lists
+            .iter()
+            .flatten()
+            .try_for_each(|field| text_numbers::check_sum(snapshot, schema, flag, field))?;
+    }
+    let mut warnings: Vec<Warning> = words.clone().filter_map(|text| Warning::of(&fields, text)).collect();
+    warnings.extend(Warning::of_flags(snapshot, schema, &fields, args)?);
+    warnings.extend(paths::warnings(snapshot, schema, args, words.clone())?);
+    let find = find.and(Condition::parse_words(words, |text| hints::condition(&fields, text))?);
     let find = if args.reverse { find.reverse() } else { find };
     let find = match groups::are_wanted(args) {
         // The order and the limit are those of the groups.
@@ -67,54 +83,13 @@ fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Resu
         false => {
             let find = find.order_by(order(args)?);
             let find = args.limit.map_or_else(|| find.clone(), |limit| find.limit(limit));
-            if args.fields.is_empty() { find } else { find.fields(&args.fields) }
+            if args.fields.is_empty() { find } else { find.fields(args.fields.iter().flatten()) }
         }
     };
     let Some(view) = &args.view else { return Ok((find, warnings)) };
     let range = RangeFlags { prefix: prefix.cloned(), ..RangeFlags::default() };
     let query = ViewQuery::of(snapshot, schema, view, &range)?;
     Ok((find.view(view).range(query.span), warnings))
-}
-
-/// A condition that compares a column of text with a number. Text is ordered character by character.
-struct Warning {
-    message: String,
-    hint: String,
-}
-
-impl Warning {
-    /// The warning about a condition in text, if it needs one. With JSON, as in `n:="5"`, the text is meant.
-    fn of(schema: &Schema, text: &str) -> Option<Warning> {
-        let field = Condition::field_of(text)?;
-        let rest = text.strip_prefix(field)?;
-        let (sign, value) = ["!=", "<=", ">=", "=", "<", ">"]
-            .iter()
-            .find_map(|sign| Some((*sign, rest.strip_prefix(sign)?)))?;
-        let is_number = value.parse::<f64>().is_ok_and(f64::is_finite);
-        if !is_number || schema.kind(field) != Some(ColumnType::Text) {
-            return None;
-        }
-        let how = match sign {
-            "=" | "!=" => format!("{value} and {value}.0 are different texts"),
-            _ => "as text 10 comes before 9".to_owned(),
-        };
-        let hint = if schema.is_typed() {
-            format!("to compare numbers, give the field {field} a type of numbers in the program")
-        } else {
-            format!(
-                "to compare numbers, import again into a new collection with --type {}, and --null for each word that stands for null",
-                shell_word(&format!("{field}=int"))
-            )
-        };
-        Some(Warning {
-            message: format!("the column {field} is text, and {text} compares text: {how}"),
-            hint,
-        })
-    }
-
-    fn say(&self, out: Output) {
-        out.warning(&self.message, &self.hint);
-    }
 }
 
 /// The query with its joins.
@@ -129,23 +104,9 @@ fn joined<'a>(find: Find<'a>, args: &FindArgs) -> Result<Find<'a>> {
 
 /// The order that was asked for.
 fn order(args: &FindArgs) -> Result<Vec<OrderBy>> {
-    let order = args.order_by.iter().map(|text| OrderBy::parse(text)).collect::<duramen::Result<Vec<_>>>();
+    let order =
+        args.order_by.iter().flatten().map(|text| OrderBy::parse(text)).collect::<duramen::Result<Vec<_>>>();
     order.map_err(|error| Failure::usage(error.message(), error.hint()))
-}
-
-/// Parses a condition. The error suggests similar names of fields.
-fn condition(schema: &Schema, text: &str) -> Result<Condition> {
-    Condition::parse(schema, text).map_err(|error| {
-        let hint = match Condition::field_of(text) {
-            None => format!("{}; quote < and > for your shell", error.hint()),
-            Some(field) if schema.kind(field).is_none() && !field.contains(['.', '[']) => {
-                let names: Vec<String> = schema.columns().iter().map(|column| column.name.clone()).collect();
-                candidates("fields", field, &names)
-            }
-            Some(_) => error.hint(),
-        };
-        Failure::usage(error.message(), hint)
-    })
 }
 
 /// The command that adds a view with which this `find` would read only its results.
@@ -161,7 +122,7 @@ fn suggestion(plan: &FindPlan, args: &FindArgs) -> Option<String> {
         wal.unwrap_or_default(),
         shell_word(&plan.collection),
         shell_word(&format!("by_{}", plan.helpful_view.join("_"))),
-        shell_word(&plan.helpful_view.join(",")),
+        shell_word(&listed(&plan.helpful_view)),
     ))
 }
 
@@ -196,11 +157,13 @@ fn explain(
     };
     let joins = [args.join.as_slice(), &args.left_join].concat();
     let suggestion = suggestion(plan, args);
+    let (read_count, returned) = reads(plan, args);
     if out.is_json() {
         let fields = plan.path.fields().iter().map(|name| Value::from(name.as_str())).collect::<Vec<_>>();
         let way = match &plan.path {
             AccessPath::Key { .. } => "key",
             AccessPath::View { .. } => "view",
+            AccessPath::ViewReductions { .. } => "reductions",
             AccessPath::Scan => "scan",
         };
         let fields = doc! {
@@ -208,7 +171,7 @@ fn explain(
             "way": way,
             "view": plan.path.view(),
             "fields": fields,
-            "reads": plan.read_count,
+            "reads": read_count,
             "documents": plan.document_count,
             "exact": plan.is_exact,
             "sort": sort_word(plan.sorting),
@@ -223,12 +186,9 @@ fn explain(
     }
     let mut table = new_table(&["", ""]);
     table.add_row(["access path".to_owned(), printable(&plan.path_shown())]);
-    let reads = format!("{} of {}", grouped(plan.read_count), counted(plan.document_count, "document"));
+    let reads = format!("{} of {}", grouped(read_count), counted(plan.document_count, "document"));
     table.add_row(["reads".to_owned(), reads]);
-    table.add_row([
-        "returns",
-        if plan.is_exact { "all of them" } else { "those that satisfy the conditions" },
-    ]);
+    table.add_row(["returns", returned]);
     for join in joins {
         table.add_row(["joins".to_owned(), format!("{}, a get for each document", printable(&join))]);
     }
@@ -252,6 +212,18 @@ fn explain(
     Ok(())
 }
 
+/// How many documents are read, and what is returned of them. The tree counts what its ranges hold.
+fn reads(plan: &FindPlan, args: &FindArgs) -> (u64, &'static str) {
+    if matches!(plan.path, AccessPath::ViewReductions { .. }) {
+        return (0, "the groups, from two paths of the view's tree for each");
+    }
+    match plan.is_exact {
+        true if args.count => (0, "their number, which the tree keeps"),
+        true => (plan.read_count, "all of them"),
+        false => (plan.read_count, "those that satisfy the conditions"),
+    }
+}
+
 fn sort_word(sorting: Sorting) -> &'static str {
     match sorting {
         Sorting::None | Sorting::AlongPath => "none",
@@ -266,7 +238,11 @@ fn columns(schema: &Schema, args: &FindArgs) -> Vec<Column> {
         let kind = schema.kind(name).unwrap_or(ColumnType::Any);
         Column { name: name.clone(), kind }
     };
-    if args.fields.is_empty() { schema.columns().to_vec() } else { args.fields.iter().map(column).collect() }
+    if args.fields.is_empty() {
+        schema.columns().to_vec()
+    } else {
+        args.fields.iter().flatten().map(column).collect()
+    }
 }
 
 /// Prints how many documents satisfy the conditions.
@@ -292,11 +268,8 @@ fn count(find: &Find<'_>, plan: &FindPlan, args: &FindArgs, out: Output) -> Resu
 fn show(schema: &Schema, find: &Find<'_>, plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
     let mut found = Found { documents: find.iter()?, signals: Signals::watch()? };
     let limit = args.limit.unwrap_or(u64::MAX);
-    let count = if out.is_json() {
-        lines(&mut found, limit, out)?
-    } else {
-        Grid::new(&columns(schema, args)).show(|| found.next(), limit, out)?
-    };
+    let count =
+        results::write(schema, &columns(schema, args), &mut || found.next(), limit, args.format, out)?;
     found.check_signal(count, out)?;
     let limited = if count == limit { ", the limit" } else { "" };
     let read_count = found.documents.read_count();
@@ -341,17 +314,4 @@ impl Found<'_> {
             }
         }
     }
-}
-
-fn lines(found: &mut Found<'_>, limit: u64, out: Output) -> Result<u64> {
-    let mut stream = out.stream();
-    let mut count = 0;
-    while count < limit
-        && let Some(document) = found.next()?
-    {
-        writeln!(stream, "{}", document.to_json()?).map_err(|error| Failure::output(&error))?;
-        count += 1;
-    }
-    flush(&mut stream)?;
-    Ok(count)
 }

@@ -131,6 +131,11 @@ fn texts(flag: &str, text: &str) -> Result<Vec<Part>> {
             )),
         };
     }
+    Ok(record(flag, text)?.into_iter().map(Part::Text).collect())
+}
+
+/// The cells of one CSV record.
+pub(crate) fn record(flag: &str, text: &str) -> Result<Vec<String>> {
     let marked = format!("{text}\n{END_MARK}\n");
     let mut reader =
         csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(marked.as_bytes());
@@ -144,9 +149,9 @@ fn texts(flag: &str, text: &str) -> Result<Vec<Part>> {
         ));
     }
     match records.as_slice() {
-        [record] => Ok(record.iter().map(|cell| Part::Text(cell.to_owned())).collect()),
+        [record] => Ok(record.iter().map(str::to_owned).collect()),
         // The empty text is one empty element, which the reader takes for an empty line.
-        [] => Ok(vec![Part::Text(String::new())]),
+        [] => Ok(vec![String::new()]),
         _ => Err(Failure::usage(
             format!("{flag} holds more than one CSV record"),
             "put an element with line ends in quotes",

@@ -16,7 +16,11 @@
 mod args;
 mod backup;
 mod bench;
+mod byte_tree;
+mod columns;
+mod compact;
 mod database;
+mod definitions;
 mod demo;
 mod describe;
 mod doctor;
@@ -30,14 +34,17 @@ mod flatten;
 mod import;
 mod keys;
 mod man;
+mod names;
 mod numbers;
 mod output;
 mod progress;
 mod read;
+mod reference;
 mod repair;
 mod shell;
 mod signals;
 mod space;
+mod synonyms;
 mod top;
 mod tree;
 mod view;
@@ -47,7 +54,7 @@ mod write;
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use args::{BenchCommand, Cli, Command};
 use failure::{Failure, Result};
@@ -62,7 +69,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let json = std::env::args_os().any(|word| word == "--json");
             let out = Output::new(json, false);
-            (out, refuse(&error, out))
+            (out, refuse(&error, &words(std::env::args_os()), out))
         }
     };
     match result {
@@ -89,6 +96,7 @@ pub(crate) fn run(command: &Command, out: Output) -> Result<()> {
         Command::Count(args) => read::count(args, out),
         Command::Reduce(args) => read::reduce(args, out),
         Command::View(args) => view::run(args, out),
+        Command::Reference(args) => reference::run(args, out),
         Command::Collections(args) => describe::collections(args, out),
         Command::Inspect(args) if args.space => space::inspect(&args.database, out),
         Command::Inspect(args) => match &args.tree {
@@ -99,6 +107,7 @@ pub(crate) fn run(command: &Command, out: Output) -> Result<()> {
         Command::Watch(args) => watch::run(args, out),
         Command::Top(args) => top::run(args, out),
         Command::Backup(args) => backup::run(args, out),
+        Command::Compact(args) => compact::run(args, out),
         Command::Repair(args) => repair::run(args, out),
         Command::Doctor(args) => doctor::doctor(args, out),
         Command::Bench(args) => match &args.what {
@@ -113,19 +122,23 @@ pub(crate) fn run(command: &Command, out: Output) -> Result<()> {
 }
 
 /// Help and version are results; other parser errors become errors of this program.
-pub(crate) fn refuse(error: &clap::Error, out: Output) -> Result<()> {
+pub(crate) fn refuse(error: &clap::Error, words: &[String], out: Output) -> Result<()> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => out.line(error.render().to_string().trim_end()),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             out.note(error.render().to_string().trim_end());
             Err(Failure::Exit(failure::USAGE))
         }
-        _ => Err(usage(error)),
+        _ => Err(usage(error, words)),
     }
 }
 
+fn words(words: impl Iterator<Item = std::ffi::OsString>) -> Vec<String> {
+    words.map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 /// The parser's first sentence, and its suggestion.
-fn usage(error: &clap::Error) -> Failure {
+fn usage(error: &clap::Error, words: &[String]) -> Failure {
     let rendered = error.render().to_string();
     let mut lines = rendered.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or("the arguments are wrong");
@@ -142,6 +155,13 @@ fn usage(error: &clap::Error) -> Failure {
         .lines()
         .find(|line| line.starts_with("Usage:"))
         .map(|line| line.replacen("Usage:", "usage:", 1));
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => Some(option),
+        _ => None,
+    };
+    if let Some(instead) = unknown.and_then(|option| synonyms::instead(option, words)) {
+        return Failure::usage(message, instead);
+    }
     let hint = match (near, values, usage) {
         (Some(near), Some(values), _) => format!("did you mean {near}? {values}"),
         (Some(near), None, _) => format!("did you mean {near}?"),

@@ -2,12 +2,14 @@
 
 mod grid;
 mod of_view;
+mod reductions;
 
 use std::io::Write;
 
 use duramen::{Direction, Document, Reads, Rows, Value, doc, json};
 
 use crate::args::{GetArgs, RangeArgs, ReduceArgs, ScanArgs};
+use crate::byte_tree;
 use crate::database;
 use crate::failure::{FAILED, Failure, Result};
 use crate::keys;
@@ -48,6 +50,9 @@ pub(crate) fn get(args: &GetArgs, out: Output) -> Result<()> {
 pub(crate) fn scan(args: &ScanArgs, out: Output) -> Result<()> {
     let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
+    if byte_tree::is_one(&snapshot, &args.target.collection)? {
+        return byte_tree::scan(&snapshot, args, out);
+    }
     let schema = database::schema(&snapshot, &args.target.collection)?;
     let span = keys::span(&schema, &args.range)?;
     let direction = if args.reverse { Direction::Reverse } else { Direction::Forward };
@@ -118,6 +123,9 @@ fn documents(scanned: &mut Scanned, limit: u64, out: Output) -> Result<u64> {
 pub(crate) fn count(args: &RangeArgs, out: Output) -> Result<()> {
     let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
+    if byte_tree::is_one(&snapshot, &args.target.collection)? {
+        return byte_tree::count(&snapshot, args, out);
+    }
     let schema = database::schema(&snapshot, &args.target.collection)?;
     if let Some(view) = &args.view {
         let query = ViewQuery::of(&snapshot, &schema, view, &args.range)?;
@@ -147,6 +155,9 @@ pub(crate) fn reduce(args: &ReduceArgs, out: Output) -> Result<()> {
     let schema = database::schema(&snapshot, &args.target.collection)?;
     if let Some(view) = &args.view {
         return of_view::reduce(&snapshot, &schema, view, args, out);
+    }
+    if args.explain {
+        return reductions::explain_key(&snapshot, &schema, args, out);
     }
     let reduction = snapshot.documents(schema.name()).reduce(keys::span(&schema, &args.range)?)?;
     if out.is_json() {

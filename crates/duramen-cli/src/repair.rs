@@ -1,12 +1,14 @@
 //! `duramen repair`: repairs a corrupt database into a new one, and reports what was lost.
 
+mod json;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use duramen::tuple::decode;
 use duramen::{
-    Document, Error, LeftOut, Lost, LostCommits, RepairProgress, RepairReport, RepairStage, Repaired, Store,
-    UncertainRows, Value, doc,
+    Error, Lost, LostCommits, RepairProgress, RepairReport, RepairStage, Repaired, Store, UncertainRows,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -15,7 +17,7 @@ use crate::database;
 use crate::failure::{CORRUPT, FAILED, Failure, Result};
 use crate::keys;
 use crate::numbers::{bytes, counted, grouped, time};
-use crate::output::{Output, align_right, new_table, printable};
+use crate::output::{Output, align_right, new_table, printable, shell_word};
 use crate::signals::Signals;
 
 /// A command that takes longer shows a progress bar.
@@ -56,10 +58,10 @@ pub(crate) fn run(args: &RepairArgs, out: Output) -> Result<()> {
             ));
             return Err(Failure::signal(number));
         }
-        (repaired, _) => repaired.map_err(failed)?,
+        (repaired, _) => repaired.map_err(|error| failed(error).when_full_copy(&args.new))?,
     };
     if out.is_json() {
-        out.object("recover", as_json(&report, args, begun.elapsed()))?;
+        out.object("recover", json::as_json(&report, args, begun.elapsed()))?;
     } else {
         show(&report, args, begun.elapsed(), out)?;
     }
@@ -67,8 +69,9 @@ pub(crate) fn run(args: &RepairArgs, out: Output) -> Result<()> {
         return Ok(());
     }
     out.note(&format!(
-        "{} is sound, and rows are missing in it: what was lost is named above; keep {} until you have what you need",
+        "{} is sound, and rows {} missing in it: what was lost is named above; keep {} until you have what you need",
         args.new.display(),
+        if report.lost_rows() > 0 { "are" } else { "may be" },
         db.display()
     ));
     Err(Failure::Exit(CORRUPT))
@@ -154,7 +157,8 @@ fn show(report: &RepairReport, args: &RepairArgs, took: Duration, out: Output) -
         table.add_row([
             one.store.name().to_owned(),
             if one.name.is_empty() { "(contents)".to_owned() } else { printable(&one.name) },
-            grouped(one.rows),
+            // Its rows are counted with the stores that they describe.
+            if one.store == Store::Own { String::new() } else { grouped(one.rows) },
             about(one),
             grouped(one.ranges),
         ]);
@@ -170,32 +174,46 @@ fn show(report: &RepairReport, args: &RepairArgs, took: Duration, out: Output) -
         let key = key_text(one.store, &one.key);
         out.line(&printable(&format!("{} {}: {key} was left out: {}", one.store.name(), one.name, one.why)))?;
     }
-    for line in remarks(report) {
+    for line in remarks(report, &args.new) {
         out.line(&printable(&line))?;
     }
+    out.line(&summary(report, args, took))
+}
+
+/// The last line: the state, where it is, and the size of the loss.
+fn summary(report: &RepairReport, args: &RepairArgs, took: Duration) -> String {
+    let more = if report.may_have_lost_more() { ", and how many more is unknown" } else { "" };
     let lost = match report.lost_rows() {
         _ if report.is_whole() => "nothing is lost".to_owned(),
+        0 if report.may_have_lost_more() => "how many rows are lost is unknown".to_owned(),
         0 => "what is lost is named above".to_owned(),
-        rows => format!("about {} lost", counted(rows, "row")),
+        rows => format!("about {} lost{more}", counted(rows, "row")),
     };
-    out.line(&format!(
-        "repaired seq {} (checkpoint {}, and {} of the log) to {} in {}: {}; {lost}; read back and checked",
-        report.seq,
-        report.checkpoint,
-        counted(report.log_commits, "commit"),
+    let state = match (report.superblocks, report.log_commits) {
+        (0, _) => "what was found".to_owned(),
+        (_, 0) => format!("seq {}", report.seq),
+        (_, commits) => format!(
+            "seq {} (checkpoint {}, and {} of the log)",
+            report.seq,
+            report.checkpoint,
+            counted(commits, "commit")
+        ),
+    };
+    format!(
+        "repaired {state} to {} in {}: {}; {lost}; read back and checked",
         args.new.display(),
         time(took),
         counted(report.rows(), "row"),
-    ))
+    )
 }
 
 /// How many rows were lost, as far as that is known.
 fn about(one: &Repaired) -> String {
-    match (one.ranges, one.lost, one.may_be_more) {
+    match (one.ranges, one.lost, &one.lost_unknown) {
+        (_, 0, Some(_)) => "unknown".to_owned(),
+        (_, lost, Some(_)) => format!("{} or more", grouped(lost)),
         (0, ..) => "0".to_owned(),
-        (_, 0, true) => "unknown".to_owned(),
-        (_, lost, true) => format!("{} or more", grouped(lost)),
-        (_, lost, false) => format!("about {}", grouped(lost)),
+        (_, lost, None) => format!("about {}", grouped(lost)),
     }
 }
 
@@ -212,19 +230,58 @@ fn stretch(lost: &Lost) -> String {
     format!("{what}: {rows} between {after} and {before} cannot be read: {}", lost.why)
 }
 
-/// Further remarks.
-fn remarks(report: &RepairReport) -> Vec<String> {
-    let mut lines = Vec::new();
-    if let Some(lost) = &report.lost_commits {
-        let until =
-            if lost.until > lost.after { format!("up to {} at least ", lost.until) } else { String::new() };
-        lines.push(format!(
-            "commits after {} are lost, {until}({} of whole frames after the corruption were not applied): {}",
-            lost.after,
-            bytes(lost.bytes),
-            lost.why
-        ));
+/// What is missing as a whole, and why the size of other losses is unknown: a line for each reason.
+fn unknown(report: &RepairReport) -> Vec<String> {
+    let missing = report.missing.iter().map(|one| {
+        format!(
+            "{} {}: nothing of it was found, and how much is lost is unknown: {}",
+            one.store.name(),
+            one.name,
+            one.why
+        )
+    });
+    let mut lines: Vec<String> = missing.collect();
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for one in &report.repaired {
+        // The ranges above tell it of the database's own lists.
+        if let Some(why) = one.lost_unknown.as_deref().filter(|_| one.store != Store::Own) {
+            reasons.entry(why).or_default().push(if one.name.is_empty() { "(contents)" } else { &one.name });
+        }
     }
+    let of = |(why, names): (&str, Vec<&str>)| {
+        format!("unknown how many rows are lost of {}: {why}", names.join(", "))
+    };
+    lines.extend(reasons.into_iter().map(of));
+    lines
+}
+
+/// The commits that are lost with the log.
+fn lost_commits(lost: &LostCommits) -> String {
+    let which = match lost.until > lost.after {
+        true => format!("the commits after {} are lost, up to {} at least", lost.after, lost.until),
+        false => format!("every commit after {} is lost, if there was one", lost.after),
+    };
+    let left = match lost.bytes {
+        0 => String::new(),
+        count => format!(" ({} of whole frames after the corruption were not applied)", bytes(count)),
+    };
+    format!("{which}{left}: {}", lost.why)
+}
+
+/// The commands that show trees of bytes, if rows went to some.
+fn of_bytes(report: &RepairReport, new: &Path) -> Option<String> {
+    let uncertain = report.uncertain.iter().filter(|rows| rows.store == Store::Bytes).map(|rows| &rows.name);
+    let first = shell_word(report.renamed.iter().chain(uncertain).next()?);
+    let new = new.display();
+    Some(format!(
+        "a tree of bytes is shown by `duramen scan {new} -c {first}`, and written for an import by `duramen export {new} -c {first} --format ndjson`"
+    ))
+}
+
+/// Further remarks.
+fn remarks(report: &RepairReport, new: &Path) -> Vec<String> {
+    let mut lines = unknown(report);
+    lines.extend(report.lost_commits.as_ref().map(lost_commits));
     match report.superblocks {
         0 => lines.push(
             "neither superblock can be read: which pages are current is unknown, and the log was not applied"
@@ -255,6 +312,7 @@ fn remarks(report: &RepairReport) -> Vec<String> {
         ));
     }
     lines.extend(report.uncertain.iter().map(uncertain));
+    lines.extend(of_bytes(report, new));
     if report.views_built > 0 {
         lines.push(format!("{} built anew", counted(report.views_built, "view")));
     }
@@ -284,7 +342,7 @@ fn uncertain(rows: &UncertainRows) -> String {
         counted(rows.rows, "row"),
         rows.of,
         if rows.rows == 1 { "it is" } else { "they are" },
-        rows.store.name(),
+        if rows.store == Store::Bytes { "the tree of bytes" } else { rows.store.name() },
         rows.name
     )
 }
@@ -302,82 +360,4 @@ fn elements_of(store: Store, key: &[u8]) -> Option<String> {
         return None;
     }
     decode(key).ok().map(|elements| keys::listed(&elements))
-}
-
-fn key_json(store: Store, key: Option<&Vec<u8>>) -> Value {
-    let Some(key) = key else { return Value::Null };
-    elements_of(store, key).map_or_else(|| Value::Bytes(key.clone()), Value::from)
-}
-
-fn as_json(report: &RepairReport, args: &RepairArgs, took: Duration) -> Document {
-    let texts = |all: &[String]| all.iter().map(|one| Value::from(one.as_str())).collect::<Vec<_>>();
-    let waiting = report.views_waiting.iter().map(|view| {
-        Value::Map(doc! {
-            "collection": view.collection.as_str(), "view": view.view.as_str(), "why": view.why.as_str(),
-        })
-    });
-    doc! {
-        "path": args.new.display().to_string(),
-        "whole": report.is_whole(),
-        "seq": report.seq.0,
-        "checkpoint": report.checkpoint.0,
-        "log_commits": report.log_commits,
-        "superblocks": report.superblocks,
-        "newest_checkpoint": report.is_newest,
-        "lost_commits": report.lost_commits.as_ref().map(lost_commits_json),
-        "rows": report.rows(),
-        "lost_rows": report.lost_rows(),
-        "recovered": report.repaired.iter().map(repaired_json).collect::<Vec<_>>(),
-        "lost": report.lost.iter().map(lost_json).collect::<Vec<_>>(),
-        "left_out_count": report.left_out_count,
-        "left_out": report.left_out.iter().map(left_out_json).collect::<Vec<_>>(),
-        "unnamed_blobs": report.unnamed_blobs,
-        "renamed": texts(&report.renamed),
-        "found_rows": report.found_rows,
-        "uncertain": report.uncertain.iter().map(uncertain_json).collect::<Vec<_>>(),
-        "views_built": report.views_built,
-        "views_waiting": waiting.collect::<Vec<_>>(),
-        "consumers": texts(&report.consumers),
-        "ids_may_repeat": report.ids_may_repeat,
-        "seconds": took.as_secs_f64(),
-    }
-}
-
-fn lost_commits_json(lost: &LostCommits) -> Value {
-    Value::Map(doc! {
-        "after": lost.after.0, "until": lost.until.0, "frames": lost.frames, "log_bytes": lost.bytes,
-        "why": lost.why.as_str(),
-    })
-}
-
-fn repaired_json(one: &Repaired) -> Value {
-    Value::Map(doc! {
-        "store": one.store.name(), "name": one.name.as_str(), "rows": one.rows, "stretches": one.ranges,
-        "lost": one.lost, "may_be_more": one.may_be_more,
-    })
-}
-
-fn lost_json(lost: &Lost) -> Value {
-    Value::Map(doc! {
-        "store": lost.store.name(),
-        "name": lost.name.as_str(),
-        "after": key_json(lost.store, lost.after.as_ref()),
-        "before": key_json(lost.store, lost.before.as_ref()),
-        "rows": lost.rows,
-        "why": lost.why.as_str(),
-    })
-}
-
-fn uncertain_json(rows: &UncertainRows) -> Value {
-    Value::Map(doc! {
-        "store": rows.store.name(), "of": rows.of.as_str(), "name": rows.name.as_str(), "rows": rows.rows,
-        "unreadable": rows.unreadable,
-    })
-}
-
-fn left_out_json(one: &LeftOut) -> Value {
-    Value::Map(doc! {
-        "store": one.store.name(), "name": one.name.as_str(), "key": key_json(one.store, Some(&one.key)),
-        "why": one.why.as_str(),
-    })
 }

@@ -3,16 +3,17 @@
 
 use std::time::{Duration, Instant};
 
-use duramen::view::{Progress, Reduce};
+use duramen::schema::ColumnType;
+use duramen::view::{KeyField, Progress, Reduce};
 use duramen::{
-    Code, Documents, Durability, Error, Reads, Receipt, Schema, Snapshot, Value, ViewPhase, ViewSpec,
-    ViewState, doc,
+    Code, Documents, Error, Reads, Receipt, Schema, Snapshot, Value, ViewPhase, ViewSpec, ViewState, doc,
 };
 use indicatif::ProgressBar;
 
-use crate::args::{ViewAddArgs, ViewArgs, ViewCommand, ViewListArgs, ViewNamedArgs, level_name};
-use crate::database::{self, candidates};
-use crate::failure::{FAILED, Failure, Result};
+use crate::args::{ViewAddArgs, ViewArgs, ViewCommand, ViewListArgs, ViewNamedArgs};
+use crate::database::candidates;
+use crate::definitions::{Change, Listing, missing, phase_and_failure};
+use crate::failure::{Failure, Result};
 use crate::numbers::{counted, grouped};
 use crate::output::{Output, align_right, new_table, printable};
 use crate::signals::Signals;
@@ -31,11 +32,10 @@ pub(crate) fn run(args: &ViewArgs, out: Output) -> Result<()> {
 }
 
 fn add(args: &ViewAddArgs, out: Output) -> Result<()> {
-    let level: Durability = args.durability.into();
-    let db = database::open_to_write(&args.target.database, level)?;
-    let schema = database::schema(&db.snapshot()?, &args.target.collection)?;
+    let change = Change::open(&args.target, args.durability)?;
+    let Change { db, schema, .. } = &change;
     let documents = db.documents(schema.name());
-    let spec = spec(args, &schema)?;
+    let spec = spec(args, schema)?;
     let known = schema.views().iter().any(|view| view.name() == spec.name());
     let (is_new, receipt) = db.transact_with_receipt(|tx| {
         let is_new = tx.add_view(schema.name(), &spec)?;
@@ -60,14 +60,19 @@ fn add(args: &ViewAddArgs, out: Output) -> Result<()> {
     let rows = built.and_then(|()| Ok(documents.view(spec.name()).count()?));
     db.close()?;
     let verb = if is_new { "added" } else { "had already" };
-    done("view_add", verb, &schema, spec.name(), Some(rows?), &receipt, level, out)
+    done(&change, ("view_add", verb), spec.name(), Some(rows?), &receipt, out)
 }
 
 /// Whether an error of building a view is about a document, which fails again at each attempt.
-fn is_of_documents(code: Code) -> bool {
+pub(crate) fn is_of_documents(code: Code) -> bool {
     matches!(
         code,
-        Code::UniqueViolation | Code::InvalidArgument | Code::KeyTooLong | Code::TooLarge | Code::Unreadable
+        Code::UniqueViolation
+            | Code::MissingTarget
+            | Code::InvalidArgument
+            | Code::KeyTooLong
+            | Code::TooLarge
+            | Code::Unreadable
     )
 }
 
@@ -88,7 +93,7 @@ fn spec(args: &ViewAddArgs, schema: &Schema) -> Result<ViewSpec> {
         (&args.quantiles, Reduce::Quantiles),
     ];
     for (fields, of) in kinds {
-        for field in fields {
+        for field in fields.iter().flatten() {
             let at = values.iter().position(|known| known == field).unwrap_or_else(|| {
                 values.push(field.clone());
                 values.len() - 1
@@ -96,15 +101,11 @@ fn spec(args: &ViewAddArgs, schema: &Schema) -> Result<ViewSpec> {
             reduce.push(of(at));
         }
     }
-    // Documents of typed collections may have fields that are not columns.
-    if !schema.is_typed()
-        && let Some(field) = args.key.iter().chain(&values).find(|field| schema.kind(field).is_none())
-    {
-        let names: Vec<String> = schema.columns().iter().map(|column| column.name.clone()).collect();
-        let message = format!("{} has no field {field}", schema.name());
-        return Err(Failure::usage(message, candidates("fields", field, &names)));
+    let key = args.key.iter().flatten().map(|text| key_field(schema, text)).collect::<Result<Vec<_>>>()?;
+    if let Some(field) = values.iter().find(|field| !is_field(schema, field)) {
+        return Err(unknown(schema, field));
     }
-    let mut spec = ViewSpec::new(args.name.as_str(), args.key.iter().cloned()).values(values).reduce(reduce);
+    let mut spec = ViewSpec::new(args.name.as_str(), key).values(values).reduce(reduce);
     if args.each {
         spec = spec.each();
     }
@@ -114,8 +115,38 @@ fn spec(args: &ViewAddArgs, schema: &Schema) -> Result<ViewSpec> {
     Ok(if args.unique { spec.unique() } else { spec })
 }
 
-/// Builds unfinished views until a signal comes.
-fn build(documents: &Documents, out: Output) -> Result<()> {
+/// Whether documents may have a field. Those of typed collections may have fields that are not columns.
+fn is_field(schema: &Schema, name: &str) -> bool {
+    schema.is_typed() || schema.kind(name).is_some()
+}
+
+fn unknown(schema: &Schema, field: &str) -> Failure {
+    let names: Vec<String> = schema.columns().iter().map(|column| column.name.clone()).collect();
+    Failure::usage(format!("{} has no field {field}", schema.name()), candidates("fields", field, &names))
+}
+
+/// The element of a key that a text means: a column of that name, else a part of one; `:desc` turns it.
+fn key_field(schema: &Schema, text: &str) -> Result<KeyField> {
+    let (name, is_descending) = match text.rsplit_once(':') {
+        Some((name, "desc")) if schema.kind(text).is_none() => (name, true),
+        Some((name, "asc")) if schema.kind(text).is_none() => (name, false),
+        _ => (text, false),
+    };
+    let part = name.find(['.', '[']).map(|end| &name[..end]).filter(|_| schema.kind(name).is_none());
+    let field = match part.and_then(|field| Some((field, schema.kind(field)?))) {
+        Some((_, ColumnType::Any | ColumnType::Unknown)) => KeyField::path(name),
+        Some((field, kind)) => {
+            let message = format!("{name}: the field {field} is of type {kind}, which has no parts");
+            return Err(Failure::usage(message, format!("name the whole field: {field}")));
+        }
+        None if is_field(schema, name) => KeyField::field(name),
+        None => return Err(unknown(schema, name)),
+    };
+    Ok(if is_descending { field.descending() } else { field })
+}
+
+/// Builds unfinished views, and checks references, until a signal comes.
+pub(crate) fn build(documents: &Documents, out: Output) -> Result<()> {
     let signals = Signals::watch()?;
     let begun = Instant::now();
     let mut bar: Option<ProgressBar> = None;
@@ -150,51 +181,38 @@ fn build(documents: &Documents, out: Output) -> Result<()> {
 }
 
 fn drop_view(args: &ViewNamedArgs, out: Output) -> Result<()> {
-    let level: Durability = args.durability.into();
-    let db = database::open_to_write(&args.target.database, level)?;
-    let schema = database::schema(&db.snapshot()?, &args.target.collection)?;
-    check_name(&schema, &args.name)?;
-    let (_, receipt) = db.transact_with_receipt(|tx| tx.drop_view(schema.name(), &args.name))?;
-    db.close()?;
-    done("view_drop", "dropped", &schema, &args.name, None, &receipt, level, out)
+    let change = Change::open(&args.target, args.durability)?;
+    check_name(&change.schema, &args.name)?;
+    let (_, receipt) =
+        change.db.transact_with_receipt(|tx| tx.drop_view(change.schema.name(), &args.name))?;
+    change.db.close()?;
+    done(&change, ("view_drop", "dropped"), &args.name, None, &receipt, out)
 }
 
 fn rebuild(args: &ViewNamedArgs, out: Output) -> Result<()> {
-    let level: Durability = args.durability.into();
-    let db = database::open_to_write(&args.target.database, level)?;
-    let schema = database::schema(&db.snapshot()?, &args.target.collection)?;
-    check_name(&schema, &args.name)?;
+    let change = Change::open(&args.target, args.durability)?;
+    let Change { db, schema, .. } = &change;
+    check_name(schema, &args.name)?;
     let (_, receipt) = db.transact_with_receipt(|tx| tx.rebuild_view(schema.name(), &args.name))?;
     let documents = db.documents(schema.name());
     let rows = build(&documents, out).and_then(|()| Ok(documents.view(&args.name).count()?));
     db.close()?;
-    done("view_rebuild", "rebuilt", &schema, &args.name, Some(rows?), &receipt, level, out)
+    done(&change, ("view_rebuild", "rebuilt"), &args.name, Some(rows?), &receipt, out)
 }
 
-#[expect(clippy::too_many_arguments, reason = "one sentence, of which each says a word")]
+/// Reports a change of a view: its kind in JSON, and the verb of the sentence.
 fn done(
-    kind: &str,
-    verb: &str,
-    schema: &Schema,
+    change: &Change,
+    (kind, verb): (&str, &str),
     view: &str,
     rows: Option<u64>,
     receipt: &Receipt,
-    level: Durability,
     out: Output,
 ) -> Result<()> {
-    let level = level_name(level);
-    if out.is_json() {
-        let fields = doc! {
-            "collection": schema.name(), "view": view, "rows": rows, "seq": receipt.seq().0, "durability": level,
-        };
-        return out.object(kind, fields);
-    }
+    let collection = change.schema.name();
+    let fields = doc! { "collection": collection, "view": view, "rows": rows };
     let rows = rows.map_or_else(String::new, |rows| format!(" with {}", counted(rows, "row")));
-    out.line(&printable(&format!(
-        "{verb} the view {view} of {}{rows}, seq {}, durability {level}",
-        schema.name(),
-        receipt.seq()
-    )))
+    change.done(kind, &format!("{verb} the view {view} of {collection}{rows}"), fields, receipt, out)
 }
 
 /// Refuses a name that no view of the collection has.
@@ -203,29 +221,18 @@ pub(crate) fn check_name(schema: &Schema, name: &str) -> Result<()> {
         return Ok(());
     }
     let names: Vec<String> = schema.views().iter().map(|view| view.name().to_owned()).collect();
-    let hint = match names.as_slice() {
-        [] => {
-            format!("it has none: `duramen view add DB -c {} NAME --key FIELD,...` adds one", schema.name())
-        }
-        names => candidates("views", name, names),
-    };
-    let message = format!("{} has no view {name}", schema.name());
-    Err(Failure::said(FAILED, Code::NoSuchTree, message, hint))
+    let adding = (Code::NoSuchTree, "NAME --key FIELD,...");
+    Err(missing(schema, ("view", "view"), name, &names, adding))
 }
 
 fn list(args: &ViewListArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.database)?;
-    let snapshot = db.snapshot()?;
-    let schemas = match &args.collection {
-        Some(name) => vec![database::schema(&snapshot, name)?],
-        None => snapshot.collections()?,
-    };
+    let Listing { snapshot, schemas, .. } = &Listing::open(&args.database, args.collection.as_deref())?;
     let mut states = Vec::new();
-    for schema in &schemas {
+    for schema in schemas {
         states.extend(snapshot.documents(schema.name()).views()?);
     }
     if out.is_json() {
-        let all = states.iter().map(|state| as_json(&snapshot, state)).collect::<Result<Vec<_>>>()?;
+        let all = states.iter().map(|state| as_json(snapshot, state)).collect::<Result<Vec<_>>>()?;
         return out.object("views", doc! { "views": all });
     }
     if states.is_empty() {
@@ -242,7 +249,7 @@ fn list(args: &ViewListArgs, out: Output) -> Result<()> {
             printable(state.view.name()),
             printable(&format!("{}{each}{nulls}{unique}", key_shown(&state.view))),
             printable(&reductions_shown(&state.view)),
-            rows(&snapshot, state)?.map_or_else(String::new, grouped),
+            rows(snapshot, state)?.map_or_else(String::new, grouped),
             printable(&phase_shown(state)),
         ]);
     }
@@ -261,7 +268,7 @@ fn rows(snapshot: &Snapshot, state: &ViewState) -> Result<Option<u64>> {
 fn key_shown(view: &ViewSpec) -> String {
     match view.code_version() {
         Some(version) => format!("made by code, version {version}"),
-        None => view.key_fields().join(","),
+        None => view.key_fields().iter().map(KeyField::to_string).collect::<Vec<_>>().join(","),
     }
 }
 
@@ -280,16 +287,16 @@ fn phase_shown(state: &ViewState) -> String {
         ViewPhase::Behind { documents } => format!("waits for its code, {} behind", grouped(documents)),
         _ => "unknown".to_owned(),
     };
-    match &state.failed {
-        Some(why) => format!("{phase}: {why}"),
-        None => phase,
-    }
+    phase_and_failure(phase, state.failed.as_ref())
 }
 
 /// A view as JSON.
 pub(crate) fn as_json(snapshot: &Snapshot, state: &ViewState) -> Result<Value> {
-    let texts = |names: &[String]| names.iter().map(|name| Value::from(name.as_str())).collect::<Vec<_>>();
     let view = &state.view;
+    let names = |is_wanted: fn(&KeyField) -> bool| {
+        let wanted = view.key_fields().iter().filter(|field| is_wanted(field));
+        wanted.map(|field| Value::from(field.name())).collect::<Vec<_>>()
+    };
     let reductions = view.reductions().iter().map(|reduce| {
         let field = view.value_fields().get(reduce.value()).map(String::as_str);
         Value::Map(doc! { "reduce": reduce.name(), "field": field })
@@ -303,7 +310,9 @@ pub(crate) fn as_json(snapshot: &Snapshot, state: &ViewState) -> Result<Value> {
     Ok(Value::Map(doc! {
         "collection": state.collection.as_str(),
         "name": view.name(),
-        "key": texts(view.key_fields()),
+        "key": names(|_| true),
+        "paths": names(KeyField::is_path),
+        "descending": names(KeyField::is_descending),
         "code_version": view.code_version().map(u64::from),
         "each": view.is_each(),
         "unique": view.is_unique(),

@@ -9,6 +9,7 @@ use duramen::{
 };
 
 use crate::args::{DatabaseArgs, WatchArgs};
+use crate::byte_tree;
 use crate::database::{candidates, check_path};
 use crate::failure::{FAILED, Failure, Result};
 use crate::numbers::counted;
@@ -152,7 +153,7 @@ fn as_text(change: &AnyChange, with_origin: bool) -> Result<String> {
             let elements = change.key_elements()?.into_iter().map(Value::from);
             elements.map(|element| shown(&element)).collect::<Vec<_>>().join(",")
         }
-        (_, Some(key)) => String::from_utf8_lossy(key).into_owned(),
+        (_, Some(key)) => byte_tree::key_text(key),
     };
     let value = match (&change.what, change.document()?) {
         (_, Some(document)) => document.to_json()?,

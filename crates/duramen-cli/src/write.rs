@@ -4,9 +4,10 @@ use std::io::Read;
 use std::path::Path;
 
 use duramen::tuple::Element;
-use duramen::{Db, Document, Durability, ErrorKind, Reads, Receipt, Schema, Snapshot, Span, Value, doc};
+use duramen::{Db, Document, ErrorKind, Followed, Reads, Receipt, Schema, Snapshot, Span, Value, doc};
 
-use crate::args::{DelArgs, PutArgs, level_name};
+use crate::args::{DelArgs, PutArgs};
+use crate::columns::ColumnChange;
 use crate::database;
 use crate::failure::{FAILED, Failure, Result};
 use crate::keys;
@@ -14,9 +15,13 @@ use crate::numbers::{counted, grouped};
 use crate::output::{Output, confirm};
 use crate::signals::Signals;
 
+/// What to do about a document that does not fit.
+const CORRECT: &str =
+    "correct the document: `duramen collections DB` shows the key, the columns and their types";
+
 /// Stores one document.
 pub(crate) fn put(args: &PutArgs, out: Output) -> Result<()> {
-    let level: Durability = args.durability.into();
+    let level = args.durability;
     let db = database::open_to_write(&args.target.database, level)?;
     let schema = database::schema(&db.snapshot()?, &args.target.collection)?;
     let text = match args.document.as_deref() {
@@ -29,17 +34,28 @@ pub(crate) fn put(args: &PutArgs, out: Output) -> Result<()> {
     if let Some(key) = &args.key {
         fill_key(&schema, &keys::whole(&schema, key)?, &mut document)?;
     }
-    let receipt = db.documents(schema.name()).put(document)?;
+    let change = ColumnChange::of(&schema, document.iter().map(|(name, _)| name));
+    let stored = db.documents(schema.name()).put(document).map_err(Failure::from);
+    let receipt = stored.map_err(|failure| failure.when_vague(CORRECT))?;
     db.close()?;
+    for message in change.warnings() {
+        out.warning(
+            &message,
+            "if it is a mistake, put the document again with the right name; the column stays",
+        );
+    }
+    if let Some(note) = change.note_of_new() {
+        out.note(&note);
+    }
     if out.is_json() {
-        let fields = doc! { "collection": schema.name(), "rows": 1, "seq": receipt.seq().0, "durability": level_name(level) };
+        let fields = doc! { "collection": schema.name(), "rows": 1, "seq": receipt.seq().0, "durability": level.name() };
         return out.object("put", fields);
     }
     out.line(&format!(
         "stored 1 document in {}, seq {}, durability {}",
         schema.name(),
         receipt.seq(),
-        level_name(level)
+        level.name()
     ))
 }
 
@@ -85,6 +101,7 @@ fn from_element(element: &Element) -> Value {
         Element::Float(value) => Value::Float(*value),
         Element::Bool(value) => Value::Bool(*value),
         Element::Time(value) => Value::Time(*value),
+        Element::Descending(element) => from_element(element),
     }
 }
 
@@ -96,13 +113,17 @@ struct Deleted {
     batches: u64,
     /// The sequence of the last.
     seq: u64,
+    /// What happened to documents that referred to them.
+    followed: Followed,
     /// Whether nothing is left to delete.
     complete: bool,
 }
 
 impl Deleted {
-    fn add(&mut self, rows: u64, receipt: &Receipt) {
+    fn add(&mut self, rows: u64, followed: Followed, receipt: &Receipt) {
         self.rows += rows;
+        self.followed.cascaded += followed.cascaded;
+        self.followed.cleared += followed.cleared;
         self.batches += u64::from(rows > 0);
         self.seq = receipt.seq().0;
     }
@@ -112,7 +133,7 @@ impl Deleted {
 pub(crate) fn del(args: &DelArgs, out: Output) -> Result<()> {
     // Deleting all is one transaction, and ^C must end the confirmation before it.
     let signals = if args.all { Signals::default() } else { Signals::watch()? };
-    let level: Durability = args.durability.into();
+    let level = args.durability;
     let db = database::open_to_write(&args.target.database, level)?;
     let snapshot = db.snapshot()?;
     let schema = database::schema(&snapshot, &args.target.collection)?;
@@ -143,11 +164,12 @@ fn report(args: &DelArgs, schema: &Schema, deleted: &Deleted, out: Output) -> Re
     if deleted.rows == 0 && !args.all {
         out.note(&keys::nothing(schema, &args.range));
     }
-    let level = level_name(args.durability.into());
+    let level = args.durability.name();
     if out.is_json() {
         let fields = doc! {
             "collection": schema.name(), "rows": deleted.rows, "batches": deleted.batches, "seq": deleted.seq,
-            "durability": level, "complete": deleted.complete,
+            "durability": level, "complete": deleted.complete, "cascaded": deleted.followed.cascaded,
+            "cleared": deleted.followed.cleared,
         };
         return out.object("del", fields);
     }
@@ -156,16 +178,32 @@ fn report(args: &DelArgs, schema: &Schema, deleted: &Deleted, out: Output) -> Re
         several => format!(" in {}", counted(several, "batch")),
     };
     out.line(&format!(
-        "deleted {} of {}{batches}, seq {}, durability {level}",
+        "deleted {} of {}{batches}{}, seq {}, durability {level}",
         counted(deleted.rows, "document"),
         schema.name(),
+        followed_shown(deleted.followed),
         deleted.seq,
     ))
 }
 
+/// What followed a delete, for the sentence about it.
+fn followed_shown(followed: Followed) -> String {
+    let mut shown = String::new();
+    if followed.cascaded > 0 {
+        shown.push_str(&format!(", with {} that referred to them", counted(followed.cascaded, "document")));
+    }
+    if followed.cleared > 0 {
+        shown.push_str(&format!(", and cleared the field of {}", counted(followed.cleared, "document")));
+    }
+    shown
+}
+
 fn one(db: &Db, schema: &Schema, text: &str) -> Result<Deleted> {
     let key = keys::whole(schema, text)?;
-    let (found, receipt) = db.transact_with_receipt(|tx| tx.documents(schema.name()).delete(&key))?;
+    let ((found, followed), receipt) = db.transact_with_receipt(|tx| {
+        let found = tx.documents(schema.name()).delete(&key)?;
+        Ok((found, tx.followed()))
+    })?;
     if !found {
         return Err(Failure::said(
             FAILED,
@@ -174,7 +212,7 @@ fn one(db: &Db, schema: &Schema, text: &str) -> Result<Deleted> {
             "nothing was changed",
         ));
     }
-    Ok(Deleted { rows: 1, batches: 1, seq: receipt.seq().0, complete: true })
+    Ok(Deleted { rows: 1, batches: 1, seq: receipt.seq().0, followed, complete: true })
 }
 
 /// Deletes more than one transaction may hold.
@@ -191,17 +229,23 @@ impl Batches<'_> {
         let mut deleted = Deleted::default();
         while !deleted.complete && (deleted.batches == 0 || self.signals.received().is_none()) {
             let ran = self.db.transact_with_receipt(|tx| {
-                tx.documents(self.collection).delete_first(span.clone(), self.rows_max)
+                let rows = tx.documents(self.collection).delete_first(span.clone(), self.rows_max)?;
+                Ok((rows, tx.followed()))
             });
-            let (rows, receipt) = ran.map_err(|error| cut_short(error, &deleted))?;
-            deleted.add(rows, &receipt);
+            let ((rows, followed), receipt) = ran.map_err(|error| cut_short(error, &deleted))?;
+            deleted.add(rows, followed, &receipt);
             deleted.complete = rows < self.rows_max;
         }
         Ok(deleted)
     }
 
-    /// Deletes everything in one small transaction: drops the collection and creates it again.
+    /// Deletes everything in one small transaction: drops the collection and creates it again. Documents with
+    /// references are deleted one by one.
     fn all(&self) -> Result<Deleted> {
+        let schema = self.db.documents(self.collection).schema()?;
+        if !schema.references().is_empty() || !schema.referred_by().is_empty() {
+            return self.span(&Span::all());
+        }
         let emptied = self.db.transact_with_receipt(|tx| {
             let documents = tx.documents(self.collection);
             let rows = documents.count(Span::all())?;
@@ -215,7 +259,7 @@ impl Batches<'_> {
         match emptied {
             Ok((rows, receipt)) => {
                 let mut deleted = Deleted { complete: true, ..Deleted::default() };
-                deleted.add(rows, &receipt);
+                deleted.add(rows, Followed::default(), &receipt);
                 Ok(deleted)
             }
             // A full disk has no room for creating, but still for deleting (D7).

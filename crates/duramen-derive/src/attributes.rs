@@ -11,7 +11,7 @@ pub(crate) struct CollectionAttributes {
     /// The name of the collection, if it does not follow from the struct's.
     pub(crate) name: Option<LitStr>,
     /// Documents are stored without the names of their fields.
-    pub(crate) compact: bool,
+    pub(crate) positional: bool,
     /// The version of its documents, if an attribute sets it.
     pub(crate) version: Option<LitInt>,
     /// The type whose documents it reads too.
@@ -41,8 +41,8 @@ pub(crate) fn collection(attributes: &[Attribute]) -> Result<CollectionAttribute
                 if found.name.replace(name).is_some() {
                     return Err(meta.error("the collection has two names"));
                 }
-            } else if meta.path.is_ident("compact") {
-                found.compact = true;
+            } else if meta.path.is_ident("positional") {
+                found.positional = true;
             } else if meta.path.is_ident("version") {
                 let version: LitInt = meta.value()?.parse()?;
                 if version.base10_parse::<u32>()? == 0 {
@@ -65,7 +65,7 @@ pub(crate) fn collection(attributes: &[Attribute]) -> Result<CollectionAttribute
                 }
             } else {
                 return Err(meta.error(
-                    "unknown: a collection takes `name = \"...\"`, `compact`, `version = ...`, `view(Name, key = ...)` and \
+                    "unknown: a collection takes `name = \"...\"`, `positional`, `version = ...`, `view(Name, key = ...)` and \
                      `coded(Name)`",
                 ));
             }

@@ -8,6 +8,7 @@ use crate::attributes::{self, Assigned, CollectionAttributes};
 use crate::coded;
 use crate::field::{self, Field};
 use crate::names;
+use crate::references;
 use crate::view;
 
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
@@ -25,13 +26,23 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let keys: Vec<&Field<'_>> = fields.iter().filter(|field| field.key.is_some()).collect();
     check_keys(input, &keys)?;
     let sometimes = fields.iter().find_map(|field| field.absent.as_ref().or(field.sometimes.as_ref()));
-    if let Some(path) = sometimes.filter(|_| attributes.compact) {
+    if let Some(path) = sometimes.filter(|_| attributes.positional) {
         return Err(Error::new_spanned(
             path,
-            "compact documents are told apart by the places of their fields: every field must be written, always",
+            "positional documents are told apart by the places of their fields: every field must be written, always",
+        ));
+    }
+    if let Some(part) = attributes.views.iter().find_map(|view| view.path()).filter(|_| attributes.positional)
+    {
+        return Err(Error::new(
+            part.span(),
+            format!(
+                "positional documents store the parts of {part} without names: take `positional` away, or make the part a field"
+            ),
         ));
     }
     let duramen = quote!(::duramen);
+    let references = references::all(&fields, &duramen)?;
     let body = body(input, &attributes, &fields, &keys, serde.default, &duramen);
     let assigned = assigned(input, &keys, &duramen);
     let (types, views) = view::derive(&input.ident, &input.vis, &attributes.views, &fields, &duramen)?;
@@ -41,6 +52,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             #body
             #assigned
             #views
+            #references
         };
     })
 }
@@ -75,6 +87,12 @@ fn check_keys(input: &DeriveInput, keys: &[&Field<'_>]) -> Result<()> {
             "a collection needs a key: write #[key] above the field, or the fields, that tell its documents apart",
         ));
     };
+    if let Some(field) = keys.iter().find(|field| field.is_reverse()) {
+        return Err(Error::new_spanned(
+            field.kind,
+            "the key of a collection is ascending: take Reverse away, and read from the end with `reverse`",
+        ));
+    }
     if keys.len() > 8 {
         return Err(Error::new_spanned(keys[8].ident, "a key has at most 8 fields"));
     }
@@ -102,22 +120,24 @@ fn body(
     let name = attributes.name.clone().unwrap_or_else(|| {
         LitStr::new(&names::snake_case(ident.to_string().trim_start_matches("r#")), ident.span())
     });
-    let compact = attributes.compact;
+    let positional = attributes.positional;
     let (key_type, key_value) = key(keys);
     let key_idents = keys.iter().map(|field| field.ident);
     let key_names = keys.iter().map(|field| &field.written);
     let columns = fields.iter().filter(|field| field.absent.is_none()).map(|field| {
-        let (shape, kind) = (field.shape(compact, all_default, duramen), field.column_type(duramen));
+        let (shape, kind) = (field.shape(positional, all_default, duramen), field.column_type(duramen));
         quote!(.field(#shape, #kind))
     });
     let all_names = fields.iter().map(|field| &field.written);
-    let in_order = compact.then(|| quote!(.compact([#(#all_names),*])));
+    let in_order = positional.then(|| quote!(.positional([#(#all_names),*])));
     let views = attributes.views.iter().map(|view| {
         let view = view.name();
         quote!(.view(<#view as #duramen::View>::spec()))
     });
     let coded = attributes.coded.iter().map(|coded| coded.spec(duramen));
-    let codes = coded::codes(&attributes.coded, duramen);
+    let references = references::in_schema(fields, duramen);
+    let methods = [coded::codes(&attributes.coded, duramen), references::referred_types(fields, duramen)];
+    let methods = methods.into_iter().flatten();
     let version = version(attributes, duramen);
     let at_version = version.as_ref().map(|version| quote!(.at_version(#version)));
     let constant = version.map(|version| quote!(const VERSION: u32 = #version;));
@@ -125,7 +145,7 @@ fn body(
     quote! {
         impl #duramen::Collection for #ident {
             const NAME: &'static str = #name;
-            const COMPACT: bool = #compact;
+            const POSITIONAL: bool = #positional;
             #constant
             type Key = #key_type;
 
@@ -149,9 +169,10 @@ fn body(
                     #in_order
                     #(#views)*
                     #(#coded)*
+                    #(#references)*
             }
 
-            #codes
+            #(#methods)*
 
             #migration
         }

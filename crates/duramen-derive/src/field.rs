@@ -6,6 +6,7 @@ use syn::{Error, Ident, LitStr, Result, Type};
 
 use crate::attributes::{self, Assigned};
 use crate::names;
+use crate::references::{self, ReferencesAttribute};
 
 /// A field of the collection's struct.
 pub(crate) struct Field<'a> {
@@ -24,6 +25,10 @@ pub(crate) struct Field<'a> {
     pub(crate) aliases: Vec<String>,
     /// Whether an attribute lets it be read where it is not written.
     pub(crate) default: bool,
+    /// Whether a function makes the value of the field where it is not written.
+    pub(crate) default_by_function: bool,
+    /// The collection whose keys it holds.
+    pub(crate) references: Option<ReferencesAttribute>,
 }
 
 /// Every field of the struct.
@@ -65,6 +70,8 @@ fn one<'a>(field: &'a syn::Field, rename_all: Option<&LitStr>) -> Result<Field<'
         plain,
         aliases: serde.aliases,
         default: serde.default,
+        default_by_function: serde.default_by_function,
+        references: references::of(&field.attrs)?,
     })
 }
 
@@ -73,7 +80,16 @@ impl Field<'_> {
     pub(crate) fn column_type(&self, duramen: &TokenStream) -> TokenStream {
         let (kind, column_type) = (self.kind, quote!(#duramen::schema::ColumnType));
         if self.key.is_some() {
-            quote!(<#kind as #duramen::tuple::OwnedElement>::COLUMN)
+            // An alias of a type may hide a Reverse.
+            quote!({
+                const {
+                    assert!(
+                        !<#kind as #duramen::tuple::OwnedElement>::IS_DESCENDING,
+                        "the key of a collection is ascending: take Reverse away"
+                    )
+                }
+                <#kind as #duramen::tuple::OwnedElement>::COLUMN
+            })
         } else if self.plain {
             let form = self.form(duramen);
             quote!(#column_type::of_type::<#kind>().in_form(#form))
@@ -86,19 +102,24 @@ impl Field<'_> {
 impl Field<'_> {
     /// The description that the catalogue keeps. Serde reads an absent `Option` as `None`, but not at the end
     /// of a list.
-    pub(crate) fn shape(&self, compact: bool, all_default: bool, duramen: &TokenStream) -> TokenStream {
+    pub(crate) fn shape(&self, positional: bool, all_default: bool, duramen: &TokenStream) -> TokenStream {
         let (kind, written) = (self.kind, &self.written);
         let source = source(self.kind);
         let optional = self.is_optional();
         let custom = (!self.plain).then(|| quote!(.custom()));
         let sometimes = self.sometimes.is_some().then(|| quote!(.sometimes()));
-        let default =
-            (self.default || all_default || (optional && self.plain && !compact)).then(|| quote!(.default()));
+        let default = (self.default || all_default || (optional && self.plain && !positional))
+            .then(|| quote!(.default()));
+        // Of an absent `Option` and an absent list a view has the same rows as of what serde reads there.
+        let same_rows = optional || self.is_list();
+        let by_function = self.default_by_function;
+        let filled = (by_function || ((self.default || all_default) && !same_rows))
+            .then(|| quote!(.filled(#by_function)));
         let aliases = &self.aliases;
         let also = (!aliases.is_empty()).then(|| quote!(.also([#(#aliases),*])));
         let form = self.form(duramen);
         let in_form = self.plain.then(|| quote!(.in_form(#form)));
-        quote!(#duramen::schema::Field::of::<#kind>(#written, #source) #in_form #custom #sometimes #default #also)
+        quote!(#duramen::schema::Field::of::<#kind>(#written, #source) #in_form #custom #sometimes #default #filled #also)
     }
 
     /// How its values are stored if it is an enum with `#[derive(Key)]`.
@@ -113,9 +134,19 @@ impl Field<'_> {
             .is_some_and(|last| ["Vec", "BTreeSet", "HashSet"].iter().any(|list| last == list))
     }
 
+    /// Whether its type is a `Reverse`.
+    pub(crate) fn is_reverse(&self) -> bool {
+        last_segment(self.not_null()).is_some_and(|last| last == "Reverse")
+    }
+
     /// Whether there is an `Option` around its type.
     pub(crate) fn is_optional(&self) -> bool {
         last_segment(self.kind).is_some_and(|last| last == "Option")
+    }
+
+    /// The type of a list's items.
+    pub(crate) fn item(&self) -> Option<&Type> {
+        inside(self.not_null())
     }
 
     /// Its type without an `Option` around it.

@@ -53,6 +53,8 @@ fn wrapper(input: &DeriveInput, data: &syn::DataStruct) -> Result<TokenStream> {
             impl ::duramen::tuple::OwnedElement for #ident {
                 const COLUMN: ::duramen::schema::ColumnType =
                     <#kind as ::duramen::tuple::OwnedElement>::COLUMN;
+                const IS_DESCENDING: bool =
+                    <#kind as ::duramen::tuple::OwnedElement>::IS_DESCENDING;
 
                 fn from_element(
                     element: ::duramen::tuple::Element,

@@ -30,6 +30,8 @@ pub(crate) struct SerdeNames {
     pub(crate) aliases: Vec<String>,
     /// Whether a field, or every field of a struct, may be absent when reading.
     pub(crate) default: bool,
+    /// Whether a function makes the value of an absent field.
+    pub(crate) default_by_function: bool,
     /// An attribute that changes the form of the whole struct.
     pub(crate) reshapes: Option<syn::Path>,
 }
@@ -65,6 +67,7 @@ pub(crate) fn serde(attributes: &[Attribute]) -> Result<SerdeNames> {
                 return Ok(());
             }
             found.default |= meta.path.is_ident("default") || meta.path.is_ident("skip_deserializing");
+            found.default_by_function |= meta.path.is_ident("default") && meta.input.peek(Token![=]);
             if !HARMLESS.iter().any(|known| meta.path.is_ident(known)) {
                 found.changes_form = Some(meta.path.clone());
             }

@@ -28,9 +28,9 @@ pub(crate) fn without_order(input: &DeriveInput, data: &DataEnum) -> Result<Erro
     Ok(Error::new_spanned(
         &input.ident,
         format!(
-            "choose how this enum is stored and ordered in keys and views: `#[key(by_number)]` above it takes numbers \
-             that you give (`{first} = 1`); `#[key(by_name)]` takes the names, as databases of earlier releases hold \
-             them, and the order {names}",
+            "choose how this enum is stored and ordered: write `#[key(by_name)]` above it to store the names, in the \
+             order of the alphabet ({names}); or `#[key(by_number)]` and `#[serde(into = \"u8\", try_from = \"u8\")]` \
+             to store numbers that you give (`{first} = 1`), in their order",
             first = data.variants[0].ident,
             names = names.join(", "),
         ),
@@ -77,6 +77,14 @@ pub(crate) fn by_name(input: &DeriveInput, data: &DataEnum) -> Result<TokenStrea
 
             impl ::duramen::tuple::EnumElement for #ident {
                 const FORM: ::duramen::tuple::EnumForm = ::duramen::tuple::EnumForm::Name;
+            }
+
+            impl ::core::convert::From<#ident> for ::duramen::Value {
+                fn from(value: #ident) -> ::duramen::Value {
+                    ::core::convert::From::from(match value {
+                        #(#ident::#variants => #texts,)*
+                    })
+                }
             }
 
             ::duramen::key_element!(#ident);
@@ -150,6 +158,13 @@ fn numbers_of(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
 
             impl ::duramen::tuple::EnumElement for #ident {
                 const FORM: ::duramen::tuple::EnumForm = ::duramen::tuple::EnumForm::Number(#kind_name);
+            }
+
+            impl ::core::convert::From<#ident> for ::duramen::Value {
+                fn from(value: #ident) -> ::duramen::Value {
+                    let number: #kind = ::core::convert::From::from(value);
+                    ::core::convert::From::from(number)
+                }
             }
 
             ::duramen::key_element!(#ident);

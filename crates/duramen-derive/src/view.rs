@@ -9,16 +9,17 @@ use syn::{Error, Ident, LitInt, Result, Token, Type, Visibility, parenthesized};
 
 use crate::field::Field;
 use crate::names;
+use crate::view_key::{self, KeyItem};
 
 /// The contents of one `view(...)`.
 pub(crate) struct ViewAttribute {
-    name: Ident,
-    key: Vec<Ident>,
+    pub(crate) name: Ident,
+    pub(crate) key: Vec<KeyItem>,
     value: Option<Ident>,
     reduce: Vec<Reduction>,
-    each: bool,
+    pub(crate) each: bool,
     unique: bool,
-    nulls: bool,
+    pub(crate) nulls: bool,
 }
 
 /// `Sum`, or `Sum(cents)`, or `TopK(5, cents)`, or `With(Mine, cents)`.
@@ -63,7 +64,7 @@ impl Parse for ViewAttribute {
             view.item(input)?;
         }
         if view.key.is_empty() && !input.is_empty() {
-            return Err(input.error("a comma is missing before this"));
+            return Err(input.error("a comma is missing before this: view(Name, key = field)"));
         }
         if view.key.is_empty() {
             return Err(Error::new(
@@ -82,6 +83,11 @@ impl ViewAttribute {
     /// The type that represents the view.
     pub(crate) fn name(&self) -> &Ident {
         &self.name
+    }
+
+    /// A part of a field in its key.
+    pub(crate) fn path(&self) -> Option<&Ident> {
+        self.key.iter().find(|item| item.is_path()).map(KeyItem::first)
     }
 
     fn item(&mut self, input: ParseStream<'_>) -> Result<()> {
@@ -266,11 +272,10 @@ fn one(
 ) -> Result<TokenStream> {
     let ident = &view.name;
     let name = names::snake_case(&ident.to_string());
-    let keys = view.key.iter().map(|name| field(fields, name)).collect::<Result<Vec<_>>>()?;
-    check_lists(view, &keys)?;
-    check_nulls(view, &keys)?;
-    let key_names = keys.iter().map(|field| &field.written);
-    let key_type = key_type(view, &keys, duramen);
+    let keys = view.key.iter().map(|item| field(fields, item.first())).collect::<Result<Vec<_>>>()?;
+    view_key::check(view, &keys)?;
+    let key_fields = view.key.iter().zip(&keys).map(|(item, field)| item.definition(field, duramen));
+    let key_type = view_key::kind(view, &keys, duramen);
     let Reduced { values, kept, kinds, asserts } = reduced(view, fields, duramen)?;
     let each = view.each.then(|| quote!(.each()));
     let unique = view.unique.then(|| quote!(.unique()));
@@ -290,7 +295,7 @@ fn one(
             const NAME: &'static str = #name;
 
             fn spec() -> #duramen::ViewSpec {
-                #duramen::ViewSpec::new(#name, [#(#key_names),*])
+                #duramen::ViewSpec::new(#name, [#(#key_fields),*])
                     .values::<&str>([#(#values),*])
                     .reduce([#(#kept),*])
                     #each
@@ -299,70 +304,6 @@ fn one(
             }
         }
     })
-}
-
-/// Checks that a list among the key fields is the one with a row for each item.
-fn check_lists(view: &ViewAttribute, keys: &[&Field<'_>]) -> Result<()> {
-    let last = keys.len() - 1;
-    for (index, _) in keys.iter().enumerate().filter(|(_, field)| field.is_list()) {
-        let (name, ident) = (&view.name, &view.key[index]);
-        if index < last {
-            return Err(Error::new(
-                ident.span(),
-                format!("{ident} is a list: make it the last key field of {name}, and write `each`"),
-            ));
-        }
-        if !view.each {
-            let all: Vec<String> = view.key.iter().map(ToString::to_string).collect();
-            let all = if let [one] = &all[..] { one.clone() } else { format!("({})", all.join(", ")) };
-            return Err(Error::new(
-                ident.span(),
-                format!(
-                    "{ident} is a list: `each` makes a row for each of its items: view({name}, key = {all}, each)"
-                ),
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Checks that a view with rows for nulls has a key field that can be null.
-fn check_nulls(view: &ViewAttribute, keys: &[&Field<'_>]) -> Result<()> {
-    if !view.nulls {
-        return Ok(());
-    }
-    let name = &view.name;
-    if view.each {
-        return Err(Error::new(name.span(), format!("{name} has `each` and `nulls`: an item is never null")));
-    }
-    if !keys.iter().any(|field| field.is_optional()) {
-        return Err(Error::new(
-            name.span(),
-            format!("{name} has no key field that can be null: take `nulls` away, or make one an Option"),
-        ));
-    }
-    Ok(())
-}
-
-/// The Rust type of a view's key. Without `nulls` a document has no row while a key field is null.
-fn key_type(view: &ViewAttribute, keys: &[&Field<'_>], duramen: &TokenStream) -> TokenStream {
-    let last = keys.len() - 1;
-    let kinds: Vec<TokenStream> = keys
-        .iter()
-        .enumerate()
-        .map(|(index, field)| {
-            let kind = if view.nulls { field.kind } else { field.not_null() };
-            if view.each && index == last {
-                quote!(<#kind as #duramen::view::reduce::Each>::Item)
-            } else {
-                quote!(#kind)
-            }
-        })
-        .collect();
-    match &kinds[..] {
-        [one] => one.clone(),
-        _ => quote!((#(#kinds,)*)),
-    }
 }
 
 /// The reductions of a view: their fields, the form in the catalogue, and their types.

@@ -146,6 +146,8 @@ struct State {
     room_blocks: u64,
     /// The first block after the superblocks.
     first_block: u64,
+    /// While compaction runs: pages from this block on are moved, and holes before it are used first.
+    aimed_end: Option<u64>,
     /// A contradiction found under the lock, reported after its release.
     contradiction: Option<Error>,
 }
@@ -188,6 +190,7 @@ impl Space {
             file_blocks,
             room_blocks,
             first_block,
+            aimed_end: None,
             contradiction: None,
         };
         Space { data, give_back, state: Mutex::new(state), soundness: Soundness::default() }
@@ -205,8 +208,10 @@ impl Space {
         let free = state.used.find(block_count);
         let end = free + u64::from(block_count);
         let grows = end > state.room_blocks;
-        let wants_hole = state.holes.used() > 0 && (grows || !state.hole_refused && end > state.used.end());
-        let block = match wants_hole.then(|| self.take_back(state, block_count)).flatten() {
+        let is_far = end > state.used.end() || state.aimed_end.is_some_and(|aimed| end > aimed);
+        let wants_hole = state.holes.used() > 0 && (grows || !state.hole_refused && is_far);
+        let before = if grows { u64::MAX } else { free };
+        let block = match wants_hole.then(|| self.take_back(state, block_count, before)).flatten() {
             Some(hole) => hole,
             None if grows => self.grow(state, end).map(|()| free)?,
             None => free,
@@ -390,10 +395,36 @@ impl Space {
 
     /// Bytes of the whole space map.
     pub(crate) fn map_bytes(&self) -> u64 {
-        let pages = self.lock().used.page_count() as u64;
+        self.map_bytes_in(&self.lock())
+    }
+
+    fn map_bytes_in(&self, state: &State) -> u64 {
+        let pages = state.used.page_count() as u64;
         let page_blocks = u64::from(self.data.blocks_of(PAGE_HEADER_BYTES + PAGE_WORDS * 8));
         // One more page if the file grows, and the list of pages.
         ((pages + 1) * page_blocks + pages / 64 + 2) * self.data.block_bytes() as u64
+    }
+
+    /// Sets the block that compaction aims to end the file with; `None` once it ends.
+    pub(crate) fn aim_at(&self, end: Option<u64>) {
+        self.lock().aimed_end = end;
+    }
+
+    /// The block that compaction aims to end the file with, while it runs.
+    pub(crate) fn aimed_end(&self) -> Option<u64> {
+        self.lock().aimed_end
+    }
+
+    /// Free blocks before this one, holes included.
+    pub(crate) fn free_blocks_before(&self, end: u64) -> u64 {
+        let state = self.lock();
+        let in_use = state.used.without(&state.holes);
+        let used: u64 = in_use
+            .runs_from(0)
+            .take_while(|(block, _)| *block < end)
+            .map(|(block, count)| u64::from(count).min(end - block))
+            .sum();
+        end - used
     }
 
     /// Statistics of the space.

@@ -48,6 +48,12 @@ impl fmt::Debug for TreeState {
 }
 
 impl TreeState {
+    /// Whether reductions of new leaves can be computed. Without its reducer, compaction only moves the nodes
+    /// of a tree, each with the reduction it has.
+    pub(crate) fn can_be_packed(&self) -> bool {
+        self.spec.is_none() || self.reducer.is_some()
+    }
+
     /// An empty tree.
     #[must_use]
     pub(crate) fn empty(id: TreeId, spec: Option<ReducerSpec>, reducers: &Reducers) -> TreeState {

@@ -19,7 +19,9 @@ use crate::catalog::{CATALOG, Root, RootEntry, TreeState, TreeTable};
 use crate::data_file::{Page, SUPERBLOCK_OFFSETS, Superblock};
 use crate::error::{Error, Result};
 use crate::ids::{CommitSeq, Generation, TreeId};
-use crate::tree::{Apply, ApplyError, Change, Loading, Node, NodePointer, Slot, StoredValue, write_tree};
+use crate::tree::{
+    Apply, ApplyError, Change, Compacting, Loading, Node, NodePointer, Slot, StoredValue, write_tree,
+};
 use crate::wal::LogPosition;
 
 use output::Output;
@@ -311,17 +313,20 @@ impl Checkpointer {
                 value: entry.as_ref().map(|bytes| StoredValue { big: false, bytes }),
             })
             .collect();
-        if changes.is_empty() {
+        let aimed_end = self.store.space.aimed_end();
+        if changes.is_empty() && aimed_end.is_none() {
             let pointer = newest.roots.as_ref().and_then(Slot::pointer);
             return Ok(NewRoots { slot: newest.roots.clone(), pointer, replaced: Vec::new() });
         }
         output.flush()?;
         output.begin_roots();
         let mut apply = Apply::new(pages, &self.store.geometry, root.seq, Loading::Allowed);
-        let roots = apply.tree(newest.roots.as_ref(), &changes).map_err(|stop| match stop {
-            ApplyError::Failed(error) => error,
-            ApplyError::Missing => unreachable!("loading is allowed"),
-        })?;
+        let mut roots = apply.tree(newest.roots.as_ref(), &changes).map_err(ApplyError::into_error)?;
+        if let (Some(slot), Some(end_block)) = (&roots, aimed_end) {
+            let compacting = Compacting { end_block, packs: true };
+            let compacted = apply.compacted(slot, &[], None, compacting);
+            roots = Some(compacted.map_err(ApplyError::into_error)?);
+        }
         let replaced = apply.replaced;
         let pointer = roots.as_ref().map(|slot| write_tree(pages, slot, None, output)).transpose()?;
         Ok(NewRoots { slot: roots, pointer, replaced })

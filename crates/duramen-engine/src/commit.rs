@@ -23,6 +23,7 @@ mod order_lock;
 mod pipeline;
 mod reads;
 mod recent;
+mod relocate;
 #[cfg(test)]
 mod tests;
 mod throttle;
@@ -48,7 +49,8 @@ pub(crate) use apply::{Applied, Applying, apply_changes, named};
 pub(crate) use changes::{Changes, ENTRY_BYTES, OwnedValue, RecordChange, decode_record};
 pub(crate) use drops::Dropped;
 pub(crate) use reads::Reads;
-pub(crate) use throttle::Throttle;
+pub(crate) use relocate::{MovedRange, MovedValue, Relocation};
+pub(crate) use throttle::{Throttle, checkpoint_bytes};
 pub(crate) use watch::Watch;
 pub use watch::Woken;
 
@@ -105,6 +107,8 @@ pub(crate) struct Submission {
     pub buffered: Buffered,
     /// Pages of the big values it wrote, already durable.
     pub values: Vec<PagePointer>,
+    /// What it moves, if it is a commit of compaction: it changes nothing then.
+    pub relocation: Option<Relocation>,
     /// The level that it waits for.
     pub level: Durability,
     /// It advances a consumer of the feed, and is accepted while other writers are refused.
@@ -133,8 +137,8 @@ pub struct CommitStats {
     /// Validations of transactions older than the recent commits kept in memory. What they had read was
     /// compared value by value.
     pub compared: u64,
-    /// Empty commits. The engine makes them when no other commit arrives, so that dropped trees give back
-    /// their pages.
+    /// Empty commits. The engine makes them to compact, and when no other commit arrives, so that dropped
+    /// trees give back their pages.
     pub empty: u64,
     /// Groups written.
     pub groups: u64,
@@ -171,7 +175,7 @@ impl Committer {
         let root = Arc::new(root);
         Committer {
             admission: Admission::new(Arc::clone(&store.alarm)),
-            order: OrderLock::new(seq, recent_bytes_max(&throttle)),
+            order: OrderLock::new(seq),
             latest: Newest::new(Arc::clone(&root)),
             pipeline: Pipeline::new(Arc::clone(&store), log, root),
             drops: Drops::default(),
@@ -363,7 +367,8 @@ impl Committer {
             return;
         }
         self.check_all_published();
-        let root = without(&self.latest());
+        // The published one: its end in the log may be a later frame than that of its last commit.
+        let root = without(&self.published());
         self.latest.set(Arc::clone(&root));
         self.pipeline.published.set(root);
     }
@@ -378,7 +383,7 @@ impl Committer {
         let (seq, before, durable) = (root.seq, self.published().seq, self.durable());
         invariant!(before < seq, "the log leads from {before} on, to {seq}");
         invariant!(seq <= durable, "the log was durable through {seq} before it was read, not {durable}");
-        order.recent = Recent::new(root.seq, recent_bytes_max(&self.throttle));
+        order.recent = Recent::new(root.seq);
         self.latest.set(Arc::clone(root));
         self.pipeline.published.set(Arc::clone(root));
     }
@@ -389,9 +394,4 @@ impl Committer {
         let (latest, published) = (self.latest().seq, self.published().seq);
         invariant!(latest == published, "the latest root {latest} is the published one, {published}");
     }
-}
-
-/// Bytes of keys of recent commits that are kept for validation.
-fn recent_bytes_max(throttle: &Throttle) -> usize {
-    throttle.memory_bytes() / 32
 }

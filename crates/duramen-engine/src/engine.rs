@@ -3,6 +3,8 @@
 //! It connects the parts and owns none of their work. D8 rests here: the lock is taken before a byte is read,
 //! and released after the last was written.
 
+mod ages;
+mod compact;
 mod copy;
 mod deferred_redo;
 mod directory;
@@ -43,6 +45,7 @@ use crate::tree::{Reducers, Slot};
 use crate::verify::{Check, CheckReport};
 use crate::wal::{LogIdentity, read_through};
 
+pub use compact::{CompactProgress, CompactReport, HeldSnapshot};
 pub use copy::CopyProgress;
 use deferred_redo::DeferredRedo;
 pub use event::{Event, EventHook};
@@ -291,7 +294,9 @@ impl Engine {
     /// # Errors
     /// As [`Engine::checkpoint`].
     pub fn checkpoint_with(&self, between: &mut dyn FnMut()) -> Result<()> {
-        let (_, maintenance) = self.writer()?;
+        let (committer, maintenance) = self.writer()?;
+        // After a close the files stay as they are: a program may copy them.
+        committer.usable()?;
         maintenance.checkpoint(between).map(|_| ())
     }
 
@@ -385,6 +390,18 @@ impl Engine {
         &self.inner.path
     }
 
+    /// Changes the target for all memory, from [`Options::memory_bytes`]. More memory is used as pages are
+    /// read and written. After a lower target the next evictions and checkpoints free what is too much.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) below 4 MiB.
+    pub fn set_memory_bytes(&self, memory_bytes: usize) -> Result<()> {
+        let inner = &self.inner;
+        open::check_memory(memory_bytes, &inner.options)?;
+        inner.store.pages.set_memory_bytes(memory_bytes);
+        Ok(())
+    }
+
     /// Refuses further commits, waits for those under way, and writes a last checkpoint. The lock is released
     /// when the last handle, snapshot, transaction and cursor is dropped. Until then what is published can be
     /// read.
@@ -395,13 +412,28 @@ impl Engine {
     /// acknowledged at level `Disk` may be missing after opening again. None in a forked process, where
     /// nothing is written either.
     pub fn close(&self) -> Result<()> {
-        if let Mode::Write { committer, .. } = &self.inner.mode {
-            committer.not_alone()?;
-        }
+        self.may_close()?;
         if self.inner.left.swap(true, Ordering::AcqRel) {
             return self.inner.not_poisoned();
         }
         self.inner.finish()
+    }
+
+    /// Fails where [`Engine::close`] is refused: inside an event hook, a transaction that runs alone, or the
+    /// function that learns of a compaction's progress.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201).
+    pub fn may_close(&self) -> Result<()> {
+        if let Mode::Write { committer, maintenance } = &self.inner.mode {
+            committer.not_alone()?;
+            if maintenance.compacts_here() {
+                let what = "close is not allowed in the function that learns of a compaction's progress";
+                return Err(Error::invalid(what)
+                    .with_hint("return an error from it, which stops the compaction; then close"));
+            }
+        }
+        Ok(())
     }
 
     /// Ends without a checkpoint and without a durable watermark, as a crash would. For simulations.
@@ -464,6 +496,7 @@ impl Inner {
         self.deferred_redo.wait()?;
         self.not_poisoned()?;
         committer.close();
+        maintenance.wait_for_compaction();
         maintenance.close()
     }
 

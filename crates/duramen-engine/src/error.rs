@@ -12,6 +12,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why an operation failed. [`Error::kind`] is what to do about it, [`Error::code`] names it, [`Error::hint`]
 /// helps.
 ///
+/// `Display` writes the message. `Debug` writes the report that a program prints whose `main` returns the
+/// error: the message with the code, and the hint on a line of its own. `{:#?}` writes the fields.
+///
+/// ```text
+/// Error: there is no database at /srv/shop.duramen (E0902)
+/// hint: look at the path; ...
+/// ```
+///
 /// The section "Errors" of a function names codes: a variant of [`Code`] and its number, such as `NoSuchTree`
 /// (E0901). Codes that many functions share are listed here. A function refers to such a list, and adds its
 /// own codes.
@@ -45,6 +53,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Those of a write, and these. Calls that run a closure run it again after `WriteConflict` and
 /// `WritersHoldMemory`, and once after `DiskFull`.
 /// - `WriteConflict` (E0101): something that the transaction read has changed. Nothing was changed.
+/// - `MissingTarget` (E0216), `StillReferenced` (E0217): a document would refer to one that is not there.
 /// - `DiskFull` (E0301): there is no room for the transaction. Nothing was changed.
 /// - `FeedFull` (E0302): a consumer of the change feed refuses writers. Nothing was changed.
 /// - `OutcomeUnknown` (E0401): the transaction may or may not survive.
@@ -86,7 +95,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// An observer can also return these:
 /// - `NoSuchDatabase` (E0902), `NotADatabase` (E0209): the database was removed or replaced.
 /// - `CorruptSuperblock` (E0504): no superblock can be read.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Error {
     code: Code,
     message: String,
@@ -167,6 +176,8 @@ codes! {
     Unreadable = 213, Invalid, "a document does not decode as the requested type";
     UniqueViolation = 214, Invalid, "another document has the key of a unique view";
     UnfinishedCopy = 215, Invalid, "the database is a copy that was not finished";
+    MissingTarget = 216, Invalid, "a document refers to a document that is not there";
+    StillReferenced = 217, Invalid, "other documents refer to the document or collection";
     DiskFull = 301, Full, "there is no room for the transaction";
     FeedFull = 302, Full, "the change feed is full, and a consumer may not lose changes";
     OutcomeUnknown = 401, InDoubt, "the transaction may or may not survive";
@@ -237,10 +248,11 @@ impl Error {
         &self.message
     }
 
-    /// What the user can do, in words.
+    /// What the user can do, in words. Empty if the message says it all, as that of an error which the
+    /// program has made with [`Error::invalid`].
     #[must_use]
     pub fn hint(&self) -> String {
-        self.hint.clone().unwrap_or_else(|| default_hint(self.kind()).to_owned())
+        self.hint.clone().unwrap_or_else(|| default_hint(self.code).to_owned())
     }
 
     /// Whether running the same transaction again may succeed.
@@ -315,15 +327,22 @@ impl Error {
             .with_hint("open the database in the process that uses it")
     }
 
-    /// The call is wrong.
+    /// The call is wrong. The message says what to change; add a hint with [`Error::with_hint`] if it does
+    /// not.
+    ///
+    /// A program also refuses its own input so: an error from the closure of a transaction rolls it back, and
+    /// is returned as it is.
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Error {
         Error::new(Code::InvalidArgument, message)
     }
 }
 
-fn default_hint(kind: ErrorKind) -> &'static str {
-    match kind {
+fn default_hint(code: Code) -> &'static str {
+    if code == Code::InvalidArgument {
+        return "";
+    }
+    match code.kind() {
         ErrorKind::Conflict => "run the transaction again, or use transact(), which does",
         ErrorKind::Invalid => "change the call",
         ErrorKind::Full => "free some space on the disk, or delete rows, and repeat; nothing was changed",
@@ -344,6 +363,25 @@ fn default_hint(kind: ErrorKind) -> &'static str {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            return f
+                .debug_struct("Error")
+                .field("code", &self.code)
+                .field("message", &self.message)
+                .field("hint", &self.hint)
+                .field("goes_on_after", &self.goes_on_after)
+                .finish();
+        }
+        write!(f, "{} ({})", self.message, self.code)?;
+        match self.hint() {
+            hint if hint.is_empty() => Ok(()),
+            hint => write!(f, "\nhint: {hint}"),
+        }
     }
 }
 

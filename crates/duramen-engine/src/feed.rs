@@ -147,6 +147,17 @@ pub(crate) fn cannot_read(after: CommitSeq, flaw: &str, goes_on: CommitSeq) -> E
         .goes_on(goes_on)
 }
 
+/// The error for a position after the newest commit: it is of another order of commits.
+pub(crate) fn ahead(after: CommitSeq, newest: CommitSeq, oldest: CommitSeq) -> Error {
+    let message = format!(
+        "there is no commit {after} yet: the newest is {newest}; the position is of another database, or of a later state \
+         of this one, before it was restored"
+    );
+    Error::new(Code::FeedGap, message)
+        .with_hint("read what the collection holds now, and go on from now; take positions from receipts and changes")
+        .goes_on(oldest)
+}
+
 /// The error for changes that are no longer kept.
 #[must_use]
 pub(crate) fn gap(after: CommitSeq, oldest: CommitSeq) -> Error {

@@ -52,11 +52,10 @@ mod transaction;
 
 mod engine;
 
-mod deprecated;
-
 pub use allocator::SpaceStats;
 pub use commit::CommitStats;
 pub use duramen_disk::{Disk, SyncMethod};
+pub use engine::{CompactProgress, CompactReport, HeldSnapshot};
 pub use engine::{CopyProgress, DurabilityStatus, Engine, Event, EventHook, Hooks, RecoveryStats, Stats};
 pub use engine::{FeedReader, FeedStop, Wants, Woken};
 pub use engine::{FoundEntries, Keep, LostCommits, Repair, RepairProgress, TreeLoss, UncertainTree};
@@ -76,6 +75,3 @@ pub use tree::{
 };
 pub use verify::CheckReport;
 pub use wal::LogStats;
-
-#[allow(deprecated, reason = "they are here to be found under their old names")]
-pub use deprecated::{Posture, RecoverProgress, Salvage};

@@ -1,13 +1,25 @@
 //! How a database is opened: levels of durability, memory, sizes.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use duramen_disk::SyncMethod;
 
+use crate::error::{Error, Result};
 use crate::limits;
 
 /// The level a commit waits for before it is acknowledged.
+///
+/// As text, for configuration files and flags, it is `memory`, `process` or `disk`:
+///
+/// ```
+/// # use duramen_engine::options::Durability;
+/// assert_eq!("process".parse::<Durability>()?, Durability::Process);
+/// assert_eq!(Durability::Disk.to_string(), "disk");
+/// # Ok::<(), duramen_engine::error::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Durability {
     /// Waits for nothing, unless a quarter of the memory is queued for the log. The commit is ordered and
@@ -18,6 +30,42 @@ pub enum Durability {
     /// Survives a power cut and a kernel panic, on a disk that honours flush (D1).
     #[default]
     Disk,
+}
+
+impl Durability {
+    /// Every level, the weakest first.
+    pub const ALL: [Durability; 3] = [Durability::Memory, Durability::Process, Durability::Disk];
+
+    /// The name of the level: `memory`, `process` or `disk`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Durability::Memory => "memory",
+            Durability::Process => "process",
+            Durability::Disk => "disk",
+        }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Durability {
+    type Err = Error;
+
+    /// Reads the name of a level, in lower case.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) for any other text.
+    fn from_str(text: &str) -> Result<Durability> {
+        Durability::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| {
+            Error::invalid(format!("{text:?} is not a level of durability"))
+                .with_hint("write memory, process or disk")
+        })
+    }
 }
 
 /// Sizes of structures on disk. Tests shrink them so that little data crosses every boundary.
@@ -88,6 +136,9 @@ pub struct GiveBack {
     pub take_back_bytes: usize,
     /// Pages of one dropped tree that one checkpoint reclaims.
     pub reclaimed_pages_max: usize,
+    /// A commit of a compaction ends with the group of leaves that reaches this many bytes. It is applied
+    /// under the order lock: a larger one would delay concurrent commits.
+    pub compacted_bytes: usize,
 }
 
 impl GiveBack {
@@ -98,6 +149,7 @@ impl GiveBack {
         punch_blocks_max: 65536,
         take_back_bytes: 1024 * 1024,
         reclaimed_pages_max: 16384,
+        compacted_bytes: 256 * 1024,
     };
 
     /// Little data crosses these, and reclaiming takes several checkpoints.
@@ -107,6 +159,7 @@ impl GiveBack {
         punch_blocks_max: 256,
         take_back_bytes: 8 * 1024,
         reclaimed_pages_max: 8,
+        compacted_bytes: 8 * 1024,
     };
 }
 

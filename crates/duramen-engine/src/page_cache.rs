@@ -89,9 +89,8 @@ pub(crate) struct Meter {
     written_bytes: AtomicUsize,
     /// Records of ordered commits that are not in the log.
     queued_bytes: AtomicUsize,
-    memory_bytes: usize,
-    nodes_bytes_max: usize,
-    dirty_bounds: DirtyBounds,
+    /// The target for all memory; can change while the database is open.
+    memory_bytes: AtomicUsize,
     /// An eviction by a thread that reads a page is worthwhile from here on.
     evict_from_bytes: AtomicUsize,
     evictor: OnceLock<Evictor>,
@@ -162,22 +161,24 @@ impl DirtyBounds {
     }
 }
 
+/// The bytes that nodes may take while little is buffered.
+fn nodes_bytes_max(memory_bytes: usize) -> usize {
+    let percent = memory_bytes / 100;
+    let left = memory_bytes.saturating_sub(BESIDES_BYTES);
+    left.clamp(percent * NODES_PERCENT, percent * NODES_PERCENT_MAX)
+}
+
 impl Meter {
     fn new(memory_bytes: usize) -> Meter {
-        let percent = memory_bytes / 100;
-        let left = memory_bytes.saturating_sub(BESIDES_BYTES);
-        let bytes_max = left.clamp(percent * NODES_PERCENT, percent * NODES_PERCENT_MAX);
         Meter {
-            nodes_bytes_max: bytes_max,
-            dirty_bounds: DirtyBounds::new(bytes_max),
             written_bytes: AtomicUsize::new(0),
             queued_bytes: AtomicUsize::new(0),
-            memory_bytes,
+            memory_bytes: AtomicUsize::new(memory_bytes),
             resident_bytes: AtomicUsize::new(0),
             waiting_bytes: AtomicUsize::new(0),
             dirty_bytes: AtomicUsize::new(0),
             pages_read: AtomicU64::new(0),
-            evict_from_bytes: AtomicUsize::new(bytes_max / 100 * EVICT_FROM_PERCENT),
+            evict_from_bytes: AtomicUsize::new(nodes_bytes_max(memory_bytes) / 100 * EVICT_FROM_PERCENT),
             evictor: OnceLock::new(),
             epochs: Epochs::default(),
         }
@@ -229,7 +230,7 @@ impl Meter {
 
     /// Whether so much is buffered that nodes must take less than `nodes_bytes_max`.
     fn nodes_give_way(&self) -> bool {
-        self.bytes_max() < self.nodes_bytes_max
+        self.bytes_max() < self.nodes_bytes_max()
     }
 
     /// Bytes of memory that only a checkpoint can free.
@@ -242,19 +243,25 @@ impl Meter {
 
     /// The bounds that [`Meter::unfreeable_bytes`] is compared with.
     pub(crate) fn dirty_bounds(&self) -> DirtyBounds {
-        self.dirty_bounds
+        DirtyBounds::new(self.nodes_bytes_max())
     }
 
     /// The bytes that nodes may take while little is buffered.
     pub(crate) fn nodes_bytes_max(&self) -> usize {
-        self.nodes_bytes_max
+        nodes_bytes_max(self.memory_bytes())
+    }
+
+    /// The target for all memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory_bytes.load(Ordering::Relaxed)
     }
 
     /// The bytes that nodes may take now.
     fn bytes_max(&self) -> usize {
-        let percent = self.memory_bytes / 100;
+        let memory_bytes = self.memory_bytes();
+        let percent = memory_bytes / 100;
         let left = (percent * SHARED_PERCENT).saturating_sub(self.buffered_bytes());
-        left.clamp(percent * NODES_PERCENT_MIN, self.nodes_bytes_max)
+        left.clamp(percent * NODES_PERCENT_MIN, nodes_bytes_max(memory_bytes))
     }
 
     /// Bytes of writes that are not committed yet, or not written to the log.
@@ -264,7 +271,7 @@ impl Meter {
 
     /// Whether so many ordered commits are not in the log that every further commit must wait for its group.
     pub(crate) fn queues_much(&self) -> bool {
-        self.queued_bytes.load(Ordering::Relaxed) > self.memory_bytes / QUEUE_MEMORY_PART
+        self.queued_bytes.load(Ordering::Relaxed) > self.memory_bytes() / QUEUE_MEMORY_PART
     }
 
     /// Sets the function that frees memory, once.
@@ -452,7 +459,7 @@ impl Buffered {
             return true;
         }
         let others = self.meter.written_bytes.load(Ordering::Relaxed).saturating_sub(self.bytes);
-        if others + bytes > self.meter.memory_bytes / WRITES_MEMORY_PART && !self.is_alone {
+        if others + bytes > self.meter.memory_bytes() / WRITES_MEMORY_PART && !self.is_alone {
             return false;
         }
         self.set(bytes + WRITES_BYTES_FREE);
@@ -511,8 +518,17 @@ impl Pages {
     /// Over an open data file, with a memory target.
     #[must_use]
     pub(crate) fn new(data: DataFile, memory_bytes: usize) -> Pages {
-        data.buffers().keep_at_most(memory_bytes / 100 * IDLE_PERCENT);
-        Pages { data, meter: Arc::new(Meter::new(memory_bytes)) }
+        let pages = Pages { data, meter: Arc::new(Meter::new(memory_bytes)) };
+        pages.set_memory_bytes(memory_bytes);
+        pages
+    }
+
+    /// Changes the memory target. After a lower one the next eviction and the next checkpoint free what is
+    /// too much.
+    pub(crate) fn set_memory_bytes(&self, memory_bytes: usize) {
+        self.data.buffers().keep_at_most(memory_bytes / 100 * IDLE_PERCENT);
+        self.meter.memory_bytes.store(memory_bytes, Ordering::Relaxed);
+        self.meter.evict_again();
     }
 
     /// The data file.

@@ -75,7 +75,8 @@ pub(crate) struct Trees {
     pub names: BTreeMap<String, CatalogRow>,
     /// What is lost of the tree of roots and of the catalogue.
     pub lost: Vec<LostRange>,
-    /// Names from nodes of the catalogue that may be older. They name what is uncertain itself.
+    /// Names from nodes of the catalogue that may be older, and from the log. They name what is uncertain
+    /// itself.
     pub uncertain: BTreeMap<TreeId, String>,
     /// Nodes of both that cannot be read.
     pub unreadable: Unreadable,
@@ -104,7 +105,9 @@ impl Source {
         let mut left = match superblocks_left(&file, path) {
             Err(error) if [Code::CorruptSuperblock, Code::NotADatabase].contains(&error.code()) => {
                 let Some(superblock) = by_log(disk, wal_dir, &options.geometry) else { return Err(error) };
-                return Source::of_pages(file, path, superblock, options.memory_bytes);
+                let mut source = Source::of_pages(file, path, superblock, options.memory_bytes)?;
+                source.trees.add_names_of_log(disk, wal_dir, &source.superblock)?;
+                return Ok(source);
             }
             left => left?,
         };
@@ -128,6 +131,9 @@ impl Source {
         }
         if !source.trees.lost.is_empty() {
             source.trees.complete(&source.pages, &source.used)?;
+        }
+        if source.trees.lacks_names() {
+            source.trees.add_names_of_log(disk, wal_dir, &source.superblock)?;
         }
         Ok(source)
     }

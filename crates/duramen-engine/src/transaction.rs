@@ -14,6 +14,7 @@ use std::sync::Arc;
 use crate::alarm::invariant;
 use crate::allocator::Space;
 use crate::catalog::{CATALOG, CatalogRow, TreeState};
+use crate::checkpoint::Store;
 use crate::commit::{Changes, Committer, Ordered, OwnedValue, Reads, Submission, Wait};
 use crate::data_file::PagePointer;
 use crate::error::{Code, Error, Result};
@@ -455,6 +456,7 @@ impl Transaction {
             changes: std::mem::take(&mut self.changes),
             buffered: self.buffered.take(),
             values: std::mem::take(&mut self.values).into_values().flatten().collect(),
+            relocation: None,
             level,
             serves_feed: self.serves_feed,
             wait,
@@ -488,7 +490,7 @@ impl Transaction {
     }
 
     fn make_room_for(&mut self, bytes: usize) -> Result<()> {
-        check_size(bytes, self.committer.throttle.memory_bytes())?;
+        check_size(bytes, self.committer.store().pages.meter().memory_bytes())?;
         if !self.buffered.may_grow_to(bytes) {
             let message =
                 format!("open transactions hold all memory for writes: this one wants {bytes} bytes");
@@ -510,24 +512,11 @@ impl Transaction {
     }
 
     fn write_value(&mut self, source: &mut dyn Read) -> Result<BigRef> {
-        let store = self.committer.store();
-        let data = store.pages.data();
-        let mut unnamed = UnnamedValue { space: &store.space, pages: Vec::new() };
-        let written = BigRef::write(source, store.geometry.big_value_extent_bytes, &mut |page| {
-            let block_count = data.blocks_of(page.bytes().len());
-            let block = store.space.allocate_value(block_count)?;
-            let pointer = data.locate(page, block);
-            unnamed.pages.push(pointer);
-            let mut bytes = page.bytes().to_vec();
-            bytes.resize(block_count as usize * data.block_bytes(), 0);
-            let written = data.file().write_at(&bytes, data.offset(block));
-            written.map_err(|error| Error::io("write to", data.path(), &error.source))?;
-            Ok(pointer)
-        });
-        let value = written.inspect_err(|error| self.ask_for_room(error))?;
-        let (last, named) = (unnamed.pages.last().map(|page| page.block), value.pointer.block);
+        let written = write_value(self.committer.store(), source);
+        let (value, pages) = written.inspect_err(|error| self.ask_for_room(error))?;
+        let (last, named) = (pages.last().map(|page| page.block), value.pointer.block);
         invariant!(last == Some(named), "a value is named by its last extent: {last:?}, {named}");
-        let earlier = self.values.insert(named, std::mem::take(&mut unnamed.pages));
+        let earlier = self.values.insert(named, pages);
         invariant!(earlier.is_none(), "block {named} names one value of a transaction");
         Ok(value)
     }
@@ -603,6 +592,27 @@ impl Drop for UnnamedValue<'_> {
     fn drop(&mut self) {
         self.space.value_aborted(&self.pages);
     }
+}
+
+/// Writes a big value to fresh extents. They belong to no commit yet. Returns the pages, too.
+///
+/// # Errors
+/// `Full` or `Io`; those of `source`. Nothing stays allocated then.
+pub(crate) fn write_value(store: &Store, source: &mut dyn Read) -> Result<(BigRef, Vec<PagePointer>)> {
+    let data = store.pages.data();
+    let mut unnamed = UnnamedValue { space: &store.space, pages: Vec::new() };
+    let value = BigRef::write(source, store.geometry.big_value_extent_bytes, &mut |page| {
+        let block_count = data.blocks_of(page.bytes().len());
+        let block = store.space.allocate_value(block_count)?;
+        let pointer = data.locate(page, block);
+        unnamed.pages.push(pointer);
+        let mut bytes = page.bytes().to_vec();
+        bytes.resize(block_count as usize * data.block_bytes(), 0);
+        let written = data.file().write_at(&bytes, data.offset(block));
+        written.map_err(|error| Error::io("write to", data.path(), &error.source))?;
+        Ok(pointer)
+    })?;
+    Ok((value, std::mem::take(&mut unnamed.pages)))
 }
 
 /// Fails if a transaction of this size is too large for memory or for replay.

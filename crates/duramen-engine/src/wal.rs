@@ -9,6 +9,7 @@
 //! Reading order: [`LogPosition`], [`Record`], [`Log`], [`recover`], [`Log::reopen`]. Format: docs/format.md.
 
 mod ahead;
+mod at_rest;
 mod buffer;
 mod chain;
 mod evidence;
@@ -40,7 +41,7 @@ pub use chain::ReplayedRecord;
 pub use log::Log;
 pub use recover::{Recovered, read_through, recover};
 pub use reopen::Continued;
-pub use repair::{identity_left, refuse_no_log, repair};
+pub use repair::{identity_left, records_left, refuse_no_log, repair};
 pub use survey::missing;
 pub use tail::{Enough, LogPlace, Stretch};
 

@@ -1,8 +1,8 @@
 //! The crash search over everything that a program stores.
 //!
-//! One seeded life of a database has documents, views, key-values, blobs, a consumer of its changes,
-//! migrations, copies and a clock that jumps. The power is cut anywhere in it, and what survives is compared
-//! with a model of plain maps.
+//! One seeded life of a database has documents, views, references, key-values, blobs, a consumer of its
+//! changes, migrations, compactions, copies and a clock that jumps. The power is cut anywhere in it, and what
+//! survives is compared with a model of plain maps.
 //!
 //! The engine's own search is [`search`](crate::search); cuts, choices and cases come from there. Nothing
 //! here touches the real disk; the clock is read only to stop a long search.
@@ -11,6 +11,7 @@ pub mod feed;
 pub mod judge;
 pub mod life;
 pub mod model;
+pub mod references;
 pub mod report;
 pub mod shop;
 pub mod survive;
@@ -61,7 +62,7 @@ pub const LONG: Budget = Budget { images_per_boundary: 6, boundary_stride: 2 };
 const LONG_EVENTS_STRIDE: usize = 6;
 
 /// Events of one life.
-const EVENT_COUNT: usize = 40;
+const EVENT_COUNT: usize = 44;
 
 /// A cut that the database did not survive, or a life that failed without one.
 #[derive(Debug, Clone)]

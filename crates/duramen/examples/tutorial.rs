@@ -43,7 +43,10 @@ pub(crate) fn run(db: &Db) -> Result<()> {
     }
     leaf(db)?;
     edit(db)?;
-    sales(db)
+    sales(db)?;
+    basket(db)?;
+    photo(db)?;
+    levels(db)
 }
 
 fn stock(db: &Db) -> Result<()> {
@@ -127,5 +130,54 @@ fn sales(db: &Db) -> Result<()> {
         Ok(())
     });
     println!("{}", twice.map_or_else(|error| error.to_string(), |_| "never".into()));
+    Ok(())
+}
+
+fn basket(db: &Db) -> Result<()> {
+    db.kv("baskets").put_with("ann", &vec!["saw", "axe"], Ttl::hours(2))?;
+    let visits = db.kv("visits").increment("/saw", 1)?;
+    println!("visit {visits}");
+
+    let bought = db.transact(|tx| {
+        let Some(products) = tx.kv("baskets").take::<Vec<String>>("ann")? else { return Ok(0) };
+        for name in &products {
+            tx.modify::<Product>(name.as_str(), |product| {
+                product.stock = product.stock.saturating_sub(1);
+                Ok(())
+            })?;
+        }
+        Ok(products.len())
+    })?;
+    println!("{bought} bought, the basket is gone: {}", !db.kv("baskets").exists("ann")?);
+    Ok(())
+}
+
+fn photo(db: &Db) -> Result<()> {
+    let file = std::io::Cursor::new(vec![7; 3_000_000]);
+    let photos = db.blobs("photos");
+    photos.put("saw", file)?;
+
+    let mut reader = photos.get("saw")?.ok_or_else(|| Error::invalid("no photo"))?;
+    std::io::copy(&mut reader, &mut std::io::sink()).map_err(|error| Error::invalid(error.to_string()))?;
+    println!("{} bytes", reader.len());
+
+    let upload = photos.upload(std::io::Cursor::new(vec![8; 1_000]))?;
+    db.transact(|tx| {
+        tx.put(&Product { name: "hammer".into(), cents: 1_500, stock: 9 })?;
+        tx.blobs("photos").attach("hammer", &upload)
+    })
+}
+
+fn levels(db: &Db) -> Result<()> {
+    let quick = db.at(Durability::Process);
+    let mut last = None;
+    for page in ["/", "/saw", "/axe"] {
+        last = Some(quick.write(|tx| tx.kv("visits").increment(page, 1).map(drop))?);
+    }
+    if let Some(receipt) = last {
+        receipt.wait(Durability::Disk)?;
+        println!("commit {} and all before it are on the disk", receipt.seq());
+    }
+    println!("a commit waits for {}", db.durability_status().sync_call);
     Ok(())
 }

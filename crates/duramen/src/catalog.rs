@@ -2,9 +2,10 @@
 
 pub(crate) mod cache;
 pub mod cell;
-pub(crate) mod compact;
 pub(crate) mod entries;
 pub(crate) mod ids;
+pub(crate) mod positional;
 pub(crate) mod progress;
+pub(crate) mod reference;
 pub(crate) mod rows;
 pub mod schema;

@@ -10,6 +10,7 @@
 //! | export data to another program | [export](#export) |
 //! | expire old entries | [a cache that expires](#a-cache-that-expires) |
 //! | process each change once | [an outbox](#an-outbox) |
+//! | keep a copy of a collection elsewhere | [first copy, then follow](#first-copy-then-follow) |
 //! | keep hourly states | [hourly backups](#hourly-backups) |
 //! | change a struct | [a type that changes](#a-type-that-changes) |
 //! | serve HTTP | [a web service with axum](#a-web-service-with-axum) |
@@ -245,6 +246,260 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # A consumer that runs for good
+//!
+//! A thread follows the changes as long as the program runs. After a restart it continues where it was: the
+//! position is stored with its work. On a full disk it waits, and begins again. Other errors end it: the
+//! program reports them. The consumer counts every order there ever was: `from_beginning` is refused where
+//! older changes are gone. A change that the closure can never handle would end it at every start. So the
+//! closure stores such a change in a collection for people to look at, and goes on.
+//!
+//! ```
+//! use std::thread;
+//! use std::time::Duration;
+//!
+//! use duramen::prelude::*;
+//! use duramen::{Change, ErrorKind};
+//!
+//! #[derive(Debug, Serialize, Deserialize, Collection)]
+//! struct Order {
+//!     #[key]
+//!     id: u64,
+//!     city: String,
+//! }
+//!
+//! #[derive(Debug, Serialize, Deserialize, Collection)]
+//! struct Rejected {
+//!     #[key]
+//!     order: u64,
+//!     why: String,
+//! }
+//!
+//! /// Counts the orders of each city.
+//! fn count(tx: &mut Transaction<'_>, changes: &[Change<Order>]) -> Result<()> {
+//!     for order in changes.iter().filter_map(Change::document) {
+//!         if order.city.is_empty() {
+//!             tx.put(&Rejected { order: order.id, why: "no city".into() })?;
+//!         } else {
+//!             tx.kv("orders by city").increment(order.city.as_str(), 1)?;
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//!
+//! /// Follows the orders until the database is closed, or must be opened again.
+//! fn follow(db: &Db) -> Result<()> {
+//!     let counter = db.consumer("counter").from_beginning().register()?;
+//!     loop {
+//!         match counter.read::<Change<Order>>()?.follow(count) {
+//!             Ok(_) => return Ok(()),
+//!             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Full) => {
+//!                 eprintln!("the counter begins again: {error}");
+//!                 thread::sleep(Duration::from_secs(1));
+//!             }
+//!             Err(error) => return Err(error),
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let db = Db::in_memory()?;
+//! let follower = thread::spawn({
+//!     let db = db.clone();
+//!     move || follow(&db)
+//! });
+//! db.put(&Order { id: 1, city: "Oslo".into() })?;
+//! // ... the program's work. At its end:
+//! # while db.kv("orders by city").get::<i64>("Oslo")?.is_none() { thread::yield_now(); }
+//! db.close()?;
+//! follower.join().expect("the follower did not panic")?;
+//! # assert_eq!(db.kv("orders by city").get::<i64>("Oslo")?, Some(1));
+//! # Ok(()) }
+//! ```
+//!
+//! # First copy, then follow
+//!
+//! The feed keeps changes for its consumers, not all changes since the database was created. A consumer of
+//! a database that is in use already copies the collection first. It is registered before the snapshot is
+//! taken, so no change is missed in between. Some changes are in the snapshot already and come once more:
+//! applying a change twice must be harmless, as with `put` and `delete`.
+//!
+//! After `FeedGap` the mirror is built anew in the same way. That is also the error after a backup was
+//! restored.
+//!
+//! ```
+//! use duramen::prelude::*;
+//! use duramen::{Change, Changed, Code};
+//!
+//! #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+//! #[collection(name = "orders")]
+//! struct Order {
+//!     #[key]
+//!     id: u64,
+//!     city: String,
+//! }
+//!
+//! /// The mirror: the same orders, stored for another purpose.
+//! #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+//! #[collection(name = "orders_of_the_mirror")]
+//! struct Mirrored {
+//!     #[key]
+//!     id: u64,
+//!     city: String,
+//! }
+//!
+//! impl From<&Order> for Mirrored {
+//!     fn from(order: &Order) -> Mirrored {
+//!         Mirrored { id: order.id, city: order.city.clone() }
+//!     }
+//! }
+//!
+//! /// Applies changes. A change that is in the mirror already does nothing.
+//! fn apply(tx: &mut Transaction<'_>, changes: &[Change<Order>]) -> Result<()> {
+//!     for change in changes {
+//!         match &change.what {
+//!             Changed::Put(order) => tx.put(&Mirrored::from(order))?,
+//!             Changed::Deleted(id) => drop(tx.delete::<Mirrored>(*id)?),
+//!             Changed::Dropped => drop(tx.drop_collection("orders_of_the_mirror")?),
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//!
+//! /// Brings the mirror up to date. A new mirror, and one that has missed changes, is copied first.
+//! fn mirror(db: &Db) -> Result<()> {
+//!     let consumer = db.consumer("mirror").register()?;
+//!     let is_copied = db.kv("mirrors").get::<bool>("orders")?.unwrap_or(false);
+//!     if is_copied {
+//!         match consumer.read::<Change<Order>>().and_then(|mut changes| changes.run(apply)) {
+//!             Ok(_) => return Ok(()),
+//!             Err(error) if error.code() == Code::FeedGap => {}
+//!             Err(error) => return Err(error),
+//!         }
+//!     }
+//!     // A crash in here begins anew.
+//!     db.transact(|tx| {
+//!         tx.kv("mirrors").put("orders", &false)?;
+//!         tx.drop_collection("orders_of_the_mirror").map(drop)
+//!     })?;
+//!     consumer.seek(db.feed().newest)?;
+//!     let snapshot = db.snapshot()?;
+//!     let mut orders = snapshot.collection::<Order>().iter()?.peekable();
+//!     while orders.peek().is_some() {
+//!         let batch = orders.by_ref().take(1_000).collect::<Result<Vec<_>>>()?;
+//!         db.transact(|tx| batch.iter().try_for_each(|order| tx.put(&Mirrored::from(order))))?;
+//!     }
+//!     db.kv("mirrors").put("orders", &true)?;
+//!     consumer.read::<Change<Order>>()?.run(apply).map(drop)
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let directory = tempfile::tempdir().expect("a place for the example");
+//! # let db = Db::open(directory.path().join("shop.duramen"))?;
+//! # let mirrored = |db: &Db| Ok::<_, Error>(db.collection::<Mirrored>().to_vec()?.iter().map(|one| one.id).collect::<Vec<_>>());
+//! db.put(&Order { id: 1, city: "Oslo".into() })?;
+//! # db.checkpoint_with(&mut || ())?;
+//! mirror(&db)?;
+//! # assert_eq!(mirrored(&db)?, [1]);
+//! db.put(&Order { id: 2, city: "Voss".into() })?;
+//! db.delete::<Order>(1)?;
+//! mirror(&db)?;
+//! # assert_eq!(mirrored(&db)?, [2]);
+//! // A restored backup begins anew.
+//! db.backup(directory.path().join("backup.duramen"))?;
+//! let restored = Db::open(directory.path().join("backup.duramen"))?;
+//! mirror(&restored)?;
+//! restored.put(&Order { id: 3, city: "Moss".into() })?;
+//! mirror(&restored)?;
+//! # assert_eq!(mirrored(&restored)?, [2, 3]);
+//! # Ok(()) }
+//! ```
+//!
+//! A mirror outside of the database stores its own position beside what it holds, and both at once: in one
+//! transaction if it is another database, in one file that replaces the last one if it is a file. The
+//! position is a `FeedPosition`, which names the database, too: `resume` in a restored database is
+//! `FeedGap`, not silence. Changes are kept for it as far as `feed_retain_bytes` and `feed_retain_age` say;
+//! if it was away for longer, it copies again. At a level below `Disk` a snapshot may have commits that a
+//! power cut undoes: wait until `db.feed().newest` has reached them before the copy is stored.
+//!
+//! ```
+//! use std::fs;
+//! use std::path::Path;
+//!
+//! use duramen::prelude::*;
+//! use duramen::{Changed, Code, FeedPosition};
+//!
+//! #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+//! #[collection(name = "orders")]
+//! struct Order {
+//!     #[key]
+//!     id: u64,
+//!     city: String,
+//! }
+//!
+//! /// What the file holds: the orders, and the position up to which they are complete.
+//! #[derive(Debug, Serialize, Deserialize)]
+//! struct Mirror {
+//!     position: FeedPosition,
+//!     orders: std::collections::BTreeMap<u64, Order>,
+//! }
+//!
+//! /// The position first, then the snapshot: changes in between come again, and none is missed.
+//! fn copy(db: &Db) -> Result<Mirror> {
+//!     let position = db.feed_position();
+//!     let orders = db.collection::<Order>().to_vec()?;
+//!     Ok(Mirror { position, orders: orders.into_iter().map(|order| (order.id, order)).collect() })
+//! }
+//!
+//! fn follow(db: &Db, mirror: &mut Mirror) -> Result<()> {
+//!     for change in db.changes::<Order>().resume(mirror.position) {
+//!         let change = change?;
+//!         match change.what {
+//!             Changed::Put(order) => drop(mirror.orders.insert(order.id, order)),
+//!             Changed::Deleted(id) => drop(mirror.orders.remove(&id)),
+//!             Changed::Dropped => mirror.orders.clear(),
+//!         }
+//!         mirror.position = mirror.position.at(change.seq);
+//!     }
+//!     Ok(())
+//! }
+//!
+//! fn mirror(db: &Db, file: &Path) -> Result<()> {
+//!     let stored = fs::read(file).ok().and_then(|json| serde_json::from_slice::<Mirror>(&json).ok());
+//!     let mut mirror = stored.map_or_else(|| copy(db), Ok)?;
+//!     match follow(db, &mut mirror) {
+//!         Err(error) if error.code() == Code::FeedGap => mirror = copy(db)?,
+//!         done => done?,
+//!     }
+//!     let json = serde_json::to_vec(&mirror).expect("orders are JSON");
+//!     let new = file.with_extension("new");
+//!     fs::write(&new, json).and_then(|()| fs::rename(&new, file)).expect("a place for the mirror");
+//!     Ok(())
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let directory = tempfile::tempdir().expect("a place for the example");
+//! # let (file, backup) = (directory.path().join("mirror.json"), directory.path().join("backup.duramen"));
+//! # let db = Db::open(directory.path().join("shop.duramen"))?;
+//! # let ids = || serde_json::from_slice::<Mirror>(&fs::read(&file).unwrap()).unwrap().orders.into_keys().collect::<Vec<_>>();
+//! db.put(&Order { id: 1, city: "Oslo".into() })?;
+//! db.backup(&backup)?;
+//! mirror(&db, &file)?;
+//! # assert_eq!(ids(), [1]);
+//! db.put(&Order { id: 2, city: "Voss".into() })?;
+//! mirror(&db, &file)?;
+//! # assert_eq!(ids(), [1, 2]);
+//! // The backup is restored: order 2 never was, and the position of the mirror means nothing.
+//! let restored = Db::open(&backup)?;
+//! for id in 10..30 {
+//!     restored.put(&Order { id, city: "Moss".into() })?;
+//! }
+//! mirror(&restored, &file)?;
+//! # let expected: Vec<u64> = [1].into_iter().chain(10..30).collect();
+//! # assert_eq!(ids(), expected);
+//! # Ok(()) }
+//! ```
+//!
 //! # Hourly backups
 //!
 //! A backup is one state of the database, taken while others write. It can be opened like any database. Give
@@ -268,7 +523,8 @@
 //! # A type that changes
 //!
 //! A new field with `#[serde(default)]`, a removed field, a new name with `#[serde(alias)]`: these need
-//! nothing else. If a field changes its meaning, keep the old struct under another name, and convert one to
+//! nothing else. A new field in a view is an `Option`, since older documents lack it. If a field changes its
+//! meaning, or a view needs it in every document, keep the old struct under another name, and convert one to
 //! the other.
 //!
 //! ```

@@ -2,6 +2,7 @@
 
 pub(crate) mod background;
 pub(crate) mod backup;
+pub(crate) mod compact;
 pub mod migrate;
 pub(crate) mod options;
 pub(crate) mod repair;

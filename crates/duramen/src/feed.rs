@@ -3,6 +3,7 @@
 pub(crate) mod changes;
 pub(crate) mod consumer;
 pub(crate) mod observer;
+pub(crate) mod outside;
 pub(crate) mod positions;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
 use crate::feed::changes::{AnyChange, Change, Changes};
 use crate::feed::consumer::{ConsumerOptions, ConsumerState};
+use crate::feed::outside::FeedPosition;
 use crate::store::error::Result;
 use crate::store::{CommitSeq, FeedHold, FeedReader, FeedStats};
 
@@ -93,6 +95,12 @@ impl Db {
     #[must_use]
     pub fn feed(&self) -> FeedStats {
         self.engine().feed_stats()
+    }
+
+    /// The position after the newest durable commit, for a program that stores its position elsewhere.
+    #[must_use]
+    pub fn feed_position(&self) -> FeedPosition {
+        FeedPosition { database: self.engine().database_id(), seq: self.feed().newest }
     }
 
     pub(crate) fn read_feed(

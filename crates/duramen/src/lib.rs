@@ -106,6 +106,10 @@
 // Set only by the host of documentation, whose compiler is a nightly: pages then name the feature they need.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// The derive macros name the crate as programs do.
+#[cfg(test)]
+extern crate self as duramen;
+
 mod access;
 #[cfg(feature = "async")]
 mod asynchronous;
@@ -113,7 +117,6 @@ pub mod blobs;
 mod catalog;
 pub mod cookbook;
 mod db;
-mod deprecated;
 mod feed;
 pub mod kv;
 pub mod prelude;
@@ -129,7 +132,7 @@ pub use value::{document, json, time, tuple};
 pub use view::sums;
 
 pub use access::bytes::ByteTree;
-pub use access::collection::{AssignedKey, Collection, IdKey, IdOrder, Storable};
+pub use access::collection::{AssignedKey, Collection, IdKey, IdOrder, KeyOf, Storable};
 pub use access::documents::auto_commit::Documents;
 pub use access::documents::{DocumentsOf, Reduction};
 pub use access::explain::{Explain, Part, Ran};
@@ -137,27 +140,32 @@ pub use access::handle::Db;
 pub use access::page::{Page, PageToken};
 pub use access::query::{KeyIter, Query, TypedIter};
 pub use access::reads::Reads;
+pub use access::references::{Deleted, Followed, ReferenceState};
 pub use access::revision::{ReplaceError, Revision, Versioned};
 pub use access::rows::{DocumentIter, RowBatch, Rows};
 pub use access::select::{Select, SelectIter, SelectKeys};
 pub use access::snapshot::Snapshot;
 pub use access::transaction::Transaction;
 pub use access::tree_shape::{Holds, KeptReduction, NamedTree};
+#[doc(hidden)]
+pub use access::type_descriptor::ReferredType;
 #[cfg(feature = "async")]
 pub use asynchronous::{AsyncChangeIter, AsyncChanges, AsyncDb};
 pub use blobs::Blobs;
 pub use catalog::entries::Origin;
-pub use catalog::schema::Schema;
+pub use catalog::schema::{OnDelete, Reference, Referrer, Schema};
 pub use db::backup::CopyProgress;
+pub use db::compact::{CompactProgress, Compacted, HeldSnapshot, HoldingConsumer};
 pub use db::options::DbOptions;
 pub use db::repair::{
-    LeftOut, Lost, RepairProgress, RepairReport, RepairStage, Repaired, Store, UncertainRows, WaitingView,
-    repair,
+    LeftOut, Lost, Missing, RepairProgress, RepairReport, RepairStage, Repaired, Store, UncertainRows,
+    WaitingView, repair,
 };
 pub use db::verify::{DocumentReport, Unreadable};
 pub use feed::changes::{AnyChange, AnyChanged, Change, ChangeIter, ChangeStop, Changed, Changes, Delivered};
 pub use feed::consumer::{Consumer, ConsumerOptions, ConsumerState, Consuming};
 pub use feed::observer::{ObserveFrom, Observed, Observer, ObserverOptions};
+pub use feed::outside::FeedPosition;
 pub use kv::{Kv, Ttl};
 pub use store::error::{Code, Error, ErrorKind, Result};
 pub use value::byte_array::ByteArray;
@@ -166,12 +174,41 @@ pub use value::range::IntoSpan;
 pub use value::span::Span;
 pub use value::time::Time;
 pub use value::tuple::Key;
+pub use view::nested::Nested;
 pub use view::{DocumentView, View, ViewPhase, ViewQuery, ViewSpec, ViewState};
 
-#[allow(deprecated, reason = "they are here to be found under their old names")]
-pub use deprecated::{Posture, RecoverProgress, RecoverReport, RecoverStage, Recovered, recover};
-
-pub use duramen_derive::{Collection, Key};
+/// ```
+/// use duramen::prelude::*;
+///
+/// #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Key)]
+/// struct UserId(u64);
+///
+/// #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Key)]
+/// #[key(by_name)]
+/// enum Role {
+///     Admin,
+///     Guest,
+/// }
+///
+/// #[derive(Serialize, Deserialize, Collection)]
+/// #[collection(view(ByRole, key = role))]
+/// struct User {
+///     #[key]
+///     id: UserId,
+///     role: Role,
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let db = Db::in_memory()?;
+/// db.put(&User { id: UserId(7), role: Role::Admin })?;
+/// assert!(db.get::<User>(UserId(7))?.is_some());
+/// assert_eq!(db.view::<ByRole>().key(Role::Admin).count()?, 1);
+/// # Ok(()) }
+/// ```
+///
+/// [`EnumForm`](tuple::EnumForm) explains both orders of an enum, and has an example by number.
+pub use duramen_derive::Key;
+pub use duramen_derive::{Collection, Nested};
 pub use duramen_disk::{Disk, FileSystem, MemDisk, OsDisk, PathKind, SyncMethod, probe, sync_choice};
 pub use duramen_engine::ids::{CommitSeq, DatabaseId};
 pub use duramen_engine::{

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 
-pub(crate) use duramen_engine::ids::TreeId;
+pub(crate) use duramen_engine::ids::{DatabaseId, TreeId};
 pub(crate) use duramen_engine::limits;
 #[cfg(feature = "async")]
 pub(crate) use duramen_engine::processors;
@@ -20,7 +20,7 @@ pub(crate) use duramen_engine::{
     Repair, RepairProgress, Rest, Running, Snapshot, Stats, Transaction, TreeInfo, TreeLoss, TreeMark,
     TreeShape, UncertainTree, Worker,
 };
-pub use duramen_engine::{CopyProgress, ObserveFrom, Observed};
+pub use duramen_engine::{CompactProgress, CopyProgress, HeldSnapshot, ObserveFrom, Observed};
 
 use crate::store::error::{Error, ErrorKind, Result};
 

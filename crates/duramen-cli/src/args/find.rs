@@ -1,12 +1,13 @@
 //! The arguments of `duramen find`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use super::{Target, column_name};
+use super::Target;
+use crate::names::Names;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A condition is a field, an operator (= != < <= > >=) and a value of the field's type. With the operator := \
+    after_help = "A condition is a field, an operator (= != < <= > >=) and a value of the field's type, quoted or not. With the operator := \
                         the value is JSON. Or it is a field and words: `carrier in UA,AA`, `name contains Air`, \
                         `name starts with Jet`, `tailnum is null`, `tailnum is not null`. A field may be a part of one: \
                         `home.city`, `lines[0].price`, `tags[]` for every item. All conditions must hold; the word `or` \
@@ -26,17 +27,18 @@ pub(crate) struct FindArgs {
     pub(crate) view: Option<String>,
 
     /// Order by these fields, `delay:desc` for the largest first, instead of along the access path
-    #[arg(long, value_name = "FIELD[:desc],...", value_delimiter = ',')]
-    pub(crate) order_by: Vec<String>,
+    #[arg(long, value_name = "FIELD[:desc],...", value_parser = Names::parse)]
+    pub(crate) order_by: Vec<Names>,
 
-    /// Show only these fields; a field may be a part of one, as in conditions
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name)]
-    pub(crate) fields: Vec<String>,
+    /// Show only these fields; a field may be a part of one, as in conditions. A name with a comma is in
+    /// quotes, in all lists of fields: `--fields '"a,b",c'`
+    #[arg(long, value_name = "FIELD,...", value_parser = Names::parse)]
+    pub(crate) fields: Vec<Names>,
 
     /// Group the documents by these fields; shows a row for each group, with the number of its documents and
     /// the aggregates below
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name, conflicts_with_all = ["fields", "reverse"])]
-    pub(crate) group_by: Vec<String>,
+    #[arg(long, value_name = "FIELD,...", value_parser = Names::parse, conflicts_with_all = ["fields", "reverse"])]
+    pub(crate) group_by: Vec<Names>,
 
     #[command(flatten)]
     pub(crate) aggregates: AggregateFlags,
@@ -62,6 +64,11 @@ pub(crate) struct FindArgs {
     #[arg(long, value_name = "COUNT")]
     pub(crate) limit: Option<u64>,
 
+    /// Write the results as CSV, with the collection's word for null, or as one JSON object per line, instead
+    /// of a table
+    #[arg(long, value_enum, conflicts_with_all = ["count", "explain", "json"])]
+    pub(crate) format: Option<FindFormat>,
+
     /// Read as many documents as necessary; without this flag a query that reads more than 100,000 fails
     #[arg(long)]
     pub(crate) scan: bool,
@@ -71,30 +78,39 @@ pub(crate) struct FindArgs {
     pub(crate) explain: bool,
 }
 
+/// Formats of results, besides the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FindFormat {
+    /// Comma-separated values, with column names in the first line; lists and maps as JSON
+    Csv,
+    /// One JSON object per line
+    Ndjson,
+}
+
 /// Aggregates of all documents, or of each group.
 #[derive(Debug, Args)]
 pub(crate) struct AggregateFlags {
     /// The exact sums of these number fields, in each group or of all
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name, conflicts_with_all = ["fields", "reverse"])]
-    pub(crate) sum: Vec<String>,
+    #[arg(long, value_name = "FIELD,...", value_parser = Names::parse, conflicts_with_all = ["fields", "reverse"])]
+    pub(crate) sum: Vec<Names>,
 
     /// The means of these number fields
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name, conflicts_with_all = ["fields", "reverse"])]
-    pub(crate) mean: Vec<String>,
+    #[arg(long, value_name = "FIELD,...", value_parser = Names::parse, conflicts_with_all = ["fields", "reverse"])]
+    pub(crate) mean: Vec<Names>,
 
     /// The smallest values of these fields
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name, conflicts_with_all = ["fields", "reverse"])]
-    pub(crate) min: Vec<String>,
+    #[arg(long, value_name = "FIELD,...", value_parser = Names::parse, conflicts_with_all = ["fields", "reverse"])]
+    pub(crate) min: Vec<Names>,
 
     /// The largest values of these fields
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name, conflicts_with_all = ["fields", "reverse"])]
-    pub(crate) max: Vec<String>,
+    #[arg(long, value_name = "FIELD,...", value_parser = Names::parse, conflicts_with_all = ["fields", "reverse"])]
+    pub(crate) max: Vec<Names>,
 
     /// The exact numbers of distinct values of these fields
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name, conflicts_with_all = ["fields", "reverse"])]
-    pub(crate) distinct: Vec<String>,
+    #[arg(long, value_name = "FIELD,...", value_parser = Names::parse, conflicts_with_all = ["fields", "reverse"])]
+    pub(crate) distinct: Vec<Names>,
 
     /// Exact quantiles: `dep_delay:0.5` is the median
-    #[arg(long, value_name = "FIELD:PART,...", value_delimiter = ',', conflicts_with_all = ["fields", "reverse"])]
-    pub(crate) quantile: Vec<String>,
+    #[arg(long, value_name = "FIELD:PART,...", value_parser = Names::parse, conflicts_with_all = ["fields", "reverse"])]
+    pub(crate) quantile: Vec<Names>,
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{DatabaseArgs, Level, RangeFlags, Target, collection_name, column_name};
+use duramen::Durability;
+
+use super::{DatabaseArgs, RangeFlags, Target, collection_name, column_name, levels};
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
@@ -31,8 +33,9 @@ pub(crate) struct ImportArgs {
     #[arg(long)]
     pub(crate) flatten: bool,
 
-    /// Columns of the key, in order; required for a new collection, unless `--assign-id` makes one
-    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', value_parser = column_name)]
+    /// Columns of the key, in order; required for a new collection, unless `--assign-id` makes one. The list
+    /// is a CSV record, as in `--sum` and `--type`: a name with a comma is in quotes, `--key '"a,b",c'`
+    #[arg(long, value_name = "COLUMN,...")]
     pub(crate) key: Vec<String>,
 
     /// Give each row an id, in a column of this name, which is the key: for rows without a natural key. The
@@ -45,12 +48,12 @@ pub(crate) struct ImportArgs {
     pub(crate) first_id: Option<u64>,
 
     /// Keep the exact sums of these integer columns for every range
-    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', value_parser = column_name)]
+    #[arg(long, value_name = "COLUMN,...")]
     pub(crate) sum: Vec<String>,
 
     /// Type of a column, instead of the inferred one: int, float, text, bool, time or any. All rows of a
     /// file decide, of standard input the first 10,000; what made a column text is printed
-    #[arg(long = "type", value_name = "COLUMN=TYPE", value_delimiter = ',')]
+    #[arg(long = "type", value_name = "COLUMN=TYPE,...")]
     pub(crate) types: Vec<String>,
 
     /// Text that stands for null in CSV, instead of the empty cell; may be repeated: `--null NA --null ''`.
@@ -58,13 +61,13 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) null: Vec<String>,
 
-    /// Rows per transaction
-    #[arg(long, value_name = "ROWS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) batch: u32,
+    /// Rows per transaction. By default 1,000, or fewer if they take 1 MiB
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) batch: Option<u32>,
 
     /// What a commit waits for
-    #[arg(long, value_enum, default_value_t = Level::Disk)]
-    pub(crate) durability: Level,
+    #[arg(long, value_parser = levels(), default_value_t = Durability::Disk)]
+    pub(crate) durability: Durability,
 
     /// Transactions that commit concurrently
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]

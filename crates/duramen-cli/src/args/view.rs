@@ -2,7 +2,10 @@
 
 use clap::{Args, Subcommand};
 
-use super::{DatabaseArgs, Level, Target, collection_name, column_name};
+use duramen::Durability;
+
+use super::{DatabaseArgs, Target, collection_name, levels};
+use crate::names::Names;
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
@@ -40,41 +43,44 @@ pub(crate) struct ViewAddArgs {
     /// The name of the view
     pub(crate) name: String,
 
-    /// Fields of the view's key, in order; a document without one of them has no row, unless --nulls is given
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name, required = true)]
-    pub(crate) key: Vec<String>,
+    /// Fields of the view's key, in order, or parts of them (home.city); FIELD:desc puts the largest first. A
+    /// name with a comma is in quotes: '"a,b",c'. A document without one of them has no row, unless --nulls
+    /// is given
+    #[arg(long, value_name = "FIELD,...", value_parser = Names::parse, required = true)]
+    pub(crate) key: Vec<Names>,
 
-    /// The last field of the key is a list: store one row for each of its items
+    /// The last field of the key is a list: store one row for each of its different items; a value inside of
+    /// each is lines[].product
     #[arg(long)]
     pub(crate) each: bool,
 
     /// Documents without a key field have a row, too; null is before all other values
-    #[arg(long, conflicts_with = "each")]
+    #[arg(long)]
     pub(crate) nulls: bool,
 
     /// Keep the exact sums of these integer fields for every range
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name)]
-    pub(crate) sum: Vec<String>,
+    #[arg(long, value_name = "FIELD,...", value_parser = Names::parse)]
+    pub(crate) sum: Vec<Names>,
 
     /// Keep the smallest values of these fields for every range
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name)]
-    pub(crate) min: Vec<String>,
+    #[arg(long, value_name = "FIELD,...", value_parser = Names::parse)]
+    pub(crate) min: Vec<Names>,
 
     /// Keep the largest values of these fields for every range
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = column_name)]
-    pub(crate) max: Vec<String>,
+    #[arg(long, value_name = "FIELD,...", value_parser = Names::parse)]
+    pub(crate) max: Vec<Names>,
 
     /// Keep the five largest values of each of these fields for every range
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = super::column_name)]
-    pub(crate) top: Vec<String>,
+    #[arg(long, value_name = "FIELD,...", value_parser = Names::parse)]
+    pub(crate) top: Vec<Names>,
 
     /// Count the distinct values of these fields for every range, within a few percent
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = super::column_name)]
-    pub(crate) distinct: Vec<String>,
+    #[arg(long, value_name = "FIELD,...", value_parser = Names::parse)]
+    pub(crate) distinct: Vec<Names>,
 
     /// Keep the quantiles of these number fields for every range, within half a percent
-    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', value_parser = super::column_name)]
-    pub(crate) quantiles: Vec<String>,
+    #[arg(long, value_name = "FIELD,...", value_parser = Names::parse)]
+    pub(crate) quantiles: Vec<Names>,
 
     /// Refuse two documents with the same key in this view
     #[arg(long)]
@@ -86,8 +92,8 @@ pub(crate) struct ViewAddArgs {
     pub(crate) replace: bool,
 
     /// What the commit waits for
-    #[arg(long, value_enum, default_value_t = Level::Disk)]
-    pub(crate) durability: Level,
+    #[arg(long, value_parser = levels(), default_value_t = Durability::Disk)]
+    pub(crate) durability: Durability,
 }
 
 #[derive(Debug, Args)]
@@ -99,8 +105,8 @@ pub(crate) struct ViewNamedArgs {
     pub(crate) name: String,
 
     /// What the commit waits for
-    #[arg(long, value_enum, default_value_t = Level::Disk)]
-    pub(crate) durability: Level,
+    #[arg(long, value_parser = levels(), default_value_t = Durability::Disk)]
+    pub(crate) durability: Durability,
 }
 
 #[derive(Debug, Args)]

@@ -9,6 +9,9 @@ use crate::bench::table;
 use crate::numbers::{bytes, grouped};
 use crate::output::printable;
 
+/// The most that a sync of a 4 KiB record writes by itself: record, metadata and journal, twice in a mirror.
+const ALONE_BYTES_MAX: f64 = 64.0 * 1024.0;
+
 /// The lines of the report: the verdict last, except for advice and budget.
 pub(super) fn lines(findings: &Findings) -> Vec<String> {
     let mut lines = Vec::new();
@@ -132,13 +135,25 @@ fn measured(findings: &Findings, lines: &mut Vec<String>) {
     let count =
         |given: Option<f64>| given.map_or_else(|| "not counted".to_owned(), |count| format!("{count:.1}"));
     let text = format!(
-        "{} syncs; the disks counted for each: flushes {}, writes {}, KiB {} (other programs' included)",
+        "{} syncs; the disks counted for each: flushes {}, writes {}, KiB {}",
         burst.commits,
         count(burst.flushes_per_sync()),
         count(burst.writes_per_sync()),
         count(burst.bytes_per_sync().map(|bytes| bytes / 1024.0))
     );
     lines.push(field("witness", &text));
+    lines.extend(others(burst.bytes_per_sync()).map(|text| field("", text)));
+}
+
+/// What the count of written bytes means for the times: it includes the writes of all programs. A sync of a
+/// 4 KiB record makes one write of it, and some file systems one of metadata and a journal.
+fn others(bytes_per_sync: Option<f64>) -> Option<&'static str> {
+    Some(match bytes_per_sync? {
+        bytes if bytes >= ALONE_BYTES_MAX => {
+            "other programs write to this disk now: the times above are too long; measure again when it is quiet"
+        }
+        _ => "no other program wrote much meanwhile: the times above are those of the disk",
+    })
 }
 
 /// Which failure each level survives here.
@@ -174,5 +189,18 @@ fn advised(findings: &Findings, lines: &mut Vec<String>) {
         lines.push(field("advice", &advice.about));
         lines.extend(advice.steps.iter().map(|step| field("", &format!("  {step}"))));
         lines.push(field("", &format!("  costs: {}", advice.cost)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A count of bytes must lead to a conclusion.
+    use super::*;
+
+    #[test]
+    fn writes_of_other_programs_make_the_times_doubtful() {
+        assert_eq!(others(None), None, "a disk without counts tells nothing");
+        assert!(others(Some(5.9 * 1024.0)).is_some_and(|text| text.contains("no other program")));
+        assert!(others(Some(300.0 * 1024.0)).is_some_and(|text| text.contains("measure again")));
     }
 }

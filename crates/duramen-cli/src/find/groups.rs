@@ -1,17 +1,15 @@
 //! `find --group-by` and the aggregates: one row for each group of documents.
 
-use std::io::Write;
-
 use duramen::find::{Aggregate, Find, FindPlan, GroupIter, Grouped, Step};
 use duramen::schema::{Column, ColumnType};
 use duramen::{Document, Schema};
 
-use super::{LOOK_ROWS, order};
+use super::{LOOK_ROWS, order, results};
 use crate::args::{AggregateFlags, FindArgs};
 use crate::failure::{Failure, Result};
+use crate::names::listed;
 use crate::numbers::counted;
-use crate::output::{Output, flush, printable};
-use crate::read::Grid;
+use crate::output::{Output, printable, shell_word};
 use crate::signals::Signals;
 
 /// Whether the arguments ask for groups instead of documents.
@@ -26,30 +24,46 @@ fn aggregates(schema: &Schema, args: &FindArgs) -> Result<Vec<(Aggregate, Column
     let AggregateFlags { sum, mean, min, max, distinct, quantile } = &args.aggregates;
     let kind = |field: &String| schema.kind(field).unwrap_or(ColumnType::Any);
     let mut found = vec![(Aggregate::count(), ColumnType::Int)];
-    found.extend(sum.iter().map(|field| (Aggregate::sum(field), kind(field))));
-    found.extend(mean.iter().map(|field| (Aggregate::mean(field), ColumnType::Float)));
-    found.extend(min.iter().map(|field| (Aggregate::min(field), kind(field))));
-    found.extend(max.iter().map(|field| (Aggregate::max(field), kind(field))));
-    found.extend(distinct.iter().map(|field| (Aggregate::distinct(field), ColumnType::Int)));
-    for text in quantile {
-        let parsed =
-            text.rsplit_once(':').and_then(|(field, part)| Some((field.to_owned(), part.parse().ok()?)));
-        let (field, part) = parsed.ok_or_else(|| {
-            Failure::usage(
-                format!("{text:?} is no quantile"),
-                "write FIELD:PART with a part from 0 to 1: `dep_delay:0.5` is the median",
-            )
-        })?;
+    found.extend(sum.iter().flatten().map(|field| (Aggregate::sum(field), kind(field))));
+    found.extend(mean.iter().flatten().map(|field| (Aggregate::mean(field), ColumnType::Float)));
+    found.extend(min.iter().flatten().map(|field| (Aggregate::min(field), kind(field))));
+    found.extend(max.iter().flatten().map(|field| (Aggregate::max(field), kind(field))));
+    found.extend(distinct.iter().flatten().map(|field| (Aggregate::distinct(field), ColumnType::Int)));
+    for text in quantile.iter().flatten() {
+        let (field, part) = self::quantile(text)?;
         let kind = kind(&field);
         found.push((Aggregate::quantile(field, part), kind));
     }
     Ok(found)
 }
 
+/// The field of a quantile, and the part of its values.
+pub(super) fn quantile(text: &str) -> Result<(String, f64)> {
+    let (field, written) = text.rsplit_once(':').unwrap_or((text, ""));
+    let part = written.trim_start_matches(['p', 'P']).parse::<f64>().ok();
+    match part {
+        Some(part) if (0.0..=1.0).contains(&part) => return Ok((field.to_owned(), part)),
+        _ => {}
+    }
+    let percent = part.filter(|part| *part > 1.0 && *part <= 100.0);
+    let meant = percent.map_or(0.5, |percent| percent / 100.0);
+    let which = if meant == 0.5 { format!("the median of {field}") } else { format!("{written} of 100") };
+    let list = listed(&[format!("{field}:{meant}")]);
+    Err(Failure::usage(
+        format!("{text:?} is no quantile: its part is from 0 to 1"),
+        format!("`--quantile {}` is {which}", shell_word(&list)),
+    ))
+}
+
 /// The names of the results: the fields of the groups, then the aggregates.
 pub(super) fn names(schema: &Schema, args: &FindArgs) -> Result<(Vec<String>, Vec<String>)> {
     let named = aggregates(schema, args)?.iter().map(|(aggregate, _)| aggregate.name().to_owned()).collect();
-    Ok((args.group_by.clone(), named))
+    Ok((args.group_by.iter().flatten().cloned().collect(), named))
+}
+
+/// How the groups are found.
+pub(super) fn plan(schema: &Schema, find: &Find<'_>, args: &FindArgs) -> Result<FindPlan> {
+    Ok(grouped(find, &aggregates(schema, args)?, args)?.plan()?)
 }
 
 fn grouped<'s>(
@@ -57,7 +71,8 @@ fn grouped<'s>(
     aggregates: &[(Aggregate, ColumnType)],
     args: &FindArgs,
 ) -> Result<Grouped<'s>> {
-    let grouped = find.group_by(&args.group_by, aggregates.iter().map(|(aggregate, _)| aggregate.clone()));
+    let grouped = find
+        .group_by(args.group_by.iter().flatten(), aggregates.iter().map(|(aggregate, _)| aggregate.clone()));
     let grouped = grouped.order_by(order(args)?);
     Ok(args.limit.map_or_else(|| grouped.clone(), |limit| grouped.limit(limit)))
 }
@@ -72,22 +87,14 @@ pub(super) fn show(
 ) -> Result<()> {
     let aggregates = aggregates(schema, args)?;
     let mut found = Found { groups: grouped(find, &aggregates, args)?.iter()?, signals: Signals::watch()? };
-    let fields =
-        args.group_by.iter().map(|field| (field.clone(), schema.kind(field).unwrap_or(ColumnType::Any)));
+    let fields = args
+        .group_by
+        .iter()
+        .flatten()
+        .map(|field| (field.clone(), schema.kind(field).unwrap_or(ColumnType::Any)));
     let results = aggregates.iter().map(|(aggregate, kind)| (aggregate.name().to_owned(), *kind));
     let columns: Vec<Column> = fields.chain(results).map(|(name, kind)| Column { name, kind }).collect();
-    let count = if out.is_json() {
-        let mut stream = out.stream();
-        let mut count = 0;
-        while let Some(group) = found.next()? {
-            writeln!(stream, "{}", group.to_json()?).map_err(|error| Failure::output(&error))?;
-            count += 1;
-        }
-        flush(&mut stream)?;
-        count
-    } else {
-        Grid::new(&columns).show(|| found.next(), u64::MAX, out)?
-    };
+    let count = results::write(schema, &columns, &mut || found.next(), u64::MAX, args.format, out)?;
     if let Some(number) = found.signals.received() {
         out.note(&format!("stopped by signal {number} after {}", counted(count, "group")));
         return Err(Failure::signal(number));

@@ -5,7 +5,7 @@
 use duramen::schema::ColumnType;
 use duramen::{Document, Value};
 
-use super::RowDescription;
+use super::description::RowDescription;
 use super::findings::{Fallback, Findings, shortened};
 
 /// What is known about each column so far.
@@ -66,6 +66,8 @@ impl ColumnsOfValues {
             fallbacks: inferred().filter_map(Seen::fallback).collect(),
             empty: inferred().filter(is_empty).map(|column| (column.name.clone(), column.kind)).collect(),
             rows_of_sample,
+            change: description.change(self.columns.iter().map(|column| column.name.as_str())),
+            ..Findings::default()
         }
     }
 }

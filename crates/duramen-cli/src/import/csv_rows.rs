@@ -10,9 +10,9 @@ use duramen::cell::{BadCell, Misfit, RowEncoder};
 use duramen::schema::ColumnType;
 use duramen::{RowBatch, Schema};
 
-use super::RowDescription;
 use super::assigned_ids::AssignedIds;
-use super::findings::Findings;
+use super::description::RowDescription;
+use super::findings::{Findings, type_flag};
 use super::inference::{Inference, is_null_word, null_flag};
 use super::pipeline::RowSource;
 use super::records::Records;
@@ -44,18 +44,27 @@ pub(super) fn prepare(
     signals: &Signals,
 ) -> Result<(Schema, CsvRows, Findings)> {
     let null_markers = null_markers(description);
-    let mut records = Records::open(&mut input, description.delimiter)?;
+    let (mut records, renamed) = open(&mut input, description)?;
+    if !renamed.is_empty() {
+        progress.note(&format!(
+            "without the blanks around them, the names of columns are {}",
+            renamed.join(", ")
+        ));
+    }
     let mut inference = Inference::new(description, &records.header, &null_markers);
     if let Some(ids) = description.ids.as_ref().filter(|ids| records.header.contains(&ids.column)) {
         return Err(ids.taken("the input"));
     }
     description.settle(&description.with_ids(inference.columns(description, false)))?;
+    description.check_delimiter(&records.header)?;
     let mut sample = VecDeque::new();
     if input.is_regular() {
         if !inference.is_settled() {
-            read_all(&mut records, &mut inference, progress, signals)?;
+            read_rows(&mut records, &mut inference, u64::MAX, progress, signals)?;
+        } else if inference.checks_settled() {
+            read_rows(&mut records, &mut inference, SAMPLE_ROWS as u64, progress, signals)?;
         }
-        records = Records::open(&mut input, description.delimiter)?;
+        (records, _) = open(&mut input, description)?;
     } else {
         while sample.len() < SAMPLE_ROWS && records.advance()? {
             inference.look(&records.record, records.line());
@@ -82,15 +91,34 @@ pub(super) fn prepare(
     Ok((schema, rows, findings))
 }
 
-/// Looks at every row of a file.
-fn read_all(
+/// Reads the header. Blanks around a name are no part of it, unless the collection has it with them.
+/// Returns the names that this changed.
+fn open(input: &mut Input, description: &RowDescription) -> Result<(Records, Vec<String>)> {
+    let mut records = Records::open(input, description.delimiter)?;
+    let is_stored =
+        |name: &str| description.stored.as_ref().is_some_and(|stored| stored.kind(name).is_some());
+    let mut renamed = Vec::new();
+    for index in 0..records.header.len() {
+        let name = records.header[index].trim().to_owned();
+        let is_taken = name.is_empty() || records.header.contains(&name);
+        if !is_taken && !is_stored(&records.header[index]) {
+            renamed.push(name.clone());
+            records.header[index] = name;
+        }
+    }
+    Ok((records, renamed))
+}
+
+/// Looks at the rows of a file.
+fn read_rows(
     records: &mut Records,
     inference: &mut Inference,
+    rows_max: u64,
     progress: &Progress,
     signals: &Signals,
 ) -> Result<()> {
     let mut rows = 0_u64;
-    while records.advance()? {
+    while rows < rows_max && records.advance()? {
         inference.look(&records.record, records.line());
         rows += 1;
         if rows.is_multiple_of(LOOK_ROWS) {
@@ -153,9 +181,10 @@ fn push<'a>(
 fn bad_cell(line: u64, bad: &BadCell, cell: &[u8], collection_existed: bool) -> Failure {
     let (column, wanted) = (&bad.column, bad.wanted);
     let null_word = std::str::from_utf8(cell).ok().filter(|cell| is_null_word(cell));
+    let as_text = type_flag(column, ColumnType::Text);
     let hint = match (bad.why, null_word) {
         (Misfit::OtherType, Some(word)) => format!(
-            "if it stands for null, use {}; if the column is text, import into a new collection with --type {column}=text",
+            "if it stands for null, use {}; if the column is text, import into a new collection with {as_text}",
             null_flag(word)
         ),
         (Misfit::NotUtf8, _) => "fix the line, or convert the input to UTF-8".to_owned(),
@@ -166,10 +195,10 @@ fn bad_cell(line: u64, bad: &BadCell, cell: &[u8], collection_existed: bool) -> 
             format!("the input has changed while it was read: import it again, or use --type {column}=TYPE")
         }
         (Misfit::OtherType, _) if collection_existed => format!(
-            "the collection holds {wanted} there: fix the line, or import into a new collection with --type {column}=text"
+            "the collection holds {wanted} there: fix the line, or import into a new collection with {as_text}"
         ),
         (Misfit::OtherType, _) => {
-            format!("if the column is text, import into a new collection with --type {column}=text")
+            format!("if the column is text, import into a new collection with {as_text}")
         }
     };
     Failure::data(format!("line {line}, column {}: {}", bad.column, bad.problem), hint)

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use duramen::{Document, RowBatch, Schema};
 
-use super::RowDescription;
 use super::assigned_ids::AssignedIds;
 use super::columns_of_values::ColumnsOfValues;
+use super::description::RowDescription;
 use super::findings::Findings;
 use super::pipeline::RowSource;
 use super::source::Input;

@@ -6,13 +6,19 @@
 use duramen::schema::ColumnType;
 use duramen::{Document, Value, doc};
 
-use super::RowDescription;
+use super::description::RowDescription;
+use crate::columns::ColumnChange;
 use crate::failure::Failure;
+use crate::names::list_item;
 use crate::numbers::grouped;
 use crate::output::shell_word;
 use crate::progress::Progress;
 
 const CHARS_MAX: usize = 60;
+
+const DROP_FIRST: &str = "the type of a stored column does not change: drop the collection, and import again";
+
+const MISSPELT: &str = "if it is a mistake, correct the input and import it with --replace; the column stays";
 
 /// Everything that was found.
 #[derive(Debug, Default)]
@@ -20,6 +26,12 @@ pub(super) struct Findings {
     pub(super) fallbacks: Vec<Fallback>,
     /// Columns without a value, with the types that they get.
     pub(super) empty: Vec<(String, ColumnType)>,
+    /// Columns of texts that are all times.
+    pub(super) times: Vec<String>,
+    /// Columns of numbers that are stored as text, since the words for null were not known at first.
+    pub(super) text_before: Vec<String>,
+    /// What the input adds to the columns of the collection, and what it leaves out.
+    pub(super) change: ColumnChange,
     /// The inspected rows, if more may follow.
     pub(super) rows_of_sample: Option<usize>,
 }
@@ -49,6 +61,15 @@ impl Findings {
         for fallback in &self.fallbacks {
             progress.warning(&self.message(fallback), &fallback.hint());
         }
+        for column in &self.text_before {
+            let message = format!("the column {column} stays text, and has only numbers besides null");
+            let keeps = type_flag(column, ColumnType::Text);
+            progress.warning(
+                &message,
+                &format!("{DROP_FIRST}; {keeps} keeps the column text without this warning"),
+            );
+        }
+        self.say_columns(progress);
         if self.empty.is_empty() {
             return;
         }
@@ -66,6 +87,20 @@ impl Findings {
         progress.note(&format!("without a value {rows}: {columns}; --type COLUMN=TYPE settles a type"));
     }
 
+    /// Prints what the columns are besides their types.
+    fn say_columns(&self, progress: &Progress) {
+        for message in self.change.warnings() {
+            progress.warning(&message, MISSPELT);
+        }
+        let change = self.change.note_of_new().into_iter().chain(self.change.note_of_missing());
+        change.for_each(|note| progress.note(&note));
+        if !self.times.is_empty() {
+            let flags = self.times.iter().map(|column| type_flag(column, ColumnType::Time));
+            let (columns, flags) = (self.times.join(", "), flags.collect::<Vec<_>>().join(" "));
+            progress.note(&format!("text that looks like times: {columns}; to store times: {flags}"));
+        }
+    }
+
     fn message(&self, fallback: &Fallback) -> String {
         let Fallback { column, kind, instead_of, count, values, .. } = fallback;
         let (count, values) = (grouped(*count), grouped(*values));
@@ -74,6 +109,10 @@ impl Findings {
             None => String::new(),
         };
         let cause = fallback.cause();
+        if *instead_of == ColumnType::Unknown {
+            let words = "has only words that usually stand for null";
+            return format!("the column {column} is {kind}, and {words}: {cause} ({values} values{sample})");
+        }
         format!(
             "the column {column} is {kind}, not {instead_of}: {cause} ({count} of {values} values{sample})"
         )
@@ -100,6 +139,11 @@ impl Findings {
         let empty = |(column, kind): &(String, ColumnType)| {
             Value::from(doc! { "column": column.as_str(), "type": kind.name() })
         };
+        let names =
+            |columns: &[String]| columns.iter().map(|name| Value::from(name.as_str())).collect::<Vec<_>>();
+        summary.set("time_columns", names(&self.times));
+        summary.set("text_before", names(&self.text_before));
+        self.change.write(summary);
         summary.set("fallbacks", self.fallbacks.iter().map(fallback).collect::<Vec<_>>());
         summary.set("empty_columns", self.empty.iter().map(empty).collect::<Vec<_>>());
     }
@@ -118,13 +162,18 @@ impl Fallback {
     }
 
     fn hint(&self) -> String {
-        let flag = shell_word(&format!("{}={}", self.column, self.kind));
+        let flag = type_flag(&self.column, self.kind);
         let keeps = match self.kind {
             ColumnType::Text => "keeps the column text",
             _ => "keeps values of all types",
         };
-        format!("{}; --type {flag} {keeps} without this warning", self.remedy)
+        format!("{}; {flag} {keeps} without this warning", self.remedy)
     }
+}
+
+/// The flag that gives a column its type.
+pub(crate) fn type_flag(column: &str, kind: ColumnType) -> String {
+    format!("--type {}", shell_word(&format!("{}={kind}", list_item(column))))
 }
 
 /// The first characters of a text.

@@ -7,8 +7,9 @@ use duramen::cell;
 use duramen::schema::ColumnType;
 use duramen::{Schema, Value};
 
-use super::RowDescription;
-use super::findings::{Fallback, Findings, shortened};
+use super::description::RowDescription;
+use super::findings::{Fallback, Findings, shortened, type_flag};
+use super::shapes::{Shape, is_time};
 use crate::failure::{Failure, Result};
 use crate::output::shell_word;
 
@@ -44,9 +45,23 @@ struct Inferred {
     has_words: bool,
     /// The first different cells that are no numbers.
     words: Vec<String>,
+    /// Cells that are numbers in another form.
+    shaped_count: u64,
+    first_shaped: Option<(Misfit, Shape)>,
+    /// Cells that are times, as long as all are.
+    time_count: u64,
+    /// The cells of a column that is stored as text, if `--null` may show that it holds numbers.
+    text_before: Option<Before>,
     /// Integers that no float holds.
     inexact_count: u64,
     first_inexact: Option<Misfit>,
+}
+
+#[derive(Default)]
+struct Before {
+    numbers: u64,
+    nulls: u64,
+    others: u64,
 }
 
 struct Misfit {
@@ -63,7 +78,7 @@ impl Misfit {
 impl Inference {
     pub(super) fn new(description: &RowDescription, header: &[String], null_markers: &[String]) -> Inference {
         Inference {
-            columns: header.iter().map(|name| Inferred::new(name, description.given(name))).collect(),
+            columns: header.iter().map(|name| Inferred::new(name, description)).collect(),
             null_markers: null_markers.iter().map(|marker| marker.as_bytes().to_vec()).collect(),
             row_count: 0,
             has_nulls: false,
@@ -75,14 +90,23 @@ impl Inference {
         self.columns.iter().all(|column| column.given.is_some())
     }
 
+    /// Whether the rows tell anything of columns whose types are settled.
+    pub(super) fn checks_settled(&self) -> bool {
+        self.columns.iter().any(|column| column.text_before.is_some())
+    }
+
     /// Adds a row that begins on this line.
     pub(super) fn look(&mut self, record: &ByteRecord, line: u64) {
         self.row_count += 1;
         for (column, cell) in self.columns.iter_mut().zip(record) {
+            let is_null = || self.null_markers.iter().any(|marker| marker == cell);
+            if let Some(before) = &mut column.text_before {
+                before.look(cell, is_null());
+            }
             if column.given.is_some() || column.takes(cell, line) {
                 continue;
             }
-            if self.null_markers.iter().any(|marker| marker == cell) {
+            if is_null() {
                 self.has_nulls = true;
             } else {
                 column.widen(cell, line);
@@ -116,7 +140,18 @@ impl Inference {
         let kinds = self.columns(description, may_go_on);
         let empty = self.columns.iter().zip(kinds).filter(|(column, _)| is_empty(column));
         let rows_of_sample = may_go_on.then(|| usize::try_from(self.row_count).unwrap_or(usize::MAX));
-        Findings { fallbacks, empty: empty.map(|(_, kind)| kind).collect(), rows_of_sample }
+        let named = |is_named: fn(&Inferred) -> bool| {
+            let columns = self.columns.iter().filter(|column| is_named(column));
+            columns.map(|column| column.name.clone()).collect()
+        };
+        Findings {
+            fallbacks,
+            empty: empty.map(|(_, kind)| kind).collect(),
+            times: named(Inferred::has_only_times),
+            text_before: named(|column| column.text_before.as_ref().is_some_and(Before::has_only_numbers)),
+            change: description.change(self.columns.iter().map(|column| column.name.as_str())),
+            rows_of_sample,
+        }
     }
 
     /// Refuses a column of numbers that are not all finite.
@@ -132,9 +167,9 @@ impl Inference {
             return Err(Failure::data(
                 format!("line {line}, column {name}: holds {cell:?}, and a float has to be finite"),
                 format!(
-                    "{}; --type {} keeps the column text",
+                    "{}; {} keeps the column text",
                     remedy(&column.words, &self.null_flags(description)),
-                    shell_word(&format!("{name}=text"))
+                    type_flag(name, ColumnType::Text)
                 ),
             ));
         }
@@ -156,10 +191,14 @@ impl Inference {
 }
 
 impl Inferred {
-    fn new(name: &str, given: Option<ColumnType>) -> Inferred {
+    fn new(name: &str, description: &RowDescription) -> Inferred {
         Inferred {
             name: name.to_owned(),
-            given,
+            given: description.given(name),
+            shaped_count: 0,
+            first_shaped: None,
+            time_count: 0,
+            text_before: description.is_text_before(name).then(Before::default),
             number_kind: ColumnType::Unknown,
             number_count: 0,
             other_count: 0,
@@ -190,7 +229,12 @@ impl Inferred {
     fn widen(&mut self, cell: &[u8], line: u64) {
         let kind = cell::infer(cell);
         if kind == ColumnType::Text {
+            self.time_count += u64::from(self.time_count == self.other_count && is_time(cell));
             self.other_count += 1;
+            if let Some(shape) = Shape::of(cell) {
+                self.shaped_count += 1;
+                self.first_shaped.get_or_insert_with(|| (Misfit::new(line, cell), shape));
+            }
             if !self.has_words {
                 match is_non_finite(cell) {
                     true => drop(self.first_non_finite.get_or_insert_with(|| Misfit::new(line, cell))),
@@ -228,9 +272,27 @@ impl Inferred {
         }
     }
 
-    /// The report of a column that is text although at least half of its values are numbers.
+    fn has_only_times(&self) -> bool {
+        self.given.is_none()
+            && self.number_count == 0
+            && self.time_count > 0
+            && self.time_count == self.other_count
+    }
+
+    /// Whether all that is no number, perhaps every value, probably stands for null.
+    fn has_only_null_words_besides(&self) -> bool {
+        self.words.len() < WORDS_MAX && self.words.iter().all(|word| is_null_word(word))
+    }
+
+    /// The report of a column that is text although its values are probably numbers: at least half of them
+    /// are, in plain form or in another one, or all others are words for null. With no number at all a column
+    /// of such words is reported, too: it has no value.
     fn fallback(&self, null_flags: &(Vec<String>, Vec<String>)) -> Option<Fallback> {
-        if self.given.is_some() || self.kind() != ColumnType::Text || self.number_count < self.other_count {
+        if self.given.is_some() || self.kind() != ColumnType::Text {
+            return None;
+        }
+        let are_most_numbers = self.number_count + self.shaped_count >= self.other_count - self.shaped_count;
+        if !are_most_numbers && !self.has_only_null_words_besides() {
             return None;
         }
         let fallback = |misfit: &Misfit, problem, count, remedy| Fallback {
@@ -244,6 +306,12 @@ impl Inferred {
             values: self.number_count + self.other_count,
             remedy,
         };
+        if let Some((first, shape)) = &self.first_shaped
+            && self.shaped_count >= self.other_count - self.shaped_count
+        {
+            let report = fallback(first, shape.problem(), self.other_count, shape.remedy().to_owned());
+            return Some(Fallback { instead_of: cell::widen(self.number_kind, shape.kind()), ..report });
+        }
         match &self.first_other {
             Some(first) => {
                 let remedy = remedy(&self.words, null_flags);
@@ -254,6 +322,20 @@ impl Inferred {
                 Some(fallback(first, ", which no float holds", self.inexact_count, CORRECT.to_owned()))
             }
         }
+    }
+}
+
+impl Before {
+    fn look(&mut self, cell: &[u8], is_null: bool) {
+        match is_null {
+            true => self.nulls += 1,
+            false if cell::infer(cell) == ColumnType::Text => self.others += 1,
+            false => self.numbers += 1,
+        }
+    }
+
+    fn has_only_numbers(&self) -> bool {
+        self.numbers > 0 && self.nulls > 0 && self.others == 0
     }
 }
 
@@ -297,12 +379,12 @@ fn is_non_finite(cell: &[u8]) -> bool {
 }
 
 /// The flag that makes a word null.
-pub(super) fn null_flag(word: &str) -> String {
+pub(crate) fn null_flag(word: &str) -> String {
     let sign = if word.starts_with('-') { '=' } else { ' ' };
     format!("--null{sign}{}", shell_word(word))
 }
 
 /// Whether a cell is probably a word for null.
-pub(super) fn is_null_word(cell: &str) -> bool {
+pub(crate) fn is_null_word(cell: &str) -> bool {
     NULL_WORDS.contains(&cell.to_lowercase().as_str())
 }

@@ -28,6 +28,9 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::signals::Signals;
 
+use super::memory::Memory;
+use super::repeats::{Keys, Repeat};
+
 /// How often a waiting thread checks whether it should stop.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -46,10 +49,33 @@ pub(super) trait RowSource: Send {
 pub(super) struct Terms {
     /// The resulting collection, as far as it is known before the first row.
     pub(super) schema: Schema,
-    pub(super) batch_rows: usize,
+    pub(super) batch: BatchSize,
     pub(super) threads: usize,
     pub(super) replace: bool,
     pub(super) ack: bool,
+    /// The documents of the collection before the import; `None` if there is no collection.
+    pub(super) documents_before: Option<u64>,
+}
+
+/// When a batch is full: at the first of two bounds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BatchSize {
+    rows: usize,
+    bytes: usize,
+}
+
+impl BatchSize {
+    /// Large rows make smaller batches, so that memory does not depend on the size of a row.
+    pub(super) const DEFAULT: BatchSize = BatchSize { rows: 1000, bytes: 1 << 20 };
+
+    /// The user's number of rows, whatever their size: each batch is a transaction.
+    pub(super) fn of_rows(rows: u32) -> BatchSize {
+        BatchSize { rows: rows as usize, bytes: usize::MAX }
+    }
+
+    fn is_reached(self, batch: &RowBatch) -> bool {
+        batch.len() >= self.rows || batch.bytes() >= self.bytes
+    }
 }
 
 /// The result of an import.
@@ -67,6 +93,12 @@ pub(super) struct Loaded {
     pub(super) failure: Option<Failure>,
     /// Whether some batch may or may not be stored.
     pub(super) in_doubt: bool,
+    /// Stored rows that are known to have the key of an earlier row of the input.
+    pub(super) repeats: u64,
+    /// One of them.
+    pub(super) first_repeat: Option<Repeat>,
+    /// Whether there may be more of them.
+    pub(super) has_forgotten_keys: bool,
 }
 
 impl Loaded {
@@ -76,6 +108,15 @@ impl Loaded {
         self.complete = false;
         self.failure.get_or_insert(failure);
     }
+
+    fn stored(&mut self, stored: &Stored) {
+        self.rows += stored.rows;
+        self.batches += 1;
+        self.seq = self.seq.max(stored.seq);
+        self.repeats += stored.repeats.len() as u64;
+        self.first_repeat = self.first_repeat.or(stored.repeats.first().copied());
+        self.has_forgotten_keys |= stored.has_forgotten_keys;
+    }
 }
 
 struct Batch {
@@ -83,6 +124,10 @@ struct Batch {
     rows: RowBatch,
     lines: Vec<u64>,
     shape: Shape,
+    /// Its rows with the key of an earlier row of the input, as far as that is known.
+    repeats: Vec<Repeat>,
+    /// Whether there may be more of them.
+    has_forgotten_keys: bool,
 }
 
 /// The schema that the rows of a batch need.
@@ -100,8 +145,17 @@ impl Shape {
     }
 }
 
+/// A batch whose commit returned.
+struct Stored {
+    number: u64,
+    rows: u64,
+    seq: u64,
+    repeats: Vec<Repeat>,
+    has_forgotten_keys: bool,
+}
+
 enum Event {
-    Stored { number: u64, rows: u64, seq: u64 },
+    Stored(Stored),
     Failed(Failure),
     Complete,
 }
@@ -116,6 +170,7 @@ pub(super) fn run(
     db: &Db,
     terms: &Terms,
     rows: Box<dyn RowSource>,
+    memory: Memory,
     out: Output,
     signals: &Signals,
     progress: &Progress,
@@ -125,10 +180,10 @@ pub(super) fn run(
     let (batches, queue) = mpsc::sync_channel(terms.threads + 1);
     let (events, inbox) = mpsc::channel();
     let shape = Shape { schema: Arc::new(terms.schema.clone()), version: 1 };
-    let reading = (terms.batch_rows, Arc::clone(&stop));
+    let reading = (terms.batch, Arc::clone(&stop));
     // Never joined: it may wait for standard input for ever, and ends with the process.
     thread::spawn(move || read(rows, shape, reading.0, &batches, &reading.1));
-    let writers = start_writers(&Writer::new(db, terms, &stop), terms.threads, queue, &events);
+    let writers = start_writers(&Writer::new(db, terms, memory, &stop), terms.threads, queue, &events);
     drop(events);
     let mut loaded = attend(&inbox, terms.ack, out, signals, progress, &stop);
     for writer in writers {
@@ -212,11 +267,9 @@ fn attend(
     let mut loaded = Loaded::default();
     loop {
         match inbox.recv_timeout(TICK) {
-            Ok(Event::Stored { number, rows, seq }) => {
-                loaded.rows += rows;
-                loaded.batches += 1;
-                loaded.seq = loaded.seq.max(seq);
-                if ack && let Err(failure) = acknowledge(number, loaded.rows, seq, out) {
+            Ok(Event::Stored(stored)) => {
+                loaded.stored(&stored);
+                if ack && let Err(failure) = acknowledge(stored.number, loaded.rows, stored.seq, out) {
                     let failure = match failure {
                         Failure::OutputClosed => acks_unread(),
                         other => other,
@@ -251,12 +304,13 @@ fn acks_unread() -> Failure {
 fn read(
     mut rows: Box<dyn RowSource>,
     mut shape: Shape,
-    batch_rows: usize,
+    size: BatchSize,
     batches: &SyncSender<Taken>,
     stop: &AtomicBool,
 ) {
+    let mut keys = Keys::default();
     for number in 1.. {
-        let (mut encoded, mut lines) = (RowBatch::new(), Vec::with_capacity(batch_rows));
+        let (mut encoded, mut lines) = (RowBatch::new(), Vec::new());
         let ended = loop {
             if stop.load(Ordering::Relaxed) {
                 return;
@@ -275,14 +329,16 @@ fn read(
                     return;
                 }
             }
-            if encoded.len() == batch_rows {
+            if size.is_reached(&encoded) {
                 break false;
             }
         };
         if let Some(grown) = rows.grown() {
             shape.grow(grown);
         }
-        let batch = Batch { number, rows: encoded, lines, shape: shape.clone() };
+        let repeats = keys.repeats(encoded.iter().map(|(key, _)| key), &lines);
+        let (shape, has_forgotten_keys) = (shape.clone(), keys.may_have_missed());
+        let batch = Batch { number, rows: encoded, lines, shape, repeats, has_forgotten_keys };
         if !batch.rows.is_empty() && batches.send(Ok(Some(batch))).is_err() {
             return;
         }
@@ -298,6 +354,8 @@ struct Writer {
     db: Db,
     collection: String,
     replace: bool,
+    documents_before: Option<u64>,
+    memory: Arc<Memory>,
     /// Whether batches are committed in the order of the input.
     in_order: bool,
     stop: Arc<AtomicBool>,
@@ -306,11 +364,13 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(db: &Db, terms: &Terms, stop: &Arc<AtomicBool>) -> Writer {
+    fn new(db: &Db, terms: &Terms, memory: Memory, stop: &Arc<AtomicBool>) -> Writer {
         Writer {
             db: db.clone(),
             collection: terms.schema.name().to_owned(),
             replace: terms.replace,
+            documents_before: terms.documents_before,
+            memory: Arc::new(memory),
             in_order: terms.threads == 1,
             stop: Arc::clone(stop),
             committed: Arc::default(),
@@ -349,7 +409,19 @@ impl Writer {
         })
     }
 
+    /// Commits a batch, with more memory if it needs that.
     fn commit(&self, batch: &Batch) -> Result<Event> {
+        let stored = match self.try_commit(batch) {
+            Err(Failure::Said(said)) if said.code == Code::TooLarge && self.memory.raise(&self.db)? => {
+                self.try_commit(batch)
+            }
+            stored => stored,
+        };
+        self.memory.review(&self.db, batch.rows.len())?;
+        stored
+    }
+
+    fn try_commit(&self, batch: &Batch) -> Result<Event> {
         let mut in_the_way = None;
         let known = self.committed.load(Ordering::Acquire) >= batch.shape.version;
         let stored = self.db.transact_with_receipt(|tx| {
@@ -369,12 +441,21 @@ impl Writer {
         match (stored, in_the_way) {
             (Ok(((), receipt)), _) => {
                 self.committed.fetch_max(batch.shape.version, Ordering::AcqRel);
-                let rows = batch.rows.len() as u64;
-                Ok(Event::Stored { number: batch.number, rows, seq: receipt.seq().0 })
+                Ok(Event::Stored(Stored {
+                    number: batch.number,
+                    rows: batch.rows.len() as u64,
+                    seq: receipt.seq().0,
+                    repeats: batch.repeats.clone(),
+                    has_forgotten_keys: batch.has_forgotten_keys,
+                }))
             }
             (Err(error), Some(index)) if error.code() == Code::AlreadyExists => {
                 Err(self.repeated(batch, index))
             }
+            (Err(error), _) if error.code() == Code::MissingTarget => Err(Failure::from(error).hinted(
+                "import the collection that it refers to first; rows that refer to rows of the same import must \
+                 be in one batch with them, or after them: --batch, --threads 1",
+            )),
             (Err(error), _) => Err(error.into()),
         }
     }
@@ -382,15 +463,32 @@ impl Writer {
     fn repeated(&self, batch: &Batch, index: usize) -> Failure {
         let line = batch.lines.get(index).copied().unwrap_or(0);
         let key = batch.rows.iter().nth(index).map_or_else(String::new, |(key, _)| keys::shown(key));
-        Failure::said(
-            FAILED,
-            Code::AlreadyExists,
-            format!("line {line}: {} has a document under {key} already", self.collection),
-            if self.in_order {
-                "--replace puts the later document in its place"
-            } else {
-                "--replace puts one in the place of the other, and with --threads 1 always the later one"
-            },
-        )
+        let earlier = batch.repeats.iter().find(|repeat| repeat.index == index).map(|repeat| repeat.earlier);
+        let collection = &self.collection;
+        let was_empty = self.documents_before.unwrap_or(0) == 0;
+        let (message, is_of_input) = match earlier {
+            Some(earlier) => (format!("lines {earlier} and {line} have the same key: {key}"), true),
+            None if was_empty => {
+                let other = if self.in_order { "an earlier line" } else { "another line" };
+                (format!("line {line}: {other} has the same key: {key}"), true)
+            }
+            None => {
+                let is_certain = self.in_order && !batch.has_forgotten_keys;
+                let since =
+                    if is_certain { "from before this import" } else { "from before or of another line" };
+                (format!("line {line}: {collection} has a document under {key} already, {since}"), false)
+            }
+        };
+        let hint = match (is_of_input, self.documents_before) {
+            (false, _) => "--replace puts the row of the input in its place".to_owned(),
+            (true, Some(_)) => format!("import into a new collection, {APART}"),
+            (true, None) if batch.number > 1 => format!("drop {collection} and import again, {APART}"),
+            (true, None) => format!("import again, {APART}"),
+        };
+        Failure::said(FAILED, Code::AlreadyExists, message, hint)
     }
 }
+
+/// How rows with the same key are kept.
+const APART: &str = "with a column more in --key that tells them apart, or with --assign-id; \
+                     --replace keeps only one of them";

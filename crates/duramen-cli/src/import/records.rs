@@ -5,6 +5,7 @@ use std::io::{Cursor, Read};
 
 use csv::ByteRecord;
 
+use super::line_numbers::{Latest, LineNumbers};
 use super::source::{Input, Reader, read_failure};
 use crate::failure::{Failure, Result};
 
@@ -15,7 +16,8 @@ use crate::failure::{Failure, Result};
 /// unnoticed.
 pub(super) struct Records {
     name: String,
-    reader: csv::Reader<std::io::Chain<Reader, Cursor<Vec<u8>>>>,
+    reader: csv::Reader<Latest<std::io::Chain<Reader, Cursor<Vec<u8>>>>>,
+    lines: LineNumbers,
     end_mark: Vec<u8>,
     pub(super) header: Vec<String>,
     pub(super) record: ByteRecord,
@@ -31,9 +33,9 @@ impl Records {
             .delimiter(delimiter)
             .flexible(true)
             .buffer_capacity(1 << 18)
-            .from_reader(input.reader()?.chain(Cursor::new(tail)));
-        let (name, record) = (input.name(), ByteRecord::new());
-        let mut records = Records { name, reader, end_mark, header: Vec::new(), record };
+            .from_reader(Latest::new(input.reader()?.chain(Cursor::new(tail))));
+        let (name, lines, record) = (input.name(), LineNumbers::default(), ByteRecord::new());
+        let mut records = Records { name, reader, lines, end_mark, header: Vec::new(), record };
         if !records.read()? {
             return Err(Failure::data(
                 format!("{} is empty, and CSV begins with a line of column names", records.name),
@@ -75,6 +77,7 @@ impl Records {
     fn read(&mut self) -> Result<bool> {
         let more = self.reader.read_byte_record(&mut self.record);
         let more = more.map_err(|error| csv_failure(&self.name, error))?;
+        self.lines.correct(&mut self.record, self.reader.position(), self.reader.get_ref());
         let last = self.record.iter().next_back().unwrap_or_default();
         if !more || (self.record.len() == 1 && last == self.end_mark) {
             return Ok(false);

@@ -1,10 +1,10 @@
 //! `count` and `reduce` with `--view`: reductions of a view's rows, from the nodes of its tree.
 
 use duramen::schema::ColumnType;
-use duramen::view::ViewReduction;
+use duramen::view::{KeyField, Reduce, ViewReduction};
 use duramen::{Reads, Schema, Snapshot, Span, Value, ViewSpec, doc};
 
-use super::shown;
+use super::{reductions, shown};
 use crate::args::{RangeFlags, ReduceArgs};
 use crate::failure::Result;
 use crate::keys;
@@ -38,14 +38,15 @@ impl ViewQuery {
 fn keyed(schema: &Schema, view: &ViewSpec) -> Schema {
     let fields = view.key_fields();
     let last = fields.last().filter(|_| view.is_each());
-    let kind = |field: &String| match schema.kind(field) {
-        // An item of the list, whose type is unknown.
-        _ if Some(field) == last => ColumnType::Any,
+    let kind = |field: &KeyField| match schema.kind(field.name()) {
+        // An item of the list, or a part of a field: the type is unknown.
+        _ if Some(field) == last || field.is_path() => ColumnType::Any,
         Some(kind) => kind,
         None => ColumnType::Any,
     };
-    let named = Schema::new(format!("{}, view {}", schema.name(), view.name())).key(fields.iter().cloned());
-    fields.iter().fold(named, |keyed, field| keyed.column(field.as_str(), kind(field)))
+    let named = Schema::new(format!("{}, view {}", schema.name(), view.name()));
+    let named = named.key(fields.iter().map(KeyField::name));
+    fields.iter().fold(named, |keyed, field| keyed.column(field.name(), kind(field)))
 }
 
 /// Count and reductions of a view, of all queried rows or of each group.
@@ -59,6 +60,9 @@ pub(super) fn reduce(
     let query = ViewQuery::of(snapshot, schema, name, &args.range)?;
     let documents = snapshot.documents(schema.name());
     let rows = documents.view(name).range(query.span.clone());
+    if args.explain {
+        return reductions::explain_view(snapshot, schema, &rows, args, out);
+    }
     let groups = match args.group {
         Some(elements) => rows.group_by(elements)?,
         None => vec![(Vec::new(), rows.reduce()?)],
@@ -92,9 +96,8 @@ fn table(
     header.resize(elements, String::new());
     header.push("rows".to_owned());
     if let Some((_, reduction)) = groups.first() {
-        header.extend(reduction.parts.iter().map(|part| {
-            printable(&format!("{} of {}", part.reduce.name(), part.field.as_deref().unwrap_or_default()))
-        }));
+        header
+            .extend(reduction.parts.iter().map(|part| printable(&name(&part.reduce, part.field.as_deref()))));
     }
     let mut table = new_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
     for (key, reduction) in groups {
@@ -108,6 +111,15 @@ fn table(
     }
     align_right(&mut table, elements..header.len());
     out.table(&table)
+}
+
+/// A reduction with its field. The values of a view in code have numbers, and the first one none.
+pub(super) fn name(reduce: &Reduce, field: Option<&str>) -> String {
+    match (field, reduce.value()) {
+        (Some(field), _) => format!("{} of {field}", reduce.name()),
+        (None, 0) => reduce.name().to_owned(),
+        (None, index) => format!("{} of value {}", reduce.name(), index + 1),
+    }
 }
 
 fn parts(reduction: &ViewReduction) -> Vec<Value> {

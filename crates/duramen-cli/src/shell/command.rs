@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result};
 /// The shell's own commands.
 pub(super) const OWN: [(&str, &str); 3] = [
     ("use COLLECTION", "Leave the collection out from now on"),
-    ("help [COMMAND]", "List the commands, or show the words of one"),
+    ("help [COMMAND]", "List the commands, or show the usage of one"),
     ("exit", "End the shell; ^D does too"),
 ];
 
@@ -50,7 +50,8 @@ pub(super) fn parse(words: Vec<String>, shell: &Shell<'_>) -> Result<Parsed> {
         return Err(unknown(name, shell));
     }
     check_input(name, &rest)?;
-    let cli = Cli::try_parse_from(completed(name, rest, shell)).map_err(|error| refused(&error, shell))?;
+    let words = completed(name, rest, shell);
+    let cli = Cli::try_parse_from(&words).map_err(|error| refused(&error, &words, shell))?;
     let mut command = Box::new(cli.command);
     if let Some(database) = command.database_mut() {
         database.session = Some(shell.session.clone());
@@ -105,8 +106,8 @@ fn completed(name: &str, rest: Vec<String>, shell: &Shell<'_>) -> Vec<String> {
 }
 
 /// The parser's error, reworded for a shell.
-fn refused(error: &clap::Error, shell: &Shell<'_>) -> Failure {
-    match crate::refuse(error, shell.out) {
+fn refused(error: &clap::Error, words: &[String], shell: &Shell<'_>) -> Failure {
+    match crate::refuse(error, words, shell.out) {
         // Help was requested and printed.
         Ok(()) => Failure::Exit(0),
         Err(failure) if error.to_string().contains("--collection") => {

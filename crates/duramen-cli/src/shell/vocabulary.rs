@@ -9,6 +9,8 @@ use super::command::{OWN, is_for_shells};
 use crate::args::Cli;
 use crate::database::candidates;
 use crate::failure::{FAILED, Failure, Result};
+use crate::names::list_item;
+use crate::output::shell_word;
 
 /// The words of a shell.
 #[derive(Debug, Clone, Default)]
@@ -96,14 +98,15 @@ impl Vocabulary {
         }
         let schema = self.meant(before);
         let fields = || schema.iter().flat_map(|schema| schema.columns()).map(|column| column.name.clone());
+        let as_items = || fields().map(|field| shell_word(&list_item(&field))).collect();
         match before.last() {
             Some(&("-c" | "--collection" | "use")) => return self.collection_names(),
             Some(&"--view") => return schema.iter().flat_map(|schema| views(schema)).collect(),
             Some(
                 &("--sum" | "--min" | "--max" | "--value" | "--order-by" | "--fields" | "--group-by"
-                | "--mean" | "--distinct"),
+                | "--mean" | "--distinct" | "--top" | "--quantiles"),
             ) => {
-                return fields().collect();
+                return as_items();
             }
             _ => {}
         }
@@ -113,6 +116,9 @@ impl Vocabulary {
         }
         if name == "find" {
             offered.extend(fields().map(|field| format!("{field}=")));
+        }
+        if name == "reference" {
+            offered.extend(fields());
         }
         if name == "view" {
             offered.extend(schema.iter().flat_map(|schema| views(schema)));

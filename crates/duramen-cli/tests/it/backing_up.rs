@@ -19,3 +19,13 @@ fn a_backup_is_a_database_with_the_same_documents() {
     assert!(again.stderr.contains("E0210"), "{}", again.stderr);
     assert_eq!(export("copy"), export("db"));
 }
+
+#[test]
+fn a_database_in_use_is_copied_by_the_program_that_has_it() {
+    let scratch = Scratch::new();
+    let db = duramen::Db::open(scratch.path("db")).unwrap();
+    let refused = scratch.run(&["backup", "db", "copy"]);
+    assert_eq!(refused.code, Some(4), "{}", refused.stderr);
+    assert!(refused.stderr.contains("`Db::backup`"), "{}", refused.stderr);
+    drop(db);
+}

@@ -65,7 +65,7 @@ fn order_and_limit() {
 fn what_cannot_be_asked_is_refused_with_what_could() {
     let scratch = Scratch::with_rows("id,town\n1,Oslo\n", &["--key", "id"]);
     for (condition, hint) in
-        [("twon=Oslo", "did you mean town?"), ("town", "write FIELD=VALUE"), ("id=x", "FIELD:=null")]
+        [("twon=Oslo", "did you mean town?"), ("town", "write town=VALUE"), ("id=x", "'id is null'")]
     {
         let ran = scratch.run(&["find", "db", "-c", "rows", condition]);
         assert_eq!(ran.code, Some(2), "{condition}");
@@ -263,5 +263,46 @@ fn a_join_shows_what_it_finds() {
     {
         let ran = scratch.run(&[&["find", "db", "-c", "rows"], words].concat());
         assert!(matches!(ran.code, Some(1 | 2)) && ran.stderr.contains("hint"), "{words:?}: {}", ran.stderr);
+    }
+}
+
+/// Results as CSV are imported again as they were, and groups are written like documents.
+#[test]
+fn results_can_be_written_as_csv() {
+    let scratch = Scratch::with_rows("id,n,t\n1,5,a\n2,,\"b,c\"\n3,7,\n", &["--key", "id", "--null", ""]);
+    let find = |words: &[&str]| scratch.ok(&[&["find", "db", "-c", "rows"], words].concat());
+    assert_eq!(find(&["id>=2", "--format", "csv"]), "id,n,t\n2,,\"b,c\"\n3,7,\n");
+    assert_eq!(find(&["--format", "csv", "--fields", "t", "--limit", "1"]), "t\na\n");
+    assert_eq!(find(&["--sum", "n", "--format", "csv"]), "count,sum_n\n3,12\n");
+    assert_eq!(find(&["id=1", "--format", "ndjson"]), "{\"id\":1,\"n\":5,\"t\":\"a\"}\n");
+}
+
+/// A count that the tree keeps reads no document, and its plan says so.
+#[test]
+fn the_plan_of_an_exact_count_reads_nothing() {
+    let scratch = Scratch::with_january();
+    assert_eq!(plan(&scratch, &["carrier=UA", "--count"])["reads"], 0);
+    assert_eq!(plan(&scratch, &["carrier=UA", "origin=EWR", "--count"])["reads"], 4_637);
+    let shown = scratch.ok(&["find", "db", "-c", "flights", "carrier=UA", "--count", "--explain"]);
+    assert!(shown.contains("0 of 27,004 documents") && shown.contains("which the tree keeps"), "{shown}");
+}
+
+/// Slips on a column of text are understood or refused: they found nothing, or something else, in silence.
+#[test]
+fn slips_on_a_column_of_text_find_no_wrong_number() {
+    let scratch = Scratch::with_january();
+    let count = |text: &str| scratch.run(&["find", "db", "-c", "flights", "--scan", "--count", text]);
+    for (text, same) in [
+        ("carrier in UA, AA", "carrier in UA,AA"),
+        ("carrier in (UA, AA)", "carrier in UA,AA"),
+        ("carrier<>UA", "carrier!=UA"),
+        ("origin==JFK", "origin=JFK"),
+        ("origin=\"JFK\"", "origin=JFK"),
+    ] {
+        let (found, wanted) = (count(text).stdout, count(same).stdout);
+        assert!(found == wanted && found.trim() != "0", "{text}: {found}, want {wanted}");
+    }
+    for text in ["tailnum=null", "tailnum!=NA", "carrier=UA and month=2", "carrier=UA, month=2"] {
+        assert_ne!(count(text).code, Some(0), "{text}");
     }
 }

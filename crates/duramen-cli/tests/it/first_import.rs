@@ -28,13 +28,13 @@ fn check_nothing_left(file: &str, bytes: impl AsRef<[u8]>, flags: &[&str], words
 #[test]
 fn a_first_import_that_fails_leaves_no_collection() {
     let repeated = "id,n\n1,2\n1,3\n";
-    check_nothing_left("rows.csv", repeated, &[], "line 3: rows has a document under 1");
-    check_nothing_left("rows.csv", repeated, &["--threads", "3"], "line 3: rows has a document under 1");
+    check_nothing_left("rows.csv", repeated, &[], "lines 2 and 3 have the same key: 1");
+    check_nothing_left("rows.csv", repeated, &["--threads", "3"], "lines 2 and 3 have the same key: 1");
     check_nothing_left("rows.csv", b"id,t\n1,\xe9\n", &[], "which is not UTF-8");
     check_nothing_left("rows.csv", "id,n\n,2\n", &[], "line 2, column id: is null");
     check_nothing_left("rows.csv", "id,n\n1,x\n", &["--type", "n=int"], "which is not an integer");
     let ndjson = "{\"id\":1,\"n\":1}\n{\"id\":1,\"n\":2,\"more\":true}\n";
-    check_nothing_left("rows.ndjson", ndjson, &[], "line 2: rows has a document under 1");
+    check_nothing_left("rows.ndjson", ndjson, &[], "lines 1 and 2 have the same key: 1");
 }
 
 #[test]

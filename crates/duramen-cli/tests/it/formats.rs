@@ -260,3 +260,32 @@ fn an_import_with_ids_that_fails_says_how_to_complete_it() {
     scratch.ok(&[&import[..], &["--replace", "--first-id", "2"]].concat());
     assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "4\n");
 }
+
+/// A header with some commas has more of the right delimiter.
+#[test]
+fn a_header_with_more_of_another_delimiter_names_it() {
+    let check = |header: &str, flags: &[&str], wanted: &str| {
+        let scratch = Scratch::new();
+        scratch.write("rows.csv", format!("{header}\n{header}\n"));
+        let ran = scratch.run(&[&["import", "db", "rows.csv", "-c", "rows"], flags].concat());
+        assert!(ran.stderr.contains(wanted), "{flags:?}: {}", ran.stderr);
+        ran.code
+    };
+    let more = "its header has more of ';' than of ',': use --delimiter ';'";
+    assert_eq!(check("id;price,eur;town", &["--key", "id"], more), Some(1));
+    assert_eq!(check("id;price,eur;town", &["--assign-id", "n"], more), Some(1));
+    assert_eq!(check("id;town", &["--assign-id", "n"], "use --delimiter ';'"), Some(1));
+    let tab = "its header has more of tab than of ',': use --delimiter tab";
+    assert_eq!(check("id\tprice,eur\ttown", &["--assign-id", "n"], tab), Some(1));
+    assert_eq!(check("id;town", &["--assign-id", "n", "--delimiter", ","], "1 row in 1 batch"), Some(0));
+    assert_eq!(check("id,a;b", &["--assign-id", "n"], "1 row in 1 batch"), Some(0));
+}
+
+#[test]
+fn a_list_of_null_words_is_warned_of() {
+    let scratch = Scratch::new();
+    scratch.write("rows.csv", "id,n\n1,2\n2,NA\n3,5\n");
+    let ran = scratch.run(&["import", "db", "rows.csv", "-c", "rows", "--key", "id", "--null", "NA,-"]);
+    assert!(ran.stderr.contains("only the cell \"NA,-\" is null"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("repeat the flag: --null NA --null=-"), "{}", ran.stderr);
+}

@@ -36,6 +36,8 @@ const VOLATILE: &[&str] = &[
     "holder",
     "log_bytes",
     "end_bytes",
+    "data_bytes",
+    "moved_bytes",
 ];
 
 fn rows() -> Scratch {
@@ -108,6 +110,7 @@ fn results() {
         ("put", &["put", "db", "{\"id\":3,\"town\":\"Voss\"}", "-c", "rows"]),
         ("del", &["del", "db", "-c", "rows", "--prefix", "Oslo"]),
         ("drop", &["drop", "db", "-c", "rows", "--yes"]),
+        ("compact", &["compact", "db"]),
         ("explain", &["explain", "E0101"]),
         ("errors", &["explain"]),
         ("man", &["man"]),
@@ -135,9 +138,16 @@ fn views() {
         ("count_view", &["count", "db", "-c", "rows", "--view", "by_n", "--prefix", "5"]),
         ("reduce_view", &["reduce", "db", "-c", "rows", "--view", "by_n"]),
         ("reduce_groups", &["reduce", "db", "-c", "rows", "--view", "by_n", "--group", "1"]),
+        ("reduce_plan", &["reduce", "db", "-c", "rows", "--view", "by_n", "--group", "1", "--explain"]),
         ("collections_with_view", &["collections", "db"]),
         ("view_drop", &["view", "drop", "db", "-c", "rows", "by_n"]),
+        ("reference_add", &["reference", "add", "db", "-c", "rows", "n", "numbers", "--on-delete", "clear"]),
+        ("reference_list", &["reference", "list", "db"]),
+        ("collections_with_reference", &["collections", "db"]),
+        ("reference_drop", &["reference", "drop", "db", "-c", "rows", "n"]),
     ];
+    scratch.write("numbers.csv", "n\n5\n-7\n");
+    scratch.ok(&["import", "db", "numbers.csv", "-c", "numbers", "--key", "n"]);
     for (name, args) in commands {
         let mut printed = json(&scratch.ok(&[args, &["--json"][..]].concat()));
         if let Some(seq) = printed.get_mut("seq") {

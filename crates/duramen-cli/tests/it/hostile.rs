@@ -65,7 +65,7 @@ fn files_that_are_wrong() {
     refused_file("id,\n1,2\n", 1, "a column has no name");
     refused_file("name,t\n1,2\n", 1, "no column id");
     refused_file("id,t\n,2\n", 1, "line 2, column id: is null");
-    refused_file("id,t\n1,a\n2,b\n1,c\n", 1, "line 4: rows has a document under 1 already");
+    refused_file("id,t\n1,a\n2,b\n1,c\n", 1, "lines 2 and 4 have the same key: 1");
     refused_file(
         b"id,t\n1,\xff\xfe\n",
         1,
@@ -362,4 +362,20 @@ fn a_second_process_is_refused() {
     drop(acks);
     drop(feeder.join());
     scratch.ok(&["put", "db", "{\"id\":0}", "-c", "rows"]);
+}
+
+/// The hint of the library speaks of a call, which a user of the command line does not make.
+#[test]
+fn a_document_or_a_column_that_does_not_fit_has_a_hint_for_the_command_line() {
+    let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
+    for document in ["{\"n\":1}", "{\"id\":\"x\"}", "{\"id\":5,\"n\":\"x\"}"] {
+        refused(
+            &scratch.run(&["put", "db", "-c", "rows", document]),
+            1,
+            "hint: correct the document: `duramen",
+        );
+    }
+    scratch.write("words.csv", "id,n\n1,x\n");
+    let sums = ["import", "db", "words.csv", "-c", "new", "--key", "id", "--sum", "n"];
+    refused(&scratch.run(&sums), 1, "hint: correct the values, or leave the column out of --key or --sum");
 }

@@ -41,6 +41,17 @@ fn one_word_in_a_column_of_numbers_is_named() {
     check(&["1", "2.5", "3", "NA"], &[], &[&last.replace("int", "float"), out]);
 }
 
+/// Such a column has no value, and later numbers would be compared as text.
+#[test]
+fn a_column_of_words_for_null_only_is_named() {
+    let message = "warning: the column n is text, and has only words that usually stand for null: \
+                   line 2 holds \"NA\" (3 values)";
+    let hint = "hint: --null NA reads it as null; --type n=text keeps the column text without this warning";
+    check(&["NA", "NA", "NA"], &[], &[message, hint]);
+    check(&["NA", "NA", "NA"], &["--type", "n=text"], &[]);
+    check(&["NA", "Oslo", "NA"], &[], &[]);
+}
+
 /// `--null` replaces the empty cell as null, and `-` next to `NA` needs both: the hint names all of them.
 #[test]
 fn the_way_out_names_every_word_that_stands_for_null() {

@@ -2,8 +2,10 @@
 #![allow(clippy::disallowed_methods, reason = "tests run real processes on real files")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
+mod asking;
 mod backing_up;
 mod benchmark;
+mod column_names;
 mod corpus;
 mod corrupt;
 mod deleting;
@@ -19,11 +21,15 @@ mod hostile;
 mod inferring;
 mod interrupted;
 mod levels;
+mod line_numbers;
+mod lookalikes;
 mod loop_device;
 mod parquet;
 mod printed;
 mod ranges;
+mod references;
 mod repairing;
+mod repeated_keys;
 mod round_trip;
 mod runner;
 mod shell;

@@ -257,3 +257,71 @@ fn golden_files() {
         golden::check(name, &printed.to_string());
     }
 }
+
+/// The flights of January with the beginning of the data file overwritten: both superblocks, and the pages of
+/// names and of the list of collections.
+fn without_its_beginning() -> Scratch {
+    let scratch = Scratch::with_january();
+    let file = std::fs::File::options().write(true).open(scratch.path("db/data")).unwrap();
+    file.write_all_at(&[0; 256 * 1024], 0).unwrap();
+    scratch
+}
+
+// The rows are there, without a name: an operator must see them, and get them out.
+#[test]
+fn rows_in_a_tree_of_bytes_are_counted_shown_and_exported() {
+    let scratch = without_its_beginning();
+    let ran = scratch.run(&["repair", "db", "new", "--json"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let report = json(&ran.stdout);
+    let found = report["uncertain"].as_array().unwrap();
+    let of_bytes = found.iter().filter(|one| one["store"] == "bytes");
+    let most = of_bytes.max_by_key(|one| one["rows"].as_u64()).unwrap_or_else(|| panic!("{report}"));
+    let (tree, rows) = (most["name"].as_str().unwrap(), most["rows"].as_u64().unwrap());
+    assert!(tree.starts_with("recovered/") && rows > 1000, "{report}");
+
+    assert_eq!(scratch.ok(&["count", "new", "-c", tree]).trim(), rows.to_string());
+    let first = json(&scratch.ok(&["scan", "new", "-c", tree, "--limit", "1", "--json"]));
+    assert!(first["value"]["carrier"].is_string() && first["key"].is_string(), "{first}");
+    assert!(scratch.ok(&["scan", "new", "-c", tree, "--limit", "1"]).contains("\"carrier\":"));
+    let exported = scratch.ok(&["export", "new", "-c", tree, "--format", "ndjson"]);
+    assert_eq!(exported.lines().count() as u64, rows);
+    let row = json(exported.lines().next().unwrap());
+    assert!(row["carrier"].is_string() && row.get("value").is_none(), "an import takes it: {row}");
+
+    for (args, advice) in [
+        (&["export", "new", "-c", tree, "--format", "csv"][..], "--format ndjson"),
+        (&["scan", "new", "-c", tree, "--prefix", "1"], "leave --prefix"),
+        (&["get", "new", "-c", tree, "--key", "1"], "it is a tree of bytes"),
+    ] {
+        let refused = scratch.run(args);
+        assert!(refused.code != Some(0) && refused.stderr.contains(advice), "{args:?}: {}", refused.stderr);
+    }
+}
+
+// No 0 that is not proven: what was found page by page may be all, or not.
+#[test]
+fn a_loss_of_unknown_size_is_called_unknown() {
+    let scratch = without_its_beginning();
+    let ran = scratch.run(&["repair", "db", "new", "--json"]);
+    let report = json(&ran.stdout);
+    assert_eq!(report["lost_unknown"], true, "{report}");
+    for one in report["recovered"].as_array().unwrap() {
+        assert!(one["lost_unknown"] == true && one["why_unknown"].is_string(), "{one}");
+    }
+    let said = scratch.run(&["repair", "db", "told"]);
+    for words in ["unknown", "pages were found one by one", "duramen scan told -c recovered/"] {
+        assert!(said.stdout.contains(words), "{words}: {}", said.stdout);
+    }
+    assert!(said.stderr.contains("rows may be missing"), "{}", said.stderr);
+    assert!(!said.stdout.contains("(0 bytes"), "{}", said.stdout);
+
+    // A log that is lost may have had commits, and each of them rows.
+    let scratch = rows();
+    std::fs::remove_dir_all(scratch.path("db/wal")).unwrap();
+    let said = scratch.run(&["repair", "db", "new", "--without-log"]);
+    for words in ["unknown", "any of them may have had more rows", "is lost, if there was one: "] {
+        assert!(said.stdout.contains(words), "{words}: {}", said.stdout);
+    }
+    assert!(!said.stdout.contains("(0 bytes"), "{}", said.stdout);
+}

@@ -35,7 +35,7 @@ fn columns_of_a_batch_that_fails_are_there_for_the_batches_after_it() {
         let scratch = Scratch::new();
         let ran = import(&scratch, &rows, &["--batch", "50"]);
         assert!(
-            ran.code == Some(1) && ran.stderr.contains("line 10550: rows has a document"),
+            ran.code == Some(1) && ran.stderr.contains("lines 2 and 10550 have the same key: 1"),
             "{}",
             ran.stderr
         );
@@ -75,7 +75,9 @@ fn rows_of_lines_after_the_one_that_failed_are_counted() {
     let ran = import(&scratch, &rows, &["--batch", "50"]);
     let stored = count(&scratch);
     assert!(stored >= 4_950 && stored.is_multiple_of(50), "{stored}");
-    for words in ["line 5000: rows has", &told(stored), "of later lines too", "with --threads 1 always"] {
+    for words in
+        ["and 5000 have the same key: ", &told(stored), "of later lines too", "--replace keeps only one"]
+    {
         assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
     }
 }
@@ -86,7 +88,7 @@ fn a_first_batch_that_fails_leaves_nothing_whatever_the_threads_have_read() {
     for _ in 0..RUNS {
         let scratch = Scratch::new();
         let ran = import(&scratch, &rows, &["--batch", "50"]);
-        for words in ["line 50: rows has a document under 0", "nothing of this import is stored"] {
+        for words in ["lines 1 and 50 have the same key: 0", "nothing of this import is stored"] {
             assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
         }
         assert_eq!(json(&scratch.ok(&["collections", "db", "--json"]))["collections"], serde_json::json!([]));

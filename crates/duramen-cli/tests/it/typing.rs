@@ -158,3 +158,38 @@ fn a_text_that_looks_like_null_is_not_exported_as_one() {
     );
     scratch.ok(&["export", "db", "-c", "rows", "--format", "csv"]);
 }
+
+#[test]
+fn a_time_without_a_zone_is_in_utc_and_bools_are_in_any_case() {
+    let scratch = Scratch::with_rows(
+        "id,t,b\n1,2013-01-01 10:00:00,TRUE\n2,2013-01-01T10:00:00.5,False\n",
+        &["--key", "id", "--type", "t=time,b=bool"],
+    );
+    let stored = "{\"id\":1,\"t\":\"2013-01-01T10:00:00Z\",\"b\":true}\n\
+                  {\"id\":2,\"t\":\"2013-01-01T10:00:00.5Z\",\"b\":false}\n";
+    assert_eq!(scratch.ok(&["scan", "db", "-c", "rows", "--json"]), stored);
+    scratch.ok(&["put", "db", "-c", "rows", "{\"id\":3,\"t\":\"2013-01-01T11:00:00\"}"]);
+    let put = scratch.ok(&["get", "db", "-c", "rows", "--key", "3", "--json"]);
+    assert!(put.contains("2013-01-01T11:00:00Z"), "{put}");
+}
+
+/// Lists of columns are CSV records, and the hint prints what the flag takes.
+#[test]
+fn a_column_with_a_comma_in_its_name_can_be_named() {
+    let scratch = Scratch::new();
+    scratch.write("rows.csv", "\"id,no\",\"price,eur\",n\n1,5,2\n2,x,3\n3,6,4\n");
+    let import = |flags: &[&str]| {
+        let base = ["import", "db", "rows.csv", "-c", "rows", "--key", "\"id,no\"", "--replace"];
+        let ran = scratch.run(&[&base, flags].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stderr
+    };
+    let said = import(&[]);
+    assert!(said.contains("; --type '\"price,eur\"=text' keeps the column text"), "{said}");
+    let said = import(&["--type", "\"price,eur\"=text,n=int"]);
+    assert!(!said.contains("warning"), "{said}");
+    scratch.write("sums.csv", "\"a,b\",\"c,d\",e\n1,2,3\n");
+    scratch.ok(&["import", "db", "sums.csv", "-c", "sums", "--key", "\"a,b\"", "--sum", "\"c,d\",e"]);
+    let ran = scratch.run(&["import", "db", "sums.csv", "-c", "new", "--key", "a,,b"]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("--key: a column has a name"), "{}", ran.stderr);
+}

@@ -1,6 +1,6 @@
 //! Views by name: added, queried, rebuilt, dropped; and kept current by every writer.
 
-use crate::runner::{Scratch, json};
+use crate::runner::{Scratch, json, no_child_starts};
 
 const PROCESS: &[&str] = &["--durability", "process"];
 
@@ -108,8 +108,61 @@ fn documents_without_a_value_have_rows_if_the_view_says_so() {
     let ids: Vec<_> = without.lines().map(|line| json(line)["id"].clone()).collect();
     assert_eq!(ids, [2, 3]);
     assert!(scratch.ok(&["view", "list", "db"]).contains("(nulls)"));
-    let both = scratch.run(&["view", "add", "db", "-c", "rows", "x", "--key", "town", "--nulls", "--each"]);
-    assert_eq!(both.code, Some(2), "{}", both.stderr);
+}
+
+#[test]
+fn a_key_has_parts_of_fields_and_directions() {
+    let rows = concat!(
+        r#"{"id":1,"home":{"city":"Oslo"},"at":5,"tags":["a"],"a.b":1}"#,
+        "\n",
+        r#"{"id":2,"home":{"city":"Oslo"},"at":9,"tags":[],"a.b":2}"#,
+        "\n",
+        r#"{"id":3,"home":null,"at":7,"a.b":3}"#,
+        "\n",
+    );
+    let scratch = Scratch::new();
+    scratch.write("rows.ndjson", rows);
+    scratch.ok(&["import", "db", "rows.ndjson", "--collection", "rows", "--key", "id"]);
+    let add = |words: &[&str]| scratch.run(&[&["view", "add", "db", "-c", "rows"], words, PROCESS].concat());
+    for (words, rows) in [
+        (&["newest", "--key", "home.city,at:desc"][..], "2 rows"),
+        (&["by_tag", "--key", "tags", "--each", "--nulls"], "3 rows"),
+        (&["by_dot", "--key", "a.b:desc"], "3 rows"),
+    ] {
+        let ran = add(words);
+        assert!(ran.stdout.contains(rows), "{words:?}: {}{}", ran.stdout, ran.stderr);
+    }
+    for (key, said) in
+        [("at.x", "has no parts"), ("nome.city", "no field nome.city"), ("home..x", "names no field")]
+    {
+        let ran = add(&["x", "--key", key]);
+        assert!(ran.code != Some(0) && ran.stderr.contains(said), "{key}: {}", ran.stderr);
+    }
+    let list = scratch.ok(&["view", "list", "db"]);
+    assert!(list.contains("home.city,at:desc") && list.contains("tags (each) (nulls)"), "{list}");
+    let listed = json(&scratch.ok(&["view", "list", "db", "--json"]));
+    let form = |name: &str| {
+        let views = listed["views"].as_array().unwrap();
+        let view = views.iter().find(|view| view["name"] == name).unwrap();
+        (view["key"].clone(), view["paths"].clone(), view["descending"].clone())
+    };
+    let texts = |texts: &[&str]| serde_json::json!(texts);
+    assert_eq!(form("newest"), (texts(&["home.city", "at"]), texts(&["home.city"]), texts(&["at"])));
+    assert_eq!(form("by_dot"), (texts(&["a.b"]), texts(&[]), texts(&["a.b"])), "a column comes first");
+
+    let count =
+        |words: &[&str]| scratch.ok(&[&["count", "db", "-c", "rows"], words].concat()).trim().to_owned();
+    assert_eq!(count(&["--view", "newest", "--prefix", "Oslo,9"]), "1");
+    assert_eq!(count(&["--view", "newest", "--from", "Oslo,9", "--to", "Oslo,5"]), "1");
+    let order =
+        ["find", "db", "-c", "rows", "home.city=Oslo", "at>0", "--order-by", "at:desc", "--limit", "1"];
+    let plan = json(&scratch.ok(&[&order[..], &["--explain", "--json"]].concat()));
+    assert_eq!((plan["view"].clone(), plan["reads"].as_u64()), (serde_json::json!("newest"), Some(2)));
+    assert_eq!(json(&scratch.ok(&[&order[..], &["--json"]].concat()))["id"], 2);
+    let groups =
+        json(&scratch.ok(&["reduce", "db", "-c", "rows", "--view", "newest", "--group", "2", "--json"]));
+    assert_eq!(groups["groups"][0]["key"], serde_json::json!(["Oslo", 9]));
+    assert!(scratch.ok(&["check", "db", "--deep"]).contains("nothing is wrong"));
 }
 
 #[test]
@@ -140,4 +193,50 @@ fn what_cannot_be_a_view_is_refused_and_leaves_nothing() {
         assert_eq!(ran.code, Some(1), "{words:?}");
         assert!(ran.stderr.contains("did you mean by_town?"), "{}", ran.stderr);
     }
+}
+
+mod coded {
+    use duramen::prelude::*;
+    use duramen::view::{CodedView, Emitter, reduce};
+
+    #[derive(Serialize, Deserialize, Collection)]
+    #[collection(name = "notes", coded(ByWord))]
+    pub(super) struct Note {
+        #[key]
+        pub(super) id: u64,
+        pub(super) text: String,
+    }
+
+    pub(super) struct ByWord;
+
+    impl CodedView for ByWord {
+        type Collection = Note;
+        type Key = String;
+        type Value = (u64, u64);
+        type Reduce = (reduce::Sum, reduce::At<reduce::Max<u64>, 1>);
+        const NAME: &'static str = "by_word";
+        const VERSION: u32 = 1;
+
+        fn map(note: &Note, emit: &mut Emitter<'_, ByWord>) {
+            note.text.split(' ').for_each(|word| emit.row(word, (1, word.len() as u64)));
+        }
+    }
+}
+
+/// The values of a view in code have no names, only places.
+#[test]
+fn reductions_of_a_view_in_code_have_a_heading() {
+    let scratch = Scratch::new();
+    {
+        let _alone = no_child_starts();
+        let db = duramen::Db::open(scratch.path("db")).unwrap();
+        db.put(&coded::Note { id: 1, text: "one three".to_owned() }).unwrap();
+        db.close().unwrap();
+    }
+    let text = scratch.ok(&["reduce", "db", "-c", "notes", "--view", "by_word"]);
+    let header = text.lines().find(|line| line.contains("sum")).unwrap();
+    assert!(header.contains(" sum ") && header.contains(" max of value 2 "), "{text}");
+    assert!(!text.contains("of  ") && !text.contains("sum of"), "{text}");
+    let text = scratch.ok(&["reduce", "db", "-c", "notes", "--view", "by_word", "--explain"]);
+    assert!(text.contains("count, sum, max of value 2 of 2 of 2 rows"), "{text}");
 }

@@ -147,3 +147,22 @@ fn what_is_gone_is_told_where_the_changes_are_and_in_the_exit_code() {
     assert_eq!((&told["kind"], &told["code"]), (&"missing".into(), &"E0804".into()), "{told}");
     assert!(told["goes_on_after"].as_u64().unwrap() > 0 && ran.stderr.contains("E0804"), "{told}");
 }
+
+/// Keys of key-values are encoded elements. Control characters among them must not reach the terminal.
+#[test]
+fn keys_of_key_values_are_shown_as_those_of_documents() {
+    let scratch = rows();
+    {
+        let _alone = no_child_starts();
+        let options = duramen::Db::options().feed_retain_bytes(1 << 20);
+        let db = options.open(scratch.path("db")).unwrap();
+        db.kv("cache").put("Oslo", &1).unwrap();
+        db.kv("cache").put(("a", 7), &1).unwrap();
+        db.bytes("notes").put(b"raw\x01", b"1").unwrap();
+        db.close().unwrap();
+    }
+    let text = scratch.ok(&["watch", "db", "--since", "1", "--follow=false"]);
+    for key in ["put      Oslo  ", "put      a,7  ", "put      raw\\x01  "] {
+        assert!(text.contains(key), "{text}");
+    }
+}

@@ -1,8 +1,9 @@
 //! Lock files of the operating system.
 //!
 //! Owns the open file that holds the lock: `flock`, which belongs to the open file and ends with it. A POSIX
-//! record lock would be dropped by any close in the process (D8). The text inside names the holder and
-//! decides nothing.
+//! record lock would be dropped by any close in the process (D8). The text inside names the last writer and
+//! decides nothing: that process may have ended, and readers write no text. So a refusal names the processes
+//! that the kernel lists, where it does.
 
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -25,14 +26,69 @@ pub(super) fn take(options: &OpenOptions, path: &Path, exclusive: bool) -> Resul
     let taken = if exclusive { file.try_lock() } else { file.try_lock_shared() };
     match taken {
         Ok(()) => Ok(Box::new(OsLock { file })),
-        Err(TryLockError::WouldBlock) => {
-            let mut text = Vec::new();
-            // The holder's name is only informative, so a failure to read it is ignored.
-            let _ = (&file).take(HOLDER_BYTES_MAX).read_to_end(&mut text);
-            Err(LockError::Held { holder: String::from_utf8_lossy(&text).trim_end().to_owned() })
-        }
+        Err(TryLockError::WouldBlock) => Err(LockError::Held { holder: holder(&file) }),
         Err(TryLockError::Error(error)) => Err(LockError::Io(error)),
     }
+}
+
+/// Names the processes that hold the lock of a file.
+fn holder(file: &fs::File) -> String {
+    match listed_holders(file) {
+        Some(holders) => named(&holders),
+        None => last_writer(file),
+    }
+}
+
+/// Words for these processes. None are listed if they are in another container, and on some file systems.
+fn named(holders: &[u32]) -> String {
+    let ids: Vec<String> = holders.iter().map(ToString::to_string).collect();
+    match ids.as_slice() {
+        [] => "another process".to_owned(),
+        [id] => format!("process {id}"),
+        ids => format!("processes {}", ids.join(", ")),
+    }
+}
+
+/// The text of the last writer, for systems that list no locks.
+fn last_writer(file: &fs::File) -> String {
+    let mut text = Vec::new();
+    // It is only informative, so a failure to read it is ignored.
+    let _ = file.take(HOLDER_BYTES_MAX).read_to_end(&mut text);
+    match String::from_utf8_lossy(&text).trim() {
+        "" => "another process".to_owned(),
+        last => format!("another process; the last that wrote was {last}"),
+    }
+}
+
+/// The processes that hold a lock of this file. `None` if the system does not list them.
+#[cfg(target_os = "linux")]
+fn listed_holders(file: &fs::File) -> Option<Vec<u32>> {
+    use std::os::unix::fs::MetadataExt;
+
+    let metadata = file.metadata().ok()?;
+    let (device, inode) = (metadata.dev(), metadata.ino());
+    let wanted = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
+    Some(holders_in(&fs::read_to_string("/proc/locks").ok()?, &wanted))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn listed_holders(_: &fs::File) -> Option<Vec<u32>> {
+    None
+}
+
+/// The processes that hold a lock of a file, `MAJOR:MINOR:INODE`, in a text such as `/proc/locks`. Lines of
+/// waiting processes have an arrow.
+#[cfg(target_os = "linux")]
+fn holders_in(locks: &str, file: &str) -> Vec<u32> {
+    let holder = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, process, locked, ..] = words[..] else { return None };
+        process.parse().ok().filter(|_| locked == file)
+    };
+    let mut holders: Vec<u32> = locks.lines().filter_map(holder).collect();
+    holders.sort_unstable();
+    holders.dedup();
+    holders
 }
 
 impl Lock for OsLock {
@@ -41,5 +97,55 @@ impl Lock for OsLock {
         file.set_len(0)?;
         file.seek(SeekFrom::Start(0))?;
         file.write_all(text.as_bytes())
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    //! A refusal names processes that hold the lock, and no others.
+    use super::*;
+
+    fn refused(path: &Path, exclusive: bool) -> String {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        match take(&options, path, exclusive) {
+            Err(LockError::Held { holder }) => holder,
+            taken => panic!("the lock is held, and was {taken:?}"),
+        }
+    }
+
+    #[test]
+    fn a_reader_is_named_and_the_writer_before_it_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true);
+        take(&options, &path, true).unwrap().set_holder("process 4194305").unwrap();
+        let _reader = take(&options, &path, false).unwrap();
+        assert_eq!(refused(&path, true), format!("process {}", std::process::id()));
+    }
+
+    #[test]
+    fn locks_of_other_files_other_kinds_and_waiting_processes_are_left_out() {
+        let locks = "1: FLOCK  ADVISORY  READ 700 fe:00:12 0 EOF\n\
+                     1: -> FLOCK  ADVISORY  WRITE 701 fe:00:12 0 EOF\n\
+                     2: FLOCK  ADVISORY  READ 702 fe:00:12 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 703 fe:00:123 0 EOF\n\
+                     4: POSIX  ADVISORY  WRITE 704 fe:00:12 0 EOF\n\
+                     5: OFDLCK ADVISORY  WRITE -1 fe:00:12 0 EOF\n";
+        assert_eq!(holders_in(locks, "fe:00:12"), [700, 702]);
+        assert_eq!(named(&[700, 702]), "processes 700, 702");
+        assert_eq!(named(&holders_in(locks, "fe:00:9")), "another process");
+    }
+
+    #[test]
+    fn without_a_list_the_last_writer_is_called_that() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        fs::write(&path, "process 7\n").unwrap();
+        let check = |text: &str| assert_eq!(last_writer(&fs::File::open(&path).unwrap()), text);
+        check("another process; the last that wrote was process 7");
+        fs::write(&path, "").unwrap();
+        check("another process");
     }
 }

@@ -250,7 +250,7 @@ fn of_device(layers: &[Layer], found: &mut Vec<Weakness>) {
     let mut push = |kind, reason: String, source: &str| found.push(Weakness::new(kind, reason, source));
     match device.medium.value {
         Some(Medium::Memory) => {
-            let reason = format!("{name} is memory: nothing survives a reboot");
+            let reason = format!("{name} keeps its files in memory: nothing survives a reboot");
             push(WeaknessKind::MemoryDevice, reason, &device.medium.source);
         }
         Some(Medium::Remote) => {

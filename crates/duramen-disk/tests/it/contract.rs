@@ -238,10 +238,11 @@ fn exclusive_lock_shuts_out_all_and_names_its_holder() {
         let at = place.at("lock");
         let held = place.disk.lock(&at, true).unwrap();
         held.set_holder("process 123456 on host a").unwrap();
-        held.set_holder("process 7").unwrap();
+        let this = format!("process {}", std::process::id());
+        held.set_holder(&this).unwrap();
         for exclusive in [true, false] {
             match place.disk.lock(&at, exclusive) {
-                Err(LockError::Held { holder }) => assert_eq!(holder, "process 7"),
+                Err(LockError::Held { holder }) => assert_eq!(holder, this),
                 other => panic!("{other:?}"),
             }
         }

@@ -17,17 +17,43 @@ pub(super) fn possible(used: &mut Bitmap, run_blocks_min: u32) -> Bitmap {
 }
 
 impl Space {
-    /// Cuts the file down to `spare_bytes` beyond the last used block; deferred blocks count as used.
+    /// Cuts the file down to `spare_bytes` beyond the last used block, if that is much; deferred blocks count
+    /// as used. The next commits would reserve a little again.
+    ///
+    /// At least `needed` and the space map stay: what a checkpoint of the commits that are ordered needs
+    /// (D7). It is asked under the lock. A commit counts as dirty before it looks for its room, which takes
+    /// this lock: it is in `needed`, or finds the room gone.
     ///
     /// # Errors
     /// `Io`.
-    pub(crate) fn cut_tail(&self, spare_bytes: u64) -> Result<()> {
+    pub(crate) fn cut_tail(&self, spare_bytes: u64, needed: &dyn Fn() -> u64) -> Result<()> {
+        self.cut_beyond(spare_bytes, needed, |keep| keep + keep / 8 + 16)
+    }
+
+    /// As [`Space::cut_tail`], for a database that will rest: cuts what there is.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn cut_tail_to_rest(&self, spare_bytes: u64, needed: &dyn Fn() -> u64) -> Result<()> {
+        self.cut_beyond(spare_bytes, needed, |keep| keep)
+    }
+
+    fn cut_beyond(
+        &self,
+        spare_bytes: u64,
+        needed: &dyn Fn() -> u64,
+        slack_end: impl Fn(u64) -> u64,
+    ) -> Result<()> {
         let block_bytes = self.data.block_bytes() as u64;
         let mut state = self.lock();
+        let spare_bytes = match needed() {
+            0 => spare_bytes,
+            bytes => spare_bytes.max(bytes + self.map_bytes_in(&state)),
+        };
         let in_use = state.in_use_blocks();
         let end = state.used.end_not_in(&state.holes);
         let mut keep = end + spare_bytes.div_ceil(block_bytes);
-        let is_worth_it = |state: &State, keep: u64| state.file_blocks > keep + keep / 8 + 16;
+        let is_worth_it = |state: &State, keep: u64| state.file_blocks > slack_end(keep);
         if !is_worth_it(&state, keep) || state.punching.is_some() {
             return Ok(());
         }
@@ -133,7 +159,10 @@ impl Space {
         let stays = taken.max(spare_blocks.saturating_sub(state.kept_back_blocks()));
         let mut left = free.saturating_sub(2 * stays).min(punch_blocks_max);
         let mut chosen = Vec::new();
-        for (block, block_count) in state.used.free_runs(run_blocks_min).into_iter().rev() {
+        // Compaction fills what lies before the end that it aims at.
+        let from = state.aimed_end.unwrap_or(0);
+        let runs = state.used.free_runs(run_blocks_min).into_iter().rev();
+        for (block, block_count) in runs.filter(|(block, _)| *block >= from) {
             if left < u64::from(run_blocks_min) {
                 break;
             }
@@ -146,13 +175,13 @@ impl Space {
         chosen
     }
 
-    /// Turns the start of the first hole of at least `block_count` blocks into free blocks, if the disk has
-    /// room.
+    /// Turns the start of the first hole of at least `block_count` blocks into free blocks, if it lies before
+    /// block `before` and the disk has room.
     ///
     /// D7: turns the whole hole if the rest would be shorter than `run_blocks_min`. The next opening takes
     /// only longer runs for holes, and would count that rest as room that needs no reservation.
-    pub(super) fn take_back(&self, state: &mut State, block_count: u32) -> Option<u64> {
-        let (block, count) = state.next_hole(block_count)?;
+    pub(super) fn take_back(&self, state: &mut State, block_count: u32, before: u64) -> Option<u64> {
+        let (block, count) = state.next_hole(block_count).filter(|(block, _)| *block < before)?;
         let piece =
             u32::try_from(self.give_back.take_back_bytes / self.data.block_bytes()).unwrap_or(u32::MAX);
         let or_all = |wanted: u32| {
@@ -171,7 +200,7 @@ impl Space {
     /// If the file cannot grow: takes holes back until twice what is missing of `blocks` is free.
     pub(super) fn take_back_instead(&self, state: &mut State, blocks: u64) {
         let is_enough = |state: &State| state.kept_back_blocks() + state.free_between_blocks() / 2 >= blocks;
-        while !is_enough(state) && self.take_back(state, 1).is_some() {}
+        while !is_enough(state) && self.take_back(state, 1, u64::MAX).is_some() {}
     }
 }
 

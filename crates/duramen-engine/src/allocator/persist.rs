@@ -185,7 +185,8 @@ impl Space {
         let index = self.take_page(&mut state, &mut target, index_blocks, fresh)?;
         let mut places: BTreeMap<usize, PagePointer> = BTreeMap::new();
         loop {
-            let changed = |page: &usize| !places.contains_key(page) && differs(&state, &target, *page);
+            let is_due = |page: usize| differs(&state, &target, page) || state.moves_map_page(page);
+            let changed = |page: &usize| !places.contains_key(page) && is_due(*page);
             let Some(page) = (0..target.page_count()).find(changed) else { break };
             if let Some((_, old)) = state.persisted.pages.get(page) {
                 let (block, count) = old.extent();
@@ -295,6 +296,16 @@ pub(super) fn reachable(state: &State, boundary: CommitSeq) -> Bitmap {
         }
     }
     target
+}
+
+impl State {
+    /// Whether compaction moves this page of the stored map.
+    fn moves_map_page(&self, page: usize) -> bool {
+        let Some(((_, pointer), aimed)) = self.persisted.pages.get(page).zip(self.aimed_end) else {
+            return false;
+        };
+        pointer.block + u64::from(pointer.block_count) > aimed
+    }
 }
 
 fn differs(state: &State, target: &Bitmap, page: usize) -> bool {

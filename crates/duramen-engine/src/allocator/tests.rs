@@ -399,7 +399,7 @@ fn a_tail_after_holes_is_cut_to_the_last_block_in_use_and_the_spare_is_real() {
     let spare = u64::from(LONG) / 2 * BLOCK;
     space.give_back(last, LONG);
     let there = space.kept_back_bytes();
-    space.cut_tail(spare).unwrap();
+    space.cut_tail(spare, &|| 0).unwrap();
     assert_eq!(file_blocks(&space), middle + u64::from(LONG) / 2);
     assert_eq!(space.stats().file_blocks, file_blocks(&space));
     assert!(space.kept_back_bytes() == spare && there > spare);
@@ -418,10 +418,10 @@ fn on_a_full_disk_the_spare_after_a_hole_stays_when_the_tail_is_cut() {
     space.give_back(last, LONG);
     disk.set_capacity(Some(disk.used_bytes()));
     let before = disk.used_bytes();
-    space.cut_tail(spare).unwrap();
+    space.cut_tail(spare, &|| 0).unwrap();
     assert!(disk.used_bytes() < before, "something came back");
     assert_eq!((space.kept_back_bytes(), file_blocks(&space)), (spare, last + u64::from(LONG) / 4));
-    space.cut_tail(spare).unwrap();
+    space.cut_tail(spare, &|| 0).unwrap();
     assert_eq!(file_blocks(&space), middle + u64::from(LONG) / 4, "there is room now");
     assert_eq!(space.kept_back_bytes(), spare);
 }
@@ -649,7 +649,7 @@ impl Life {
         self.old.retain(|extent| extent.unused_since > boundary);
         let spare = self.random.below(40) * BLOCK;
         if self.random.below(2) == 0 {
-            self.space.cut_tail(spare).unwrap();
+            self.space.cut_tail(spare, &|| 0).unwrap();
         }
         let before = self.disk.used_bytes();
         self.space.punch(if self.random.below(2) == 0 { 0 } else { spare }).unwrap();

@@ -242,6 +242,15 @@ impl Committer {
         done.map_or_else(|panic| resume_unwind(panic), Ok)
     }
 
+    /// Lets the log go on in its smallest segment, so that a checkpoint frees the larger ones. Returns
+    /// whether it does.
+    ///
+    /// # Errors
+    /// As [`Committer::as_leader`]; `Poisoned` if the log is in doubt.
+    pub(crate) fn begin_smallest_segment(&self) -> Result<bool> {
+        self.as_leader(|| self.pipeline.begin_smallest_segment())?
+    }
+
     /// Writes and syncs a durable watermark, unless the last one covers every durable commit or commits are
     /// on their way. Returns whether it did.
     ///

@@ -21,6 +21,7 @@
 //!
 //! **The outer loop**, `Engine::run`, runs the closure again after a conflict, at last alone: see `alone.rs`.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
@@ -29,6 +30,7 @@ use super::changes::{WrittenKeys, record_lists};
 use super::group::CommitEffects;
 use super::order_lock::Order;
 use super::recent::Verdict;
+use super::relocate::{Relocated, Relocation, relocate};
 use super::wait::{Waiter, WakeReason};
 use super::{Changes, Committer, Ordered, Reads, Submission, Throttle, Wait};
 use crate::alarm::invariant;
@@ -51,6 +53,9 @@ const ROOM_ROUNDS_MAX: u32 = 16;
 
 /// A transaction that may load less than this part of the memory for nodes is not measured first.
 const FEW_LEAVES_PART: usize = 8;
+
+/// The keys of recent commits may take this part of the memory.
+const RECENT_MEMORY_PART: usize = 32;
 
 /// Why a transaction did not enter the order.
 pub(super) enum EnterError {
@@ -110,7 +115,9 @@ impl Committer {
                     warm_rounds += 1;
                     self.warm(&prepared, warm_rounds)
                 }
-                EnterError::NoRoom(_) if room_rounds == ROOM_ROUNDS_MAX => Err(Throttle::no_room()),
+                EnterError::NoRoom(bytes) if room_rounds == ROOM_ROUNDS_MAX => {
+                    Err(Throttle::no_room(&self.store, bytes))
+                }
                 EnterError::NoRoom(bytes) => {
                     room_rounds += 1;
                     self.throttle.ensure_room(&self.store, bytes)
@@ -127,13 +134,28 @@ impl Committer {
     /// # Errors
     /// As [`Committer::submit`].
     pub(crate) fn submit_nothing(&self) -> Result<Ordered> {
+        self.submit_empty(Durability::Disk, None)
+    }
+
+    /// Moves nodes and big values, in a commit without a change. Not durable before the next checkpoint: a
+    /// crash returns to the places before, with the same entries.
+    ///
+    /// # Errors
+    /// As [`Committer::submit`]; the copies of big values are freed then.
+    pub(crate) fn submit_relocation(&self, relocation: Relocation) -> Result<Ordered> {
+        self.submit_empty(Durability::Process, Some(relocation))
+    }
+
+    fn submit_empty(&self, level: Durability, relocation: Option<Relocation>) -> Result<Ordered> {
+        let moved = relocation.iter().flat_map(|relocation| &relocation.values);
         let submitted = self.submit(Submission {
             base: self.hold_latest(),
             reads: Reads::default(),
             changes: Changes::default(),
             buffered: Buffered::new(self.store.pages.meter()),
-            values: Vec::new(),
-            level: Durability::Disk,
+            values: moved.flat_map(|value| &value.pages).copied().collect(),
+            relocation,
+            level,
             serves_feed: false,
             wait: Wait::Here,
         })?;
@@ -155,15 +177,24 @@ impl Committer {
         if let Err(error) = self.usable().and_then(|()| self.admission.not_refused(&submission)) {
             return Err(self.abandon(error, &submission.values));
         }
-        let Submission { base, reads, changes, mut buffered, values, level, serves_feed: _, wait } =
-            submission;
+        let Submission {
+            base,
+            reads,
+            changes,
+            mut buffered,
+            values,
+            relocation,
+            level,
+            serves_feed: _,
+            wait,
+        } = submission;
         let only_deletes = changes.only_deletes();
         let bytes = changes.encode();
         // From here on the record holds the values. It stays in the group until it is written.
         let keys = changes.into_keys();
         buffered.queue(bytes.capacity());
         let record = Record::new(bytes);
-        Ok(Prepared { base, reads, record, keys, only_deletes, buffered, values, level, wait })
+        Ok(Prepared { base, reads, record, keys, only_deletes, buffered, values, relocation, level, wait })
     }
 
     /// Makes sure that the leaves a transaction changes fit into memory. It waits for a checkpoint here,
@@ -276,23 +307,25 @@ impl Committer {
             }
         }
         let seq = latest.seq.next();
-        let lists = record_lists(prepared.record.bytes());
-        let applied = apply_changes(&self.store, &latest.trees, &lists, seq, Applying::Commit(loading))
-            .map_err(dropped_is_conflict)?;
+        let Relocated { applied, unused } = self.apply(prepared, &latest, seq, loading)?;
         // The room for the next checkpoint is reserved before anything is ordered (D7). The nodes just
         // applied are counted, and no root references them yet.
         if let Some(wanted) = self.throttle.lacks_room(&self.store, prepared.only_deletes) {
             return Err(EnterError::NoRoom(wanted));
         }
-        order.recent.push(seq, std::mem::take(&mut prepared.keys));
+        let recent_bytes_max = self.store.pages.meter().memory_bytes() / RECENT_MEMORY_PART;
+        order.recent.push(seq, std::mem::take(&mut prepared.keys), recent_bytes_max);
         let root = Root {
             seq,
             rollback_epoch: order.rollback_epoch,
             trees: applied.trees,
             position: OnceLock::new(),
         };
-        let values = std::mem::take(&mut prepared.values);
+        let mut values = std::mem::take(&mut prepared.values);
+        let unused_blocks: HashSet<u64> = unused.iter().map(|page| page.block).collect();
+        values.retain(|page| !unused_blocks.contains(&page.block));
         self.store.space.value_committed(&values, seq);
+        self.store.space.value_aborted(&unused);
         order.forming.puts |= !prepared.only_deletes;
         let effects = CommitEffects {
             seq,
@@ -305,6 +338,23 @@ impl Committer {
         order.forming.join(std::mem::take(&mut prepared.record), effects);
         self.latest.set(Arc::new(root));
         Ok(seq)
+    }
+
+    /// The trees after a transaction's changes or a relocation.
+    fn apply(
+        &self,
+        prepared: &Prepared,
+        latest: &Root,
+        seq: CommitSeq,
+        loading: Loading,
+    ) -> std::result::Result<Relocated, ApplyError> {
+        if let Some(relocation) = &prepared.relocation {
+            return relocate(&self.store, &latest.trees, relocation, seq, loading);
+        }
+        let lists = record_lists(prepared.record.bytes());
+        let applied = apply_changes(&self.store, &latest.trees, &lists, seq, Applying::Commit(loading))
+            .map_err(dropped_is_conflict)?;
+        Ok(Relocated { applied, unused: Vec::new() })
     }
 
     /// Leads or waits for the group, as the level requires.
@@ -375,6 +425,10 @@ impl Committer {
 
     fn warm_in(&self, root: &Root, prepared: &Prepared, round: u32) -> Result<()> {
         let (trees, changes) = (&root.trees, record_lists(prepared.record.bytes()));
+        if let Some(relocation) = &prepared.relocation {
+            let relocated = relocate(&self.store, trees, relocation, root.seq.next(), Loading::Allowed);
+            return relocated.map(drop).map_err(ApplyError::into_error);
+        }
         if round == 1 {
             for (id, changes) in &changes {
                 if let Some(slot) = trees.get(*id).and_then(|tree| tree.slot.as_ref()) {
@@ -398,6 +452,7 @@ pub(super) struct Prepared {
     only_deletes: bool,
     buffered: Buffered,
     pub(super) values: Vec<PagePointer>,
+    relocation: Option<Relocation>,
     level: Durability,
     wait: Wait,
 }

@@ -33,13 +33,13 @@ pub(super) struct OrderLock {
 }
 
 impl OrderLock {
-    /// No commit is ordered after `seq`, and about `recent_bytes_max` bytes of keys are kept for validation.
+    /// No commit is ordered after `seq`.
     #[must_use]
-    pub(super) fn new(seq: CommitSeq, recent_bytes_max: usize) -> OrderLock {
+    pub(super) fn new(seq: CommitSeq) -> OrderLock {
         OrderLock {
             order: Mutex::new(Order {
                 forming: Forming::default(),
-                recent: Recent::new(seq, recent_bytes_max),
+                recent: Recent::new(seq),
                 leading: false,
                 rollback_epoch: 0,
                 waiting: 0,

@@ -1,7 +1,7 @@
 //! Writes a group to the log, syncs, and publishes. Only the leader calls what writes: see `lead.rs`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::group::Forming;
 use super::watch::Watch;
@@ -83,6 +83,26 @@ impl Pipeline {
         self.sync_log()?;
         self.watermarks.set_marked(durable);
         Ok(())
+    }
+
+    /// Lets the log go on in its smallest segment, and the published root end there. Returns whether it does:
+    /// a log without a smaller segment, or that refuses the write, stays where it is.
+    pub(super) fn begin_smallest_segment(&self) -> Result<bool> {
+        let before = self.published.get();
+        let written = match self.log.begin_smallest_segment(self.watermarks.durable()) {
+            Ok(Some(written)) => written,
+            Err(error) if error.is_in_doubt() => return Err(self.in_doubt(error.error().clone())),
+            Ok(None) | Err(_) => return Ok(false),
+        };
+        invariant!(written.position.seq == before.seq, "no commit is written beside the leader");
+        let position = OnceLock::from(written.position);
+        self.published.set(Arc::new(Root {
+            seq: before.seq,
+            rollback_epoch: before.rollback_epoch,
+            trees: before.trees.clone(),
+            position,
+        }));
+        Ok(true)
     }
 
     /// A group leads from the published root to the one that will be published (D2), before it is written.

@@ -1,16 +1,20 @@
 //! What a transaction read, and whether it has changed since.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 
 use super::changes::WrittenKeys;
 use crate::catalog::Root;
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::ids::TreeId;
 use crate::page_cache::Pages;
-use crate::tree::{Cursor, Direction, KeyRange, Slot, find};
+use crate::tree::{BigReader, BigRef, Cursor, Direction, KeyRange, Slot, StoredValue, find};
 
 /// Beyond this many points and ranges a whole tree counts as read: more conflicts, never a wrong answer.
 const NOTES_PER_TREE_MAX: usize = 4096;
+
+/// Bytes of two big values that are compared at a time.
+const COMPARED_BYTES: usize = 64 * 1024;
 
 /// The read set of a transaction.
 #[derive(Debug, Default)]
@@ -81,8 +85,15 @@ impl Reads {
             }
             for key in &reads.points {
                 let value = |slot: Option<&Slot>| find(pages, slot, key, |v| (v.big, v.bytes.to_vec()));
-                if value(before.as_ref())? != value(after.as_ref())? {
-                    return Ok(true);
+                match (value(before.as_ref())?, value(after.as_ref())?) {
+                    (None, None) => {}
+                    (Some((big, bytes)), Some((new_big, new_bytes))) => {
+                        let (old, new) = (stored(big, &bytes), stored(new_big, &new_bytes));
+                        if !same_value(pages, old, new)? {
+                            return Ok(true);
+                        }
+                    }
+                    _ => return Ok(true),
                 }
             }
             for (from, to) in &reads.ranges {
@@ -176,8 +187,38 @@ fn range_differs(pages: &Pages, old: Option<&Slot>, new: Option<&Slot>, range: &
     loop {
         match (old.next(pages)?, new.next(pages)?) {
             (None, None) => return Ok(false),
-            (a, b) if a != b => return Ok(true),
-            _ => {}
+            (Some((a, old)), Some((b, new))) if a == b && same_value(pages, old, new)? => {}
+            _ => return Ok(true),
         }
     }
+}
+
+fn stored(big: bool, bytes: &[u8]) -> StoredValue<'_> {
+    StoredValue { big, bytes }
+}
+
+/// Whether two values are the same. Compaction moves big values: another place is no other value.
+fn same_value(pages: &Pages, old: StoredValue<'_>, new: StoredValue<'_>) -> Result<bool> {
+    if old == new || !(old.big && new.big) {
+        return Ok(old == new);
+    }
+    let (old, new) = (BigRef::decode(old.bytes)?, BigRef::decode(new.bytes)?);
+    if old.len != new.len {
+        return Ok(false);
+    }
+    let (mut old, mut new) = (BigReader::open(pages, &old)?, BigReader::open(pages, &new)?);
+    let (mut ours, mut theirs) = (vec![0; COMPARED_BYTES], vec![0; COMPARED_BYTES]);
+    loop {
+        let count = old.read(&mut ours).map_err(of_a_value)?;
+        new.read_exact(&mut theirs[..count]).map_err(of_a_value)?;
+        if count == 0 || ours[..count] != theirs[..count] {
+            return Ok(count == 0);
+        }
+    }
+}
+
+fn of_a_value(error: std::io::Error) -> Error {
+    error
+        .downcast::<Error>()
+        .unwrap_or_else(|error| Error::new(Code::System, format!("cannot read a big value: {error}")))
 }

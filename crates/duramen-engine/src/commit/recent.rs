@@ -13,7 +13,6 @@ use crate::ids::CommitSeq;
 pub(super) struct Recent {
     commits: VecDeque<(CommitSeq, Arc<WrittenKeys>)>,
     bytes: usize,
-    bytes_max: usize,
     /// Commits up to this one are forgotten.
     forgotten: CommitSeq,
 }
@@ -30,18 +29,18 @@ pub(super) enum Verdict {
 }
 
 impl Recent {
-    /// Knows no commit up to `from`, and keeps at most about `bytes_max` bytes of keys.
-    pub(super) fn new(from: CommitSeq, bytes_max: usize) -> Recent {
-        Recent { commits: VecDeque::new(), bytes: 0, bytes_max, forgotten: from }
+    /// Knows no commit up to `from`.
+    pub(super) fn new(from: CommitSeq) -> Recent {
+        Recent { commits: VecDeque::new(), bytes: 0, forgotten: from }
     }
 
-    /// Adds a commit, and forgets the oldest while there are too many bytes.
-    pub(super) fn push(&mut self, seq: CommitSeq, keys: WrittenKeys) {
+    /// Adds a commit, and forgets the oldest while there are more than `bytes_max` bytes of keys.
+    pub(super) fn push(&mut self, seq: CommitSeq, keys: WrittenKeys, bytes_max: usize) {
         let newest = self.newest();
         invariant!(seq == newest.next(), "commit {seq} follows {newest} among the recent ones");
         self.bytes += keys.bytes();
         self.commits.push_back((seq, Arc::new(keys)));
-        while self.bytes > self.bytes_max {
+        while self.bytes > bytes_max {
             let Some((seq, keys)) = self.commits.pop_front() else { break };
             self.bytes -= keys.bytes();
             self.forgotten = seq;

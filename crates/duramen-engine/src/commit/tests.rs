@@ -84,9 +84,9 @@ fn a_read_set_that_grows_too_large_counts_as_the_whole_tree() {
 
 #[test]
 fn recent_commits_are_compared_until_they_are_forgotten() {
-    let mut recent = Recent::new(CommitSeq(10), 1000);
-    recent.push(CommitSeq(11), written(&["a"]));
-    recent.push(CommitSeq(12), written(&["b"]));
+    let mut recent = Recent::new(CommitSeq(10));
+    recent.push(CommitSeq(11), written(&["a"]), 1000);
+    recent.push(CommitSeq(12), written(&["b"]), 1000);
     let mut reads = Reads::default();
     reads.point(TreeId(1), b"a");
     assert_eq!(recent.check(CommitSeq(10), &reads), Verdict::Changed);
@@ -95,7 +95,7 @@ fn recent_commits_are_compared_until_they_are_forgotten() {
     recent.rewind(CommitSeq(10));
     assert_eq!(recent.check(CommitSeq(10), &reads), Verdict::Unchanged, "dropped commits never happened");
     for seq in 11..100 {
-        recent.push(CommitSeq(seq), written(&["some key"]));
+        recent.push(CommitSeq(seq), written(&["some key"]), 1000);
     }
     assert_eq!(recent.check(CommitSeq(10), &reads), Verdict::TooOld);
     assert!(recent.after(CommitSeq(99)).is_some_and(|commits| commits.is_empty()));

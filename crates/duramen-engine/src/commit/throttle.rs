@@ -16,7 +16,6 @@ const AHEAD_BYTES_MIN: usize = 1024 * 1024;
 /// Keeps dirty memory and disk space within their bounds.
 #[derive(Debug)]
 pub(crate) struct Throttle {
-    memory_bytes: usize,
     stepped: bool,
     state: Mutex<()>,
     changed: Condvar,
@@ -28,11 +27,10 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// For a memory target. With `stepped` it never waits.
+    /// With `stepped` it never waits.
     #[must_use]
-    pub(crate) fn new(memory_bytes: usize, stepped: bool) -> Throttle {
+    pub(crate) fn new(stepped: bool) -> Throttle {
         Throttle {
-            memory_bytes,
             stepped,
             state: Mutex::new(()),
             changed: Condvar::new(),
@@ -41,11 +39,6 @@ impl Throttle {
             asked: AtomicBool::new(false),
             ended: AtomicU64::new(0),
         }
-    }
-
-    /// The memory target.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.memory_bytes
     }
 
     /// Microseconds that commits were delayed so far.
@@ -162,14 +155,19 @@ impl Throttle {
     /// `Full`.
     pub(crate) fn ensure_room(&self, store: &Store, bytes: u64) -> Result<()> {
         store.space.keep_back(bytes).map_err(|error| match error.code() {
-            Code::DiskFull => Throttle::no_room(),
+            Code::DiskFull => Throttle::no_room(store, bytes),
             _ => error,
         })
     }
 
-    /// The error of a transaction that found no room.
-    pub(crate) fn no_room() -> Error {
-        Error::new(Code::DiskFull, "no room for the transaction and the checkpoint after it")
+    /// The error of a transaction that found no room. This many bytes must be free for the next checkpoint.
+    pub(crate) fn no_room(store: &Store, bytes: u64) -> Error {
+        let path = store.pages.data().path();
+        let message = format!(
+            "no room for the transaction and the checkpoint after it: {bytes} bytes must be free in {} or on its disk",
+            path.display()
+        );
+        Error::new(Code::DiskFull, message)
     }
 
     /// Makes room before commits need it, in the background.
@@ -193,6 +191,12 @@ impl Throttle {
         drop(locked(self.changed.wait_timeout(state, Duration::from_micros(us))));
         self.delayed_us.fetch_add(us, Ordering::Relaxed);
     }
+}
+
+/// The room that the next checkpoint needs beside the space map; 0 if nothing is dirty.
+pub(crate) fn checkpoint_bytes(store: &Store) -> u64 {
+    let dirty = store.pages.meter().dirty_bytes() as u64;
+    if dirty == 0 { 0 } else { dirty + dirty / 4 + reserve_bytes(store) }
 }
 
 /// The room that a checkpoint needs: dirty pages in whole blocks, a quarter more for fragmentation of free

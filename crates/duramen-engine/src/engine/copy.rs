@@ -5,6 +5,7 @@
 //! on disk. Entries are copied and not pages, so a copy is as small as its data and has a log of its own. D2
 //! rests here: what opens is one state of the original.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -46,8 +47,8 @@ pub struct CopyProgress {
 
 impl Engine {
     /// Copies the newest published state into a new database in the directory `path`, on the same disk.
-    /// `is_wanted` selects trees by name. When this returns, the copy was read and checked, survives a power
-    /// cut, and is closed.
+    /// `value_in_copy` gets the name of a tree and a value of it, and returns the value for the copy. When
+    /// this returns, the copy was read and checked, survives a power cut, and is closed.
     ///
     /// Reads and writes go on meanwhile. The snapshot is held until the end, and its space with it.
     /// `progress` is called after each transaction of the copy. The copy takes a quarter of the memory in
@@ -62,19 +63,20 @@ impl Engine {
     pub fn copy_to(
         &self,
         path: &Path,
-        is_wanted: &dyn Fn(&str) -> bool,
+        value_in_copy: &dyn Fn(&str, Vec<u8>) -> Vec<u8>,
         progress: &mut dyn FnMut(&CopyProgress) -> Result<()>,
     ) -> Result<CopyProgress> {
         let disk = &*self.inner.disk;
         begin(disk, path)?;
         let state = self.snapshot()?;
-        let trees: Vec<_> = state.trees()?.into_iter().filter(|(name, _)| is_wanted(name)).collect();
+        let trees = state.trees()?;
         let copy = self.empty_beside(path)?;
         let count = |(_, id): &(String, TreeId)| state.count(*id, &KeyRange::all());
         let of = trees.iter().try_fold(0u64, |sum, tree| Ok::<_, Error>(sum.saturating_add(count(tree)?)))?;
         let mut done = CopyProgress { seq: state.seq(), entries: 0, of, bytes: 0 };
         for (name, id) in trees {
-            copy_tree(&state, &name, id, &copy, &mut done, progress)?;
+            let value_of = |value| value_in_copy(&name, value);
+            copy_tree(&state, (&name, id), &value_of, &copy, &mut done, progress)?;
         }
         check(&copy, done)?;
         copy.close()?;
@@ -122,8 +124,12 @@ pub(super) fn begin(disk: &dyn Disk, path: &Path) -> Result<()> {
 
 /// Fails on an unfinished copy, and on the unfinished result of a repair.
 pub(super) fn refuse_unfinished(disk: &dyn Disk, path: &Path) -> Result<()> {
-    if kind(disk, &path.join(UNFINISHED))?.is_none() {
-        return Ok(());
+    match disk.kind(&path.join(UNFINISHED)) {
+        Ok(Some(_)) => {}
+        Ok(None) => return Ok(()),
+        // The path is a file, which opening refuses.
+        Err(e) if e.kind() == ErrorKind::NotADirectory => return Ok(()),
+        Err(e) => return Err(Error::io("look into", path, &e)),
     }
     Err(Error::new(Code::UnfinishedCopy, format!("{} is a copy that was not finished", path.display()))
         .with_hint(
@@ -140,8 +146,8 @@ pub(super) fn finish(disk: &dyn Disk, path: &Path) -> Result<()> {
 
 fn copy_tree(
     state: &Snapshot,
-    name: &str,
-    id: TreeId,
+    (name, id): (&str, TreeId),
+    value_of: &dyn Fn(Vec<u8>) -> Vec<u8>,
     copy: &Engine,
     done: &mut CopyProgress,
     progress: &mut dyn FnMut(&CopyProgress) -> Result<()>,
@@ -150,7 +156,7 @@ fn copy_tree(
     let (into, _) = copy.transact(LEVEL, |tx| tx.create_tree_as_known(name, reducer.clone()))?;
     let mut rows = state.rows(id, KeyRange::all(), Direction::Forward)?;
     loop {
-        let batch = batch(&mut rows)?;
+        let batch = batch(&mut rows, value_of)?;
         if batch.is_empty() {
             return Ok(());
         }
@@ -162,12 +168,12 @@ fn copy_tree(
 }
 
 /// The next entries: at least one, unless the range is at its end.
-fn batch(rows: &mut Rows) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+fn batch(rows: &mut Rows, value_of: &dyn Fn(Vec<u8>) -> Vec<u8>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     while bytes < BATCH_BYTES
         && let Some(row) = rows.next()?
     {
-        let (key, value) = (row.key().to_vec(), row.value()?.into_owned());
+        let (key, value) = (row.key().to_vec(), value_of(row.value()?.into_owned()));
         bytes += (key.len() + value.len() + ENTRY_BYTES) as u64;
         batch.push((key, value));
     }

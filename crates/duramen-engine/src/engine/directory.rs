@@ -30,6 +30,10 @@ pub(super) fn kind(disk: &dyn Disk, path: &Path) -> Result<Option<PathKind>> {
     disk.kind(path).map_err(|e| Error::io("look at", path, &e))
 }
 
+/// The hint where a database would be created if the options let it.
+const NOT_CREATED: &str =
+    "look at the path; a database is created there if it is opened to write, without `create(false)`";
+
 /// The kind of content of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holds {
@@ -48,9 +52,14 @@ pub(super) fn prepare_directory(
     wal_dir: &Path,
     may_create: bool,
 ) -> Result<()> {
+    if path.as_os_str().is_empty() {
+        return Err(Error::invalid("the path of the database is empty")
+            .with_hint("give the directory of a database, or a name that does not exist yet"));
+    }
     match kind(disk, path)? {
         None if !may_create => {
-            Err(Error::new(Code::NoSuchDatabase, format!("there is no database at {}", path.display())))
+            let message = format!("there is no database at {}", path.display());
+            Err(Error::new(Code::NoSuchDatabase, message).with_hint(NOT_CREATED))
         }
         None => {
             create_above(disk, path)?;
@@ -58,7 +67,7 @@ pub(super) fn prepare_directory(
         }
         Some(PathKind::Directory) => match what_it_holds(disk, path, wal_dir)? {
             Holds::OtherThings => Err(not_a_database(path, "it is a directory with other things in it")),
-            Holds::Nothing if !may_create => Err(not_a_database(path, "it is empty")),
+            Holds::Nothing if !may_create => Err(not_a_database(path, "it is empty").with_hint(NOT_CREATED)),
             Holds::Nothing | Holds::Beginnings | Holds::Data => Ok(()),
         },
         Some(PathKind::File) => Err(not_a_database(path, "it is a file, and a database is a directory")),
@@ -293,12 +302,16 @@ pub(super) fn lock(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Bo
             Ok(lock)
         }
         Err(LockError::Held { holder }) => {
-            let who = if holder.trim().is_empty() { "another process".to_owned() } else { holder };
+            let who = if holder.trim().is_empty() { "another process" } else { holder.trim() };
             let database = path.parent().unwrap_or(path).display();
-            let error = Error::new(Code::DatabaseLocked, format!("{database} is in use by {}", who.trim()));
-            let is_here = who.trim() == this_process();
-            let hint = "this process has it open: clone the handle it has, or drop that handle and all its snapshots";
-            Err(if is_here { error.with_hint(hint) } else { error })
+            let hint = if who == this_process() {
+                "this process has it open: clone the handle it has, or drop that handle and all its snapshots"
+                    .to_owned()
+            } else {
+                format!("wait for that process, or end it: `fuser -v {}` shows it", path.display())
+            };
+            let message = format!("{database} is in use by {who}");
+            Err(Error::new(Code::DatabaseLocked, message).with_hint(hint))
         }
         Err(LockError::Io(error)) if error.kind() == ErrorKind::NotFound => {
             Err(not_a_database(path.parent().unwrap_or(path), "its file `lock` is not there").with_hint(

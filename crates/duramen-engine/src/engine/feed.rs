@@ -14,9 +14,10 @@ use super::{Engine, Mode};
 use crate::commit::{Watch, Woken};
 use crate::error::{Code, Error, Result};
 use crate::feed::{
-    FeedCommit, FeedHold, FeedStats, FileReader, LiveReader, RetainedPart, Wanted, cannot_read, is_source,
+    FeedCommit, FeedHold, FeedStats, FileReader, LiveReader, RetainedPart, Wanted, ahead, cannot_read,
+    is_source,
 };
-use crate::ids::CommitSeq;
+use crate::ids::{CommitSeq, DatabaseId};
 use crate::tree::Slot;
 use crate::wal::{LogPlace, LogPosition};
 
@@ -67,8 +68,8 @@ impl Engine {
     /// Reads the changes after a commit, of trees with wanted names.
     ///
     /// # Errors
-    /// `FeedGap` (E0804) if some of them are no longer kept, `CorruptFeed` (E0505) if they are corrupt;
-    /// `InvalidArgument` (E0201) if there is no such commit yet; `ForkedHandle` (E0206) in a forked process.
+    /// `FeedGap` (E0804) if some of them are no longer kept, or if there is no such commit;
+    /// `CorruptFeed` (E0505) if they are corrupt; `ForkedHandle` (E0206) in a forked process.
     pub fn feed(&self, after: CommitSeq, wants: Wants) -> Result<FeedReader> {
         let hold = self.hold_feed(after)?;
         let stop = FeedStop { engine: self.clone(), asked: Arc::default() };
@@ -94,10 +95,15 @@ impl Engine {
         self.same_process()?;
         let newest = self.newest_seq();
         if after > newest {
-            return Err(Error::invalid(format!("there is no commit {after} yet: the newest is {newest}"))
-                .with_hint("use a sequence from a receipt, a change or a snapshot of this database"));
+            return Err(ahead(after, newest, self.inner.feed.oldest()));
         }
         self.inner.feed.hold(after)
+    }
+
+    /// The identity of the database, which its positions in the feed belong to.
+    #[must_use]
+    pub fn database_id(&self) -> DatabaseId {
+        self.inner.log_identity.database
     }
 
     /// What the feed holds, and its consumers.

@@ -228,7 +228,7 @@ fn writer(
     let log = Log::reopen(disk, wal_dir, identity, geometry, sync, continued)?;
     let seq = replayed.seq;
     let root = Root::at(seq, replayed.trees, log.position());
-    let throttle = Throttle::new(options.memory_bytes, options.background == Background::Stepped);
+    let throttle = Throttle::new(options.background == Background::Stepped);
     // Each opening after a crash continues in a new segment. Only a checkpoint releases the older ones.
     if gave_room.get() || replayed.log.chain_len() > CHAIN_SEGMENTS_MAX {
         throttle.ask();
@@ -296,17 +296,22 @@ fn evict_when_full(store: &Arc<Store>, newest: &Arc<Newest>) {
 }
 
 fn check_options(options: &Options) -> Result<()> {
-    // A simulation uses little memory, so that little data causes eviction and write-back.
-    let is_simulated = options.background == Background::Stepped;
-    if options.memory_bytes < MEMORY_BYTES_MIN && !is_simulated {
-        let message =
-            format!("memory_bytes is {}, at least {MEMORY_BYTES_MIN} are needed", options.memory_bytes);
-        return Err(Error::invalid(message));
-    }
+    check_memory(options.memory_bytes, options)?;
     if !options.geometry.is_sound() {
         return Err(Error::invalid("the sizes in Options::geometry do not fit together"));
     }
     Ok(())
+}
+
+/// Checks a memory target.
+pub(super) fn check_memory(memory_bytes: usize, options: &Options) -> Result<()> {
+    // A simulation uses little memory, so that little data causes eviction and write-back.
+    let is_simulated = options.background == Background::Stepped;
+    if memory_bytes >= MEMORY_BYTES_MIN || is_simulated {
+        return Ok(());
+    }
+    let message = format!("memory_bytes is {memory_bytes}, at least {MEMORY_BYTES_MIN} are needed");
+    Err(Error::invalid(message))
 }
 
 /// Creates a database in directories that exist and are locked. The data file is named last. A directory

@@ -26,6 +26,7 @@ use super::{Engine, Hooks, open};
 use crate::catalog::CATALOG;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
+use crate::limits::KEY_BYTES_MAX;
 use crate::options::{Durability, Options};
 use crate::repair::{LostRange, Source, walk};
 use crate::tree::ReducerSpec;
@@ -37,8 +38,9 @@ pub use losses::TreeLoss;
 use replaying::replay;
 use writing::Writing;
 
-/// The name prefix of trees with lost names; a number follows.
-const NAMELESS: &str = "recovered/tree-";
+/// The name prefix of trees with lost names. The name that an older list has for the tree follows, else
+/// `tree-` and a number.
+const NAMELESS: &str = "recovered/";
 
 /// What to keep of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +99,9 @@ pub struct Repair {
     pub names_lost: bool,
     /// Trees whose names are lost, by their new names.
     pub nameless: Vec<String>,
+    /// Trees that are not in the new database, and that older pages of the catalogue or the log name. Some
+    /// may have been dropped before.
+    pub mentioned: Vec<String>,
     /// What nodes hold that were found without pointers to them.
     pub found: FoundEntries,
     /// The first key ranges that cannot be read.
@@ -182,6 +187,7 @@ impl Engine {
         let log = replay(&**disk, &wal_dir, &source, &mut writing)?;
         let nameless = nameless.into_iter().chain(log.nameless).collect();
         let nameless = writing.settle_nameless(nameless, log.unknown_drops)?;
+        let mentioned = mentioned(&source, &engine)?;
         let found = FoundEntries { current, uncertain: writing.uncertain_trees()? };
         let Losses { ranges, trees } = writing.into_losses()?;
         // A snapshot taken from here on contains everything.
@@ -195,6 +201,7 @@ impl Engine {
             lost_commits: log.lost,
             names_lost: !source.trees.lost.is_empty(),
             nameless,
+            mentioned,
             found,
             ranges,
             trees,
@@ -283,9 +290,25 @@ fn copy_entries(source: &Source, writing: &mut Writing<'_>) -> Result<()> {
     writing.flush()
 }
 
+/// The trees that only lists name that may be out of date, and that are not in the new database.
+fn mentioned(source: &Source, engine: &Engine) -> Result<Vec<String>> {
+    let state = engine.snapshot()?;
+    let names: BTreeSet<&String> = source.trees.uncertain.values().collect();
+    let mut missing = Vec::new();
+    for name in names {
+        if state.tree(name)?.is_none() {
+            missing.push(name.clone());
+        }
+    }
+    Ok(missing)
+}
+
 /// A new name for a tree whose own is lost.
-fn nameless(number: TreeId, is_taken: &dyn Fn(&str) -> bool) -> String {
-    let mut name = format!("{NAMELESS}{number}");
+fn nameless(number: TreeId, known: Option<&String>, is_taken: &dyn Fn(&str) -> bool) -> String {
+    let mut name = match known.filter(|known| NAMELESS.len() + known.len() < KEY_BYTES_MAX) {
+        Some(known) => format!("{NAMELESS}{known}"),
+        None => format!("{NAMELESS}tree-{number}"),
+    };
     while is_taken(&name) {
         name.push('\'');
     }

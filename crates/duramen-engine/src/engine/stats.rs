@@ -170,7 +170,7 @@ impl Engine {
             poisoned,
             read_only: inner.options.read_only,
             geometry: inner.store.geometry,
-            memory_bytes: inner.options.memory_bytes as u64,
+            memory_bytes: inner.store.pages.meter().memory_bytes() as u64,
         }
     }
 }

@@ -1,12 +1,20 @@
-//! Rows of the tree of roots and of the catalogue from nodes that no pointer leads to any more.
+//! Rows of the tree of roots and of the catalogue from nodes that no pointer leads to any more, and names of
+//! trees from the log.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use duramen_disk::Disk;
 
 use super::{FoundNode, LostRange, NAMES, Scan, Standing, Trees, UsedBlocks, walk};
 use crate::catalog::{CATALOG, CatalogRow, RootEntry};
-use crate::data_file::{PagePointer, TreeNumber};
+use crate::commit::decode_record;
+use crate::data_file::{PagePointer, Superblock, TreeNumber};
 use crate::error::Result;
-use crate::ids::TreeId;
+use crate::ids::{CommitSeq, TreeId};
 use crate::page_cache::Pages;
 use crate::tree::{NodePointer, Reduction, StoredValue};
+use crate::wal::{LogIdentity, records_left};
 
 impl Trees {
     /// Adds what the current nodes of both trees say that were found in the file. Notes names from others.
@@ -47,6 +55,39 @@ impl Trees {
                     self.uncertain.insert(row.id, name);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Adds names that the log gave to trees, where no page has their names. The commit may have been dropped
+    /// by a crash, so the names are as uncertain as those of older pages.
+    ///
+    /// Costs a read of the whole log.
+    pub(super) fn add_names_of_log(
+        &mut self,
+        disk: &dyn Disk,
+        wal_dir: &Path,
+        superblock: &Superblock,
+    ) -> Result<()> {
+        let identity = LogIdentity { database: superblock.database, log: superblock.log };
+        let mut newest: BTreeMap<TreeId, (CommitSeq, String)> = BTreeMap::new();
+        records_left(disk, wal_dir, identity, &superblock.geometry, &mut |seq, bytes| {
+            let mut note = |id: TreeId, name: &str| {
+                if newest.get(&id).is_none_or(|(known, _)| *known <= seq) {
+                    newest.insert(id, (seq, name.to_owned()));
+                }
+            };
+            // A record that does not decode names nothing.
+            let _ = decode_record(bytes, &mut |change| {
+                if change.tree == CATALOG
+                    && let Ok((name, Some(row))) = change.naming()
+                {
+                    note(row.id, name);
+                }
+            });
+        })?;
+        for (id, (_, name)) in newest {
+            self.uncertain.entry(id).or_insert(name);
         }
         Ok(())
     }

@@ -3,6 +3,8 @@
 //! Each node on the way is rebuilt once. Nothing is changed in place, so a failure has no effect, and the old
 //! root stays as it was (I1).
 
+mod compacted;
+
 use std::sync::Arc;
 
 use super::bounds::{Bounds, corrupt};
@@ -429,12 +431,17 @@ impl<'a> Apply<'a> {
     }
 
     fn leaf_pieces(&self, entries: &[Entry<'_>], append: bool) -> Vec<Piece> {
+        self.leaf_pieces_of(entries, append, self.geometry.leaf_bytes_max)
+    }
+
+    /// Leaves of these entries, each of at most `bytes_max` bytes of entries.
+    fn leaf_pieces_of(&self, entries: &[Entry<'_>], append: bool, bytes_max: usize) -> Vec<Piece> {
         let shared = match entries {
             [first, .., last] => shared_bytes(&first.key(), &last.key()),
             _ => 0,
         };
         let costs: Vec<usize> = entries.iter().map(|entry| entry.cost() - shared).collect();
-        let cuts = cut(&costs, self.geometry.leaf_bytes_max, 1, append);
+        let cuts = cut(&costs, bytes_max, 1, append);
         let mut pieces: Vec<Piece> = Vec::with_capacity(cuts.len());
         let mut from = 0;
         for to in cuts {
@@ -448,7 +455,7 @@ impl<'a> Apply<'a> {
             };
             let node = Node::new_leaf(self.pages, &entries[from..to], self.birth, !self.private);
             let mut piece = self.leaf_piece(separator, node);
-            let (bytes, bytes_max) = (costs[from..to].iter().sum::<usize>(), self.geometry.leaf_bytes_max);
+            let bytes = costs[from..to].iter().sum::<usize>();
             invariant!(
                 bytes <= bytes_max || to - from == 1,
                 "{bytes} of {bytes_max} bytes in a leaf of several"

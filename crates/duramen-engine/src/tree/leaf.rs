@@ -17,6 +17,8 @@ use crate::limits::{BIG_VALUE_BYTES, KEY_BYTES_MAX, LEAF_BYTES_MAX};
 use crate::page_cache::{Charge, Meter, Pages};
 
 const FIXED_BYTES: usize = 8;
+/// Bytes of a leaf before its prefix.
+pub(super) const LEAF_HEAD_BYTES: usize = FIXED_BYTES;
 pub(super) const ENTRY_FIXED_BYTES: usize = 4;
 /// Flag in an entry's first two bytes: its value is big. The other bits are the length of the key after the
 /// prefix.

@@ -3,6 +3,7 @@
 
 mod alarms;
 mod bounds;
+mod compacted;
 mod sizes;
 
 use std::collections::BTreeMap;

@@ -84,7 +84,8 @@ pub(crate) fn write_tree(
 }
 
 fn known_reduction(pages: &Pages, node: &Node, reducer: Option<&dyn Reducer>) -> Result<Reduction> {
-    let Some(reducer) = reducer else { return Ok(Reduction::UNKNOWN) };
+    // Compaction copies a node with its reduction.
+    let Some(reducer) = reducer else { return Ok(node.reduction().get().cloned().unwrap_or_default()) };
     match node_reduction(pages, node, reducer) {
         Ok(reduction) => Ok(Reduction::of(reduction)),
         // Also if a value that it needs is corrupt: a query for the reduction fails, and the checkpoint

@@ -388,7 +388,7 @@ impl<'a> Chain<'a> {
 }
 
 /// Reads a part of a frame that was too long to be kept when it was checked.
-fn read_again(file: &FoundFile, part: &Part, offset: u64) -> Result<Vec<u8>> {
+pub(super) fn read_again(file: &FoundFile, part: &Part, offset: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; to_usize(part.bytes)];
     file.read(&mut bytes, offset)?;
     if xxh3_128(&bytes) != part.checksum {

@@ -41,7 +41,7 @@ pub struct Log {
     syncing: Mutex<()>,
     /// The segment under construction; locked for one slice at a time. Slots are created in order, without
     /// gaps.
-    preparing: Mutex<Option<Making>>,
+    pub(super) preparing: Mutex<Option<Making>>,
     /// A thread waits for the background to end.
     hurried: Mutex<bool>,
     hurry: Condvar,
@@ -260,39 +260,6 @@ impl Log {
         self.state().recycle(keep_from.epoch);
     }
 
-    /// Empties the ready segments that a closed log does not need: all but the two smallest.
-    ///
-    /// It keeps the next one and the reserve. The files keep their names, so that the slots have no gap, and
-    /// are made anew on demand.
-    ///
-    /// The headers of those kept are rewritten as unused. With the header of an earlier use, the next opening
-    /// would keep the segment for the older superblock. A full disk has no room for another one (D7).
-    ///
-    /// # Errors
-    /// [`SyncFailure`], as for [`Log::sync`].
-    pub fn trim(&self) -> std::result::Result<(), SyncFailure> {
-        let mut making = locked(self.preparing.lock());
-        if let Some(unfinished) = making.take() {
-            self.factory().give_up(&unfinished);
-        }
-        let taken = self.state().take_spares_beyond_wanted();
-        // Writes to a file are synced before it is emptied. Otherwise the header of its last use could land
-        // later, in a file of another length, and opening would report corruption (D1).
-        taken.iter().for_each(|segment| self.state().add_unsynced(segment));
-        self.sync()?;
-        for segment in &taken {
-            // A segment that could not be emptied is made anew all the same.
-            drop(segment.file.set_len(0));
-            let mut state = self.state();
-            state.unfinished.push_back(segment.slot);
-            state.add_unsynced(segment);
-        }
-        let durable = self.sync()?.seq;
-        let kept: Vec<Arc<Segment>> = self.state().ready.iter().cloned().collect();
-        kept.iter().for_each(|spare| self.witness_in(spare, durable));
-        self.sync().map(drop)
-    }
-
     /// Statistics of the log.
     #[must_use]
     pub fn stats(&self) -> LogStats {
@@ -306,7 +273,7 @@ impl Log {
         spare.iter().for_each(|spare| self.witness_in(spare, durable));
     }
 
-    fn witness_in(&self, spare: &Arc<Segment>, durable: CommitSeq) {
+    pub(super) fn witness_in(&self, spare: &Arc<Segment>, durable: CommitSeq) {
         {
             let state = self.state();
             // D3: replay finds no frame after the header of an unused segment.
@@ -326,7 +293,7 @@ impl Log {
         }
     }
 
-    fn sync_after(&self, written: Written) -> std::result::Result<Written, LogWriteError> {
+    pub(super) fn sync_after(&self, written: Written) -> std::result::Result<Written, LogWriteError> {
         self.sync().map_err(|failure| LogWriteError::InDoubt(failure.0))?;
         Ok(written)
     }
@@ -337,10 +304,22 @@ impl Log {
         now_ns: u64,
         durable: bool,
     ) -> std::result::Result<(Written, bool), LogWriteError> {
-        let (head, synced) = {
+        let head = self.state().head.clone();
+        self.write_after(head, group, now_ns, durable)
+    }
+
+    /// Writes a group after `head`: the end of the log, or that end with less room in its segment.
+    pub(super) fn write_after(
+        &self,
+        head: Head,
+        group: &Group<'_>,
+        now_ns: u64,
+        durable: bool,
+    ) -> std::result::Result<(Written, bool), LogWriteError> {
+        let synced = {
             let state = self.state();
             state.check().map_err(LogWriteError::Refused)?;
-            (state.head.clone(), state.synced_seq)
+            state.synced_seq
         };
         check_group(group, head.last.seq).map_err(LogWriteError::Refused)?;
         invariant!(

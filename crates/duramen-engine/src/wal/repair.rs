@@ -9,10 +9,10 @@ use std::path::Path;
 use duramen_disk::{Access, Disk};
 
 use super::ahead::Reading;
-use super::chain::{Chain, ReplayedRecord};
+use super::chain::{Chain, ReplayedRecord, read_again};
 use super::evidence;
 use super::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_path};
-use super::survey::{Content, FoundFile, Survey, slots_in};
+use super::survey::{Content, ELSEWHERE, FoundFile, Survey, slots_in, without_log};
 use super::{LogIdentity, LogPosition};
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
@@ -44,10 +44,6 @@ pub struct LogLoss {
     pub why: String,
 }
 
-/// The hint for a log that is not in the directory given.
-const ELSEWHERE: &str =
-    "if the log is elsewhere, name its directory (`--wal DIR`, `DbOptions::wal_dir`), or mount its disk";
-
 /// Checks that `dir` holds some part of this log, before all of it is taken for lost.
 ///
 /// # Errors
@@ -58,9 +54,7 @@ pub fn refuse_no_log(disk: &dyn Disk, dir: &Path, identity: LogIdentity, geometr
     let (survey, wrong) = Survey::load_readable(disk, dir, identity, geometry)?;
     let is_ours = |file: &FoundFile| !matches!(file.content, Content::Headless(_));
     match wrong.filter(|error| error.code() == Code::LogMissing) {
-        Some(error) if !survey.files.iter().any(is_ours) => Err(error.with_hint(format!(
-            "{ELSEWHERE}; if it is lost, `duramen repair --without-log DB NEW` (`DbOptions::repair_without_log`) continues without its commits"
-        ))),
+        Some(error) if !survey.files.iter().any(is_ours) => Err(error.with_hint(without_log())),
         _ => Ok(()),
     }
 }
@@ -129,6 +123,44 @@ pub fn repair(
     repaired.lost =
         corruption.map(|corruption| count_lost(&survey, &chain.ends, last.max(durable), last, &corruption));
     Ok(repaired)
+}
+
+/// Delivers each record that lies whole in one frame of any file of the log, without the chain of frames.
+///
+/// A crash may have dropped the commit of such a record: nothing may be applied from it. Files and frames
+/// that cannot be read are skipped.
+///
+/// # Errors
+/// `Unsupported` (E0211) for a segment of a later release.
+pub fn records_left(
+    disk: &dyn Disk,
+    dir: &Path,
+    identity: LogIdentity,
+    geometry: &Geometry,
+    visit: &mut dyn FnMut(CommitSeq, &[u8]),
+) -> Result<()> {
+    let (survey, _) = Survey::load_readable(disk, dir, identity, geometry)?;
+    for file in &survey.files {
+        let mut offset = survey.block_bytes;
+        while offset + survey.block_bytes <= file.bytes {
+            let Some(frame) = survey.frame_at(file, offset).ok().flatten() else {
+                offset += survey.block_bytes;
+                continue;
+            };
+            let mut at = frame.payload_offset;
+            for part in &frame.parts {
+                if part.first
+                    && part.last
+                    && let Ok(bytes) = read_again(file, part, at)
+                {
+                    visit(part.seq, &bytes);
+                }
+                at += part.bytes;
+            }
+            offset = frame.end_offset;
+        }
+    }
+    Ok(())
 }
 
 /// Counts the complete frames of commits after `last` that lie beyond the end of the chain.

@@ -261,6 +261,19 @@ impl State {
         debug_assert!(self.slots_are_distinct(), "every segment has one use");
     }
 
+    /// Makes the smallest ready segment the next one. Returns whether it is smaller than the current one; a
+    /// reserve held back for a full disk stays where it is.
+    pub(super) fn next_is_smallest(&mut self) -> bool {
+        let count = self.usable(false).len();
+        let smallest = (0..count).min_by_key(|index| self.ready[*index].bytes);
+        let Some(smallest) = smallest.filter(|index| self.ready[*index].bytes < self.head.segment.bytes)
+        else {
+            return false;
+        };
+        self.ready.swap(0, smallest);
+        true
+    }
+
     /// Removes the ready segments beyond those wanted, the largest first.
     pub(super) fn take_spares_beyond_wanted(&mut self) -> Vec<Arc<Segment>> {
         let mut taken = Vec::new();

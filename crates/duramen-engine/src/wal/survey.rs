@@ -159,7 +159,8 @@ impl Survey {
             Err(error) => {
                 let message =
                     format!("{}: the directory of the log cannot be listed: {error}", dir.display());
-                return Ok((survey, Some(Error::new(Code::LogMissing, message))));
+                let error = Error::new(Code::LogMissing, message).with_hint(without_log());
+                return Ok((survey, Some(error)));
             }
         };
         let mut wrong = slots.is_empty().then(|| missing(&segment_path(dir, SegmentSlot(1)), "the file"));
@@ -218,7 +219,7 @@ impl Survey {
                 self.identity.database,
                 self.identity.log
             );
-            return Err(Error::new(Code::LogMissing, message));
+            return Err(Error::new(Code::LogMissing, message).with_hint(without_log()));
         }
         if header.slot != found.slot {
             let what = format!(
@@ -290,11 +291,21 @@ impl Survey {
     }
 }
 
+/// The hint for a log that is not in the directory given.
+pub(super) const ELSEWHERE: &str =
+    "if the log is elsewhere, name its directory (`--wal DIR`, `DbOptions::wal_dir`), or mount its disk";
+
+/// The hint for a log that is not there: where it may be, and what to do if it is lost.
+pub(super) fn without_log() -> String {
+    format!(
+        "{ELSEWHERE}; if it is lost, `duramen repair --without-log DB NEW` (`DbOptions::repair_without_log`) continues without its commits"
+    )
+}
+
 /// The error for a log, or a file of it, that does not exist.
 pub fn missing(path: &Path, what: &str) -> Error {
-    Error::new(Code::LogMissing, format!("{}: log missing: {what} is not there", path.display())).with_hint(
-        "mount the disk of the log, or put its directory back where it was; without it commits are lost, and `duramen repair DB NEW` has the others",
-    )
+    Error::new(Code::LogMissing, format!("{}: log missing: {what} is not there", path.display()))
+        .with_hint(without_log())
 }
 
 /// Removes the files of a creation that was cut short.

@@ -7,6 +7,9 @@ mod awkward;
 #[cfg(not(feature = "shuttle"))]
 mod basics;
 #[cfg(not(feature = "shuttle"))]
+mod compact;
+mod compacting;
+#[cfg(not(feature = "shuttle"))]
 mod corrupt;
 #[cfg(not(feature = "shuttle"))]
 mod feed;
@@ -22,5 +25,7 @@ mod observe;
 mod panics;
 #[cfg(not(feature = "shuttle"))]
 mod repair;
+#[cfg(not(feature = "shuttle"))]
+mod rest;
 #[cfg(all(not(feature = "shuttle"), debug_assertions))]
 mod space;

@@ -239,3 +239,34 @@ fn readers_that_came_once_hold_no_memory() {
     });
     assert!(looks.is_some(), "somebody holds {} bytes of what was replaced", engine.stats().dirty_bytes);
 }
+
+/// The target for memory can change while the database is open: nodes then take more of it, or give it back.
+#[test]
+fn the_memory_target_can_be_raised_and_lowered() {
+    const ROWS: u32 = 40_000;
+    let engine = open(&MemDisk::new(9), Options { memory_bytes: 4 << 20, ..Options::default() });
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
+    for first in (0..ROWS).step_by(500) {
+        let load = |tx: &mut Transaction| {
+            (first..first + 500).try_for_each(|n| tx.put(tree, &n.to_be_bytes(), &[7; 400]))
+        };
+        engine.transact(Durability::Process, load).unwrap();
+    }
+    engine.checkpoint().unwrap();
+    let read_all = || {
+        let snapshot = engine.snapshot().unwrap();
+        (0..ROWS).for_each(|n| assert!(snapshot.get(tree, &n.to_be_bytes()).unwrap().is_some()));
+        engine.stats().resident_bytes
+    };
+    let small = read_all();
+    assert!(small <= 4 << 20, "{small} bytes of nodes in memory");
+    engine.set_memory_bytes(64 << 20).unwrap();
+    let large = read_all();
+    assert!(large > 12 << 20, "everything fits, and {large} bytes are in memory");
+    engine.set_memory_bytes(4 << 20).unwrap();
+    assert_eq!(engine.durability_status().memory_bytes, 4 << 20);
+    // Eviction frees what no reader can use any more, some reads later.
+    let given_back = (0..100).any(|_| read_all() <= 4 << 20);
+    assert!(given_back, "{} bytes stay in memory", engine.stats().resident_bytes);
+    assert_eq!(engine.set_memory_bytes(1 << 20).unwrap_err().code(), Code::InvalidArgument);
+}

@@ -136,6 +136,14 @@ impl Ledger {
         Ok(())
     }
 
+    /// Adds the commits that a compaction has made so far.
+    pub fn follow(&self, engine: &Engine) {
+        let Ok(transaction) = engine.begin() else { return };
+        if let Err(what) = self.reconcile(transaction.base_seq().0) {
+            self.notes().failure.get_or_insert(what);
+        }
+    }
+
     /// Fills a transaction. `None` if a fault ended it.
     ///
     /// # Errors

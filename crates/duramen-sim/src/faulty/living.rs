@@ -4,6 +4,7 @@
 //! each failure the database goes on, or is opened again in the same boot with the cache as it is.
 
 mod arriving;
+mod compaction;
 mod events;
 
 use std::io;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use duramen::cell::{self, RowEncoder};
 use duramen::schema::ColumnType;
-use duramen::tuple;
+use duramen::tuple::{self, Element};
 use duramen::{Db, Document, Reads, RowBatch, Schema, Span};
 use duramen_disk::MemDisk;
 use duramen_engine::Background;
@@ -74,5 +74,17 @@ fn store(schema: &Schema, batch: &RowBatch) {
 pub(super) fn key(input: &[u8]) {
     if let Ok(elements) = tuple::decode(input) {
         assert_eq!(tuple::encode(&elements).expect("it was decoded"), input, "a key has two forms");
+        let turned: Vec<Element> = elements.into_iter().map(turned).collect();
+        // Descending text is a byte longer.
+        if let Ok(bytes) = tuple::encode(&turned) {
+            assert_eq!(tuple::decode(&bytes).expect("it was encoded"), turned, "a key lost its directions");
+        }
+    }
+}
+
+fn turned(element: Element) -> Element {
+    match element {
+        Element::Descending(inside) => *inside,
+        element => Element::Descending(Box::new(element)),
     }
 }

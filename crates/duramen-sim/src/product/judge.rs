@@ -3,6 +3,7 @@
 //! Owns no state. Rows and reductions of views are computed here from the model's documents, by code that
 //! shares nothing with the database's. Writes nothing.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::io::Read;
@@ -14,7 +15,9 @@ use duramen::{Db, Direction, Document, Error, KeyRange, Span, Time, Value};
 
 use super::life::BY_CENTS;
 use super::model::{NAMESPACES, State, ValueModel, blob_bytes};
+use super::references::judge::references_equal;
 use super::shop::{Answers, ChainSum, Link, ORDERS, Order, OwnerSum, Release, Said, Ticket, answer, built};
+use super::tally::Tally;
 use super::views::Shown;
 use crate::search::random::Random;
 
@@ -34,7 +37,7 @@ pub fn same<T: PartialEq + Debug + ?Sized>(what: &str, found: &T, wanted: &T) ->
     if found == wanted { Ok(()) } else { Err(format!("{what}: found {found:?}, want {wanted:?}")) }
 }
 
-/// Compares everything that programs have stored. Returns how many views have answered.
+/// Compares everything that programs have stored. Returns what was compared.
 ///
 /// Values that expired before `expired_ms` may have been deleted.
 ///
@@ -46,21 +49,30 @@ pub fn database_equals(
     release: Release,
     expired_ms: u64,
     random: &mut Random,
-) -> Result<u64, String> {
+) -> Result<Tally, String> {
     documents(db, state, release)?;
-    let answered = views(db, state, release, random)?;
+    let phase = references_equal(db, &state.referring)?;
+    let views = views(db, state, release, random)?;
     values(db, state, expired_ms)?;
     blobs(db, state)?;
     bytes(db, state)?;
-    Ok(answered)
+    Ok(Tally { views, ..Tally::of_reference(phase) })
 }
 
-/// Runs both checks of the database itself.
+/// Runs both checks of the database itself. They report the books whose shelf is missing, and no other
+/// documents.
 ///
 /// # Errors
 /// What they found.
-pub fn checks_are_clean(db: &Db) -> Verdict {
+pub fn checks_are_clean(db: &Db, state: &State) -> Verdict {
     let report = db.check_documents().map_err(failed("check_documents"))?;
+    let missing = state.referring.missing_shelves();
+    if report.dangling_count != missing.len() as u64 {
+        return Err(format!(
+            "check_documents: {:?}, and these shelves are missing: {missing:?}",
+            report.dangling
+        ));
+    }
     if !report.is_clean() {
         return Err(format!("check_documents: {:?} {:?}", report.problems, report.unreadable));
     }
@@ -205,16 +217,19 @@ fn by_cents(db: &Db, state: &State, shown: Option<&Shown>) -> Result<u64, String
     let is_there = shown.is_some_and(|shown| shown.has(BY_CENTS));
     same("the view by_cents is there", &is_there, &state.has_by_cents)?;
     let Some(shown) = shown.filter(|_| is_there) else { return Ok(0) };
-    let mut wanted: BTreeMap<i64, (u64, i128)> = BTreeMap::new();
+    let mut wanted: BTreeMap<(Reverse<i64>, Option<String>), (u64, i128)> = BTreeMap::new();
     for (_, order) in state.orders.values() {
-        let sum = wanted.entry(order.cents).or_default();
+        let sum = wanted.entry((Reverse(order.cents), order.tags.first().cloned())).or_default();
         *sum = (sum.0 + 1, sum.1 + i128::from(order.id));
     }
+    let key = |cents, tag: Option<String>| {
+        vec![Element::Int(i128::from(cents)), tag.map_or(Element::Null, Element::Text)]
+    };
     let wanted: Vec<_> = wanted
         .into_iter()
-        .map(|(cents, (count, sum))| (vec![Element::Int(i128::from(cents))], count, Value::Int(sum)))
+        .map(|((Reverse(cents), tag), (count, sum))| (key(cents, tag), count, Value::Int(sum)))
         .collect();
-    let found = built(db.documents(ORDERS).view(BY_CENTS).group_by(1)).map_err(failed(BY_CENTS))?;
+    let found = built(db.documents(ORDERS).view(BY_CENTS).group_by(2)).map_err(failed(BY_CENTS))?;
     let found = found.map(|found| {
         found.into_iter().map(|(key, all)| (key, all.count, all.parts[0].value.clone())).collect::<Vec<_>>()
     });

@@ -4,8 +4,10 @@
 //! Owns the order of events, and records each in the history. The same seed gives the same life, operation
 //! for operation: the database's background work runs only when it is stepped here.
 
+mod compaction;
 mod copies;
 mod programs;
+mod references;
 mod work;
 
 use std::path::Path;
@@ -19,6 +21,7 @@ use duramen_engine::{Background, Options};
 use super::feed::{AUDIT, MIRROR};
 use super::judge::failed;
 use super::model::{BlobModel, ExpectedChange, History, State, Step};
+use super::references::schemas;
 use super::shop::Release;
 use super::tally::Tally;
 use super::views::{Looks, Shown};
@@ -77,9 +80,11 @@ events! {
     Clock 3 "clock jump",
     Consumer 4 "consumer",
     ViewByName 2 "view by name",
-    Upgrade 2 "upgrade",
+    Reference 4 "reference on data",
+    Compact 2 "compaction",
+    Upgrade 3 "upgrade",
     Visit 1 "visit of a tool",
-    Migration 2 "migration",
+    Migration 3 "migration",
     Built 1 "views built",
     Backup 1 "backup",
     Closed 1 "reopened after a close",
@@ -234,7 +239,9 @@ impl Life {
         }
         self.registered = self.published();
         self.release.register(self.db()).map_err(failed("register"))?;
-        self.db().ensure(&numbers_schema("log")).map_err(failed("ensure"))?;
+        for schema in [numbers_schema("log")].into_iter().chain(schemas()) {
+            self.db().ensure(&schema).map_err(failed("ensure"))?;
+        }
         let after = self.published();
         if after > before {
             self.made(before + 1, after, began, self.state.clone(), Vec::new());
@@ -281,6 +288,8 @@ impl Life {
             Event::Clock => return self.jump(),
             Event::Consumer => return self.consume(),
             Event::ViewByName => self.view_by_name()?,
+            Event::Reference => self.reference_on_data()?,
+            Event::Compact => self.compact()?,
             Event::Upgrade => self.upgrade()?,
             Event::Visit => self.visit()?,
             Event::Migration => self.migrate(true)?,

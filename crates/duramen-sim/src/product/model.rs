@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::references::Referring;
 use super::shop::{Order, Release};
 
 /// Namespaces of key-values.
@@ -34,6 +35,8 @@ pub struct State {
     pub tickets: BTreeMap<u64, i64>,
     /// The largest id ever assigned.
     pub last_ticket: u64,
+    /// Documents that refer to each other.
+    pub referring: Referring,
     /// A tree of bytes.
     pub bytes: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Whether the collection `orders` has the view added by name.

@@ -96,8 +96,9 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
     };
     let copy = random.chance(1, REPAIRED_EVERY).then(|| image.deep_clone());
     let mut tally = copies_are_whole(recorded, op, image, &mut random)?;
-    let Found { db, seq, state, views } = recovered(image, &options, &recorded.ended, op, &mut random)?;
-    tally.views += views;
+    let Found { db, seq, state, tally: found } =
+        recovered(image, &options, &recorded.ended, op, &mut random)?;
+    tally.add(&found);
     let (release, shop) = recorded.ended.program(op);
     if let Some(copy) = copy.filter(|_| born) {
         copy.set_wall_clock(BEFORE_MS * 1_000_000);
@@ -126,9 +127,9 @@ fn judge(recorded: &Recorded, op: usize, image: &MemDisk) -> Result<Survival, St
     }
     let ended = life.end();
     let trace = image.stop_recording();
-    let (second, kind, views) = second_cut(&trace, &ended, opened_at, born, &mut random)?;
+    let (second, kind, found) = second_cut(&trace, &ended, opened_at, born, &mut random)?;
     tally.add(&ended.tally);
-    tally.views += views;
+    tally.add(&found);
     Ok(Survival { seq, second, kind, tally })
 }
 
@@ -137,8 +138,8 @@ struct Found {
     db: Db,
     seq: u64,
     state: Arc<State>,
-    /// Views that have answered.
-    views: u64,
+    /// What was compared.
+    tally: Tally,
 }
 
 /// Opens an image and compares it with its possible states.
@@ -156,12 +157,12 @@ fn recovered(
     if seq < floor || seq > ceiling {
         return Err(format!("recovered commit {seq}; {floor} was promised, {ceiling} had begun"));
     }
-    let (state, views) = equal_state(&db, ended, op, seq, ended.program(op).0, random)?;
+    let (state, tally) = equal_state(&db, ended, op, seq, ended.program(op).0, random)?;
     ended.looks.explain(op, seq, Shown::of(&db)?.as_ref())?;
     if random.chance(1, CHECKED_EVERY) {
-        checks_are_clean(&db).map_err(|what| format!("state of commit {seq}: {what}"))?;
+        checks_are_clean(&db, &state).map_err(|what| format!("state of commit {seq}: {what}"))?;
     }
-    Ok(Found { db, seq, state, views })
+    Ok(Found { db, seq, state, tally })
 }
 
 /// Checks that a backup or repair that returned is complete; one in progress is complete, or does not open.
@@ -191,7 +192,7 @@ fn copies_are_whole(
     Ok(tally)
 }
 
-/// The state of the history that a database holds, and how many of its views have answered.
+/// The state of the history that a database holds, and what was compared.
 fn equal_state(
     db: &Db,
     ended: &Ended,
@@ -199,13 +200,13 @@ fn equal_state(
     seq: u64,
     release: Release,
     random: &mut Random,
-) -> Result<(Arc<State>, u64), String> {
+) -> Result<(Arc<State>, Tally), String> {
     let mut verdict = Err("no such commit was ever made".to_owned());
     for state in ended.history.candidates(op, seq) {
         verdict = database_equals(db, &state, release, ended.expired_ms(op), random);
-        if let Ok(views) = verdict {
+        if let Ok(tally) = verdict {
             consumer_equals(db, seq >= ended.registered, |position| ended.history.line(op, position))?;
-            return Ok((state, views));
+            return Ok((state, tally));
         }
     }
     Err(format!("state of commit {seq}: {}", verdict.err().unwrap_or_default()))
@@ -218,7 +219,7 @@ fn second_cut(
     opened_at: usize,
     born: bool,
     random: &mut Random,
-) -> Result<(u64, Kind, u64), String> {
+) -> Result<(u64, Kind, Tally), String> {
     let op = if random.chance(1, 4) {
         random.below(opened_at + 1)
     } else {
@@ -240,5 +241,5 @@ fn second_cut(
         format!("second cut after {op} operations ({opened_at} of recovery), {choice}: {what}\n    {before}")
     })?;
     found.db.abandon();
-    Ok((hash, Kind::of(&choice, cursor.pending_len()), found.views))
+    Ok((hash, Kind::of(&choice, cursor.pending_len()), found.tally))
 }

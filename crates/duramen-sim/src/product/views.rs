@@ -4,7 +4,7 @@
 //! observed in the life, a recovered database has the same views in the same phases. Between two observed
 //! commits a view is unready only if it was unready at one of them. `judge` compares the answers themselves.
 
-use duramen::view::{ViewPhase, ViewSpec};
+use duramen::view::{KeyField, ViewPhase, ViewSpec};
 use duramen::{Db, Reads};
 
 use super::judge::{Verdict, failed, same};
@@ -85,7 +85,7 @@ impl Shown {
 }
 
 /// What distinguishes the views of one collection.
-fn rows_of(spec: &ViewSpec) -> (&str, &[String], Option<u32>) {
+fn rows_of(spec: &ViewSpec) -> (&str, &[KeyField], Option<u32>) {
     (spec.name(), spec.key_fields(), spec.code_version())
 }
 

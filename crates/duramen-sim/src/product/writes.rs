@@ -6,9 +6,11 @@
 use std::cell::Cell;
 
 use duramen::blobs::Upload;
-use duramen::{Document, Error, Reads, Schema, Transaction, Ttl, Value, doc};
+use duramen::{Code, Document, Error, Reads, Schema, Transaction, Ttl, Value, doc};
 
 use super::model::{ExpectedChange, NAMESPACES, State};
+use super::references::Phase;
+use super::references::writes::{Outcome, ReferenceWrite};
 use super::shop::{ORDERS, Order, Release, Ticket};
 use crate::search::random::Random;
 
@@ -45,6 +47,8 @@ pub enum Write {
     Push(i64),
     /// Deletes such a document.
     DeleteTicket(u64),
+    /// Stores or deletes a document of collections that refer to each other.
+    Reference(ReferenceWrite),
     /// Writes a value.
     Value(usize, u64, ValueWrite),
     /// Clears a namespace.
@@ -85,6 +89,8 @@ pub struct Circumstances {
     pub is_unique: bool,
     /// Whether there is an upload to attach.
     pub has_upload: bool,
+    /// How far the reference of the books is checked, if there is one.
+    pub books: Option<Phase>,
 }
 
 /// A document of the collection `orders`.
@@ -131,7 +137,8 @@ fn some_write(state: &State, at: Circumstances, random: &mut Random) -> Write {
     let number = i64::try_from(random.below(100)).expect("less than a hundred");
     let (key, row) = (random.below(KEY_COUNT) as u64, random.below(30) as u64);
     let namespace = random.below(NAMESPACES.len());
-    match random.below(26) {
+    match random.below(36) {
+        26..=35 => Write::Reference(ReferenceWrite::some(&state.referring, at.books, random)),
         0..=8 => Write::Put { order: order(state, at, random), typed },
         9..=10 => Write::Delete { id: random.below(ORDER_COUNT) as u64, typed },
         11..=12 => Write::Log(row, (!random.chance(1, 4)).then_some(number)),
@@ -187,6 +194,8 @@ impl Write {
             _ => None,
         };
         match (self, other) {
+            // A delete takes along what refers to it.
+            (Write::Reference(_), Write::Reference(_)) => true,
             (Put { order, .. }, Put { order: other, .. })
                 if order.email.is_some() && order.email == other.email =>
             {
@@ -204,13 +213,23 @@ impl Write {
         }
     }
 
-    /// Whether the unique view must refuse it.
+    /// Whether the unique view or a reference must refuse it.
     #[must_use]
-    pub fn is_refused(&self, state: &State, at: Circumstances) -> bool {
-        let Write::Put { order, .. } = self else { return false };
-        at.is_unique
-            && order.email.is_some()
-            && state.orders.values().any(|(_, other)| other.id != order.id && other.email == order.email)
+    pub fn outcome(&self, state: &State, at: Circumstances) -> Outcome {
+        match self {
+            Write::Put { order, .. }
+                if at.is_unique
+                    && order.email.is_some()
+                    && state
+                        .orders
+                        .values()
+                        .any(|(_, other)| other.id != order.id && other.email == order.email) =>
+            {
+                Outcome::RefusedAtOnce(Code::UniqueViolation)
+            }
+            Write::Reference(write) => write.outcome(&state.referring, at.books),
+            _ => Outcome::Passes,
+        }
     }
 
     /// Performs it on the database. `ticket` is set to an assigned id.
@@ -227,6 +246,7 @@ impl Write {
         match self {
             Write::Push(n) => tx.push(Ticket { id: 0, n: *n }).map(|pushed| ticket.set(pushed.id)),
             Write::DeleteTicket(id) => tx.delete::<Ticket>(*id).map(drop),
+            Write::Reference(write) => write.perform(tx),
             Write::Put { order, typed: true } => release.put(tx, order),
             Write::Put { order, typed: false } => tx.documents(ORDERS).put(order_document(order)),
             Write::Delete { id, typed: true } => release.delete(tx, *id).map(drop),
@@ -288,6 +308,7 @@ impl Write {
                 state.last_ticket = state.last_ticket.max(applied.ticket);
             }
             Write::DeleteTicket(id) => drop(state.tickets.remove(id)),
+            Write::Reference(write) => write.apply(&mut state.referring),
             Write::Value(namespace, key, what) => what.apply(state, (*namespace, *key), applied.now_ms),
             Write::Clear(namespace) => state.values.retain(|(of, _), _| of != namespace),
             Write::Bytes(key, Some(value)) => drop(state.bytes.insert(key.clone(), value.clone())),

@@ -60,6 +60,7 @@ phases! {
     Sealed = "k syncing, k+1 sealed",
     HalfCheckpoint = "half-written checkpoint",
     CommitInCheckpoint = "commit in a half-written checkpoint",
+    Compacting = "compaction",
     MarkIdle = "mark or background sync",
     Closing = "closing",
     Reopening = "reopening",
@@ -192,6 +193,7 @@ impl Map<'_> {
                     let end = self.remark(at, &["committed", "checkpointed"]);
                     self.span(Phase::Sealed, at, end);
                 }
+                "compact" => self.span(Phase::Compacting, at, self.remark(at, &["compacted"])),
                 "step" => self.step(at),
                 "close" => self.span(Phase::Closing, at, self.remark(at, &["open"])),
                 "open" => self.span(Phase::Reopening, at, self.remark(at, &["opened"])),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use duramen_disk::memory::{Blocker, Trace};
 use duramen_disk::{Disk, MemDisk, SyncMethod};
-use duramen_engine::{Background, Durability, Engine, Geometry, Hooks, Options, Snapshot};
+use duramen_engine::{Background, Durability, Engine, Error, Geometry, Hooks, Options, Snapshot};
 
 use super::alone::commit_alone;
 use super::compare::{check_is_clean, snapshot_equals};
@@ -27,6 +27,9 @@ const QUIET_ROUNDS: usize = 3;
 
 /// More than all changes of a run take; retained files hold an eighth of it each.
 pub(crate) const FEED_BYTES: u64 = 1024 * 1024;
+
+/// The error with which a run stops a compaction.
+const STOPPED: &str = "stopped";
 
 /// Where the database lies.
 pub(crate) const PATH: &str = "/db";
@@ -54,6 +57,8 @@ struct Run {
     options: Options,
     random: Random,
     held: Vec<(Snapshot, u64)>,
+    /// Decides when to compact: in every second seed, so that the others run as without it.
+    compacting: Option<Random>,
 }
 
 /// How the database of a seed is opened.
@@ -80,6 +85,12 @@ pub fn options_of(seed: u64) -> Options {
 #[must_use]
 pub fn keeps_feed(seed: u64) -> bool {
     Random::new(joined(seed, 5)).chance(1, 2)
+}
+
+/// Whether the run of a seed compacts: every second one.
+#[must_use]
+pub fn compacts(seed: u64) -> bool {
+    Random::new(joined(seed, 6)).chance(1, 2)
 }
 
 /// A sync method that works with such blocks.
@@ -130,13 +141,20 @@ pub fn run(seed: u64) -> Result<Recorded, String> {
     let database = engine.durability_status().database.to_string();
     let history = History::starting(0, State::default());
     let writer = Arc::new(Writer::new(disk.clone(), history));
-    let mut run =
-        Run { writer, engine: Some(engine), options, random: Random::new(joined(seed, 1)), held: Vec::new() };
+    let mut run = Run {
+        writer,
+        engine: Some(engine),
+        options,
+        random: Random::new(joined(seed, 1)),
+        held: Vec::new(),
+        compacting: compacts(seed).then(|| Random::new(joined(seed, 7))),
+    };
     let mut draft = Draft::begin(run.engine())?;
     found_trees(&mut draft.filling(), &State::default()).map_err(failed("fill"))?;
     run.writer.commit(draft, Durability::Disk)?;
     for _ in 0..EVENT_COUNT {
         run.event()?;
+        run.maybe_compact()?;
         run.writer.verdict()?;
         run.writer.note_durable(run.engine());
     }
@@ -288,6 +306,32 @@ impl Run {
         written.map_err(failed("checkpoint"))?;
         self.writer.disk.annotate("checkpointed");
         Ok(())
+    }
+
+    /// Compacts now and then, with commits between slices. Sometimes it is stopped.
+    fn maybe_compact(&mut self) -> Result<(), String> {
+        let Some(random) = self.compacting.as_mut() else { return Ok(()) };
+        if !random.chance(1, 12) {
+            return Ok(());
+        }
+        let (writer, engine) = (Arc::clone(&self.writer), self.engine.clone().expect("a run goes on open"));
+        let (stops, is_quiet) = (random.chance(1, 4), random.chance(1, 2));
+        writer.disk.annotate("compact");
+        let mut began_at = writer.disk.recorded_len();
+        let compacted = engine.compact(&mut |_| {
+            writer.compacted(&engine, began_at);
+            if !is_quiet && random.chance(1, 3) {
+                inner_commits(&writer, &engine, random, Place::Checkpoint);
+            }
+            began_at = writer.disk.recorded_len();
+            if stops && random.chance(1, 6) { Err(Error::invalid(STOPPED)) } else { Ok(()) }
+        });
+        writer.compacted(&engine, began_at);
+        writer.disk.annotate("compacted");
+        match compacted {
+            Err(error) if error.message() == STOPPED => Ok(()),
+            compacted => compacted.map(drop).map_err(failed("compact")),
+        }
     }
 
     fn step(&mut self) -> Result<(), String> {

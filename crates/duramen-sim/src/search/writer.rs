@@ -195,6 +195,12 @@ impl Writer {
         Ok(is_new)
     }
 
+    /// Notes the empty commits that a compaction has made since the last operation of the history.
+    pub fn compacted(&self, engine: &Engine, began_at: usize) {
+        let published = engine.stats().commit.published.0;
+        self.history().nothing_until(published, began_at);
+    }
+
     /// Promises everything committed so far, from now on.
     pub fn promise_all(&self) {
         let mut history = self.history();

@@ -33,11 +33,11 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("cannot read {path}: {error}"))
 }
 
-/// Every file below `crates/` and `tools/` with this ending, by its path from the root, sorted.
+/// Every file below `crates/`, `tools/` and `examples/` with this ending, by its path from the root, sorted.
 fn files(ending: &str) -> Vec<(String, String)> {
     let root = root();
     let mut found = Vec::new();
-    let mut folders = vec![root.join("crates"), root.join("tools")];
+    let mut folders = ["crates", "tools", "examples"].map(|folder| root.join(folder)).to_vec();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder of the repository can be listed") {
             let path = entry.expect("an entry can be read").path();
@@ -67,6 +67,7 @@ fn sources() -> Vec<Source> {
         "crates/duramen-engine/src/lib.rs",
         "crates/duramen-sim/tests/it/house.rs",
         "tools/duramen-bench/src/main.rs",
+        "examples/tickets/src/main.rs",
     ] {
         assert!(found.iter().any(|source| source.path == known), "the walk did not find {known}");
     }

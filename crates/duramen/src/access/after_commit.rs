@@ -18,8 +18,8 @@ use crate::store::Durability;
 pub(crate) struct AfterCommit {
     /// Collections looked up so far, kept up to date with the transaction's changes of the catalogue.
     pub(crate) entries: HashMap<String, Arc<Entry>>,
-    /// Types that fit the catalogue as the transaction sees it.
-    pub(crate) fitting: Vec<(TypeId, Arc<Entry>)>,
+    /// Types that fit the catalogue as the transaction sees it, and for what.
+    pub(crate) fitting: Vec<(TypeId, Arc<Entry>, Fits)>,
     /// Bounds of ids that the transaction stored.
     pub(crate) bounds: Vec<(Arc<IdCounter>, u64)>,
     /// Callbacks of the program, in the order of registration.
@@ -36,9 +36,12 @@ pub(crate) struct AfterCommit {
 }
 
 impl AfterCommit {
-    /// The entry of a type that fits.
-    pub(crate) fn fitting_entry(&self, kind: TypeId) -> Option<Arc<Entry>> {
-        self.fitting.iter().find(|(known, _)| *known == kind).map(|(_, entry)| Arc::clone(entry))
+    /// The entry of a type that fits for reading, or for what is wanted.
+    pub(crate) fn fitting_entry(&self, kind: TypeId, wanted: Fits) -> Option<Arc<Entry>> {
+        let is_wanted = |fits: Fits| wanted == Fits::Reads || fits == wanted;
+        let mut fitting = self.fitting.iter();
+        let found = fitting.find(|(known, _, fits)| *known == kind && is_wanted(*fits));
+        found.map(|(_, entry, _)| Arc::clone(entry))
     }
 
     /// Counts a write of a key-value.
@@ -64,7 +67,7 @@ impl AfterCommit {
         self.entries.values().for_each(|entry| state.remember_entry(entry));
         self.fitting
             .iter()
-            .for_each(|(kind, entry)| state.types.remember_fitting(*kind, entry, Fits::Writes, None));
+            .for_each(|(kind, entry, fits)| state.types.remember_fitting(*kind, entry, *fits, None));
         // A commit at level `Memory` may still be dropped, and the row of its id bound with it.
         if level > Durability::Memory {
             self.bounds.iter().for_each(|(counter, bound)| counter.bounded(*bound));

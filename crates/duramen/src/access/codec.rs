@@ -4,11 +4,13 @@
 //! version. Also the error text for a document that does not decode as its type. docs/format.md, "Documents
 //! and collections".
 
+mod why;
+
 use serde::de::DeserializeOwned;
 
 use crate::access::collection::Collection;
 use crate::access::revision::Revision;
-use crate::catalog::compact::is_compact;
+use crate::catalog::positional::is_positional;
 use crate::store::error::{Code, Error, Result};
 use crate::value::msgpack::check;
 use crate::value::tuple::{self, Encoder, check_length};
@@ -37,14 +39,14 @@ pub(crate) fn key_of<C: Collection>(document: &C) -> Result<Vec<u8>> {
 /// A document as MessagePack, without its version prefix.
 pub(crate) fn to_bytes<C: Collection>(document: &C) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(128);
-    let written = if C::COMPACT {
+    let written = if C::POSITIONAL {
         rmp_serde::encode::write(&mut out, document)
     } else {
         rmp_serde::encode::write_named(&mut out, document)
     };
     let refused = |why: &str| Error::invalid(format!("a document of {} cannot be stored: {why}", C::NAME));
     written.map_err(|error| refused(&error.to_string()))?;
-    if is_compact(&out) != C::COMPACT {
+    if is_positional(&out) != C::POSITIONAL {
         return Err(refused("it is not written as its fields"));
     }
     check(&out).map_err(|error| refused(error.message()))?;
@@ -55,7 +57,7 @@ pub(crate) fn to_bytes<C: Collection>(document: &C) -> Result<Vec<u8>> {
 pub(crate) fn from_bytes<C: Collection>(key: &[u8], stored: &[u8]) -> Result<C> {
     let (version, body) = version::split(stored)?;
     if version == C::VERSION {
-        return rmp_serde::from_slice(body).map_err(|error| unreadable::<C>(key, &error));
+        return rmp_serde::from_slice(body).map_err(|error| unreadable::<C>(key, body, &error));
     }
     converted(key, version, body)
 }
@@ -86,7 +88,8 @@ fn converted<C: Collection>(key: &[u8], version: u32, body: &[u8]) -> Result<C> 
 pub(crate) fn read_body<C: DeserializeOwned>(body: &[u8]) -> Result<C> {
     rmp_serde::from_slice(body).map_err(|error| {
         let kind = kind::<C>();
-        Error::new(Code::Unreadable, format!("it does not read as {kind}: {error}")).with_hint(format!(
+        let why = why::why::<C>(kind, body).unwrap_or_else(|| error.to_string());
+        Error::new(Code::Unreadable, format!("it does not read as {kind}: {why}")).with_hint(format!(
             "{kind} must read what was written: give its fields the types and names they had"
         ))
     })
@@ -109,14 +112,16 @@ fn kind<C>() -> &'static str {
 }
 
 #[cold]
-fn unreadable<C: Collection>(key: &[u8], error: &rmp_serde::decode::Error) -> Error {
+fn unreadable<C: Collection>(key: &[u8], body: &[u8], error: &rmp_serde::decode::Error) -> Error {
     let kind = kind::<C>();
+    let why = why::why::<C>(kind, body).unwrap_or_else(|| error.to_string());
     Error::new(
         Code::Unreadable,
-        format!("the document {} of {} does not read as {kind}: {error}", tuple::show(key), C::NAME),
+        format!("the document {} of {} does not read as {kind}: {why}", tuple::show(key), C::NAME),
     )
     .with_hint(format!(
         "a new field of {kind} needs #[serde(default)], a renamed one #[serde(alias = \"...\")]; a field of another type \
-         needs #[migrate_from]; an enum by number needs a variant for each stored number"
+         needs #[migrate_from]; an enum by number needs a variant for each stored number; the same goes for structs in its \
+         fields"
     ))
 }

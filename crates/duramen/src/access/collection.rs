@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::access::type_descriptor::ReferredType;
 use crate::access::views::coded::Code;
 use crate::catalog::schema::Schema;
 use crate::store::error::{Code as ErrorCode, Error, Result};
@@ -44,7 +45,7 @@ use crate::value::tuple::{Encoder, OwnedKey};
 /// them, and a new field with `#[serde(default)]` needs no migration. A type with fewer fields than are
 /// stored skips the others when reading; what it writes back has its own fields only.
 ///
-/// `#[collection(compact)]` stores lists without names, including structs inside. They are smaller by the
+/// `#[collection(positional)]` stores lists without names, including structs inside. They are smaller by the
 /// names. Fields may then only be added at the end, with `#[serde(default)]`. Tools show the names that the
 /// catalogue keeps.
 ///
@@ -53,14 +54,24 @@ use crate::value::tuple::{Encoder, OwnedKey};
 /// document fails; the error contains the change to make. [`Db::register`](crate::Db::register) checks at
 /// once.
 ///
+/// It does not keep the insides of fields, such as those of a struct in a field. Before the first write and
+/// before a migration, a type with such fields decodes up to 64 of the stored documents, or 4 MiB. It is
+/// refused if it cannot read one; the error has the document's key and the path of the field.
+///
 /// | the change | what to write |
 /// |---|---|
-/// | a new field | `#[serde(default)]` above it, or an `Option` (a compact one needs the attribute) |
-/// | a field less | nothing |
+/// | a new field | `#[serde(default)]` above it, or an `Option` (a positional one needs the attribute) |
+/// | a new field that a view has in its key or reduces | an `Option`, or [`migrate`](crate::migrate) |
+/// | a field less | nothing; documents that it writes lack the field |
 /// | another name in the source | `#[serde(rename = "old")]`: in documents it keeps its name |
 /// | another name in documents | `#[serde(alias = "old")]` |
 /// | a wider integer, an `Option` around a type | nothing |
+/// | a field of a struct in a field | as above: default, alias, or [`migrate`](crate::migrate) |
 /// | anything else but the key | `#[migrate_from(OldOrder)]`: [`migrate`](crate::migrate) |
+///
+/// A view is of the stored documents. Where one lacks a field, the type reads the default, and the view finds
+/// null. So a type is refused that has a view of such a field, unless both mean the same: `None`, or an empty
+/// list with `each`. The error disappears once every document has the field, which a migration achieves.
 ///
 /// # Keys
 /// `#[key]` may stand above up to eight fields: integers up to 64 bits, `f64`, `bool`, `String`,
@@ -71,9 +82,26 @@ use crate::value::tuple::{Encoder, OwnedKey};
 /// `jiff` become a `Time` by `into` (features of these names).
 ///
 /// `#[key(assigned)]` above an integer, or a struct around one, lets [`push`](crate::Db::push) assign ids.
-/// Each id is assigned once, and no stored document has it; writers do not wait for each other.
+/// Each id is assigned once, and no stored document has it; writers do not wait for each other. A transaction
+/// that fails or runs again skips its ids, and so does a crash: up to 1,024. A clean close skips none.
 /// `#[key(sequential)]` assigns the largest id plus one. Writers that push at the same time then conflict,
 /// and one of them retries.
+///
+/// # References
+/// `#[references(User, on_delete = cascade)]` above a field says that it holds the key of a `User`, an
+/// `Option` of it, or a list of keys. Such a document is there at every commit. The first write of the type
+/// creates the collection `User` too, or checks the documents that exist.
+///
+/// | `on_delete` | what deleting the user does |
+/// |---|---|
+/// | `restrict`, or nothing | it fails with `StillReferenced` while a document refers to it |
+/// | `cascade` | it deletes the documents that refer to it, and those that refer to them |
+/// | `clear` | it makes the field `None`, or removes the item from the list |
+///
+/// What is missing is an error at the commit, so the order inside a transaction does not matter. Cascades
+/// and clears act at the delete, at most 10,000 documents in a transaction.
+/// [`Db::delete_counting`](crate::Db::delete_counting) counts them. A type that has the field without the
+/// attribute takes the reference away, unless another type of the program declares it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a collection",
     label = "this type cannot be stored",
@@ -86,7 +114,7 @@ pub trait Collection: Storable + 'static {
     const NAME: &'static str;
 
     /// Whether documents are stored without the names of their fields.
-    const COMPACT: bool = false;
+    const POSITIONAL: bool = false;
 
     /// The version of its documents: one more than that of the type it migrates from.
     const VERSION: u32 = 1;
@@ -119,6 +147,13 @@ pub trait Collection: Storable + 'static {
         Vec::new()
     }
 
+    /// The types whose documents its references name.
+    #[doc(hidden)]
+    #[must_use]
+    fn referred_types() -> Vec<ReferredType> {
+        Vec::new()
+    }
+
     /// Decodes a document of an earlier version.
     ///
     /// # Errors
@@ -140,6 +175,18 @@ pub trait Storable: Serialize + DeserializeOwned {}
 
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned> Storable for T {}
+
+/// The key of a collection: the type of a field with `#[references(..)]`, without an `Option` or a list
+/// around it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the key of `{C}`, to which the field refers",
+    label = "another type than the key of `{C}`",
+    note = "a reference holds the key of a document: `User::Key`, `Option` of it, or a `Vec` of it"
+)]
+pub trait KeyOf<C> {}
+
+#[diagnostic::do_not_recommend]
+impl<C: Collection<Key = K>, K: OwnedKey> KeyOf<C> for K {}
 
 /// A collection whose keys are assigned by [`push`](crate::Db::push). Derived by `#[key(assigned)]` or
 /// `#[key(sequential)]`.

@@ -7,12 +7,14 @@ pub(crate) mod auto_commit;
 pub(crate) mod writes;
 
 use crate::access::reads::Reads;
+use crate::access::references;
+use crate::access::references::ReferenceState;
 use crate::access::rows::{DocumentIter, Rows};
 use crate::access::selection::Of;
 use crate::access::views::by_name::DocumentView;
 use crate::access::views::state;
 use crate::access::views::state::ViewState;
-use crate::catalog::compact;
+use crate::catalog::positional;
 use crate::catalog::schema::Schema;
 use crate::store::Direction;
 use crate::store::error::{Code, Error, Result};
@@ -54,7 +56,17 @@ impl<S: Reads> DocumentsOf<'_, S> {
     /// # Errors
     /// As [`DocumentsOf`].
     pub fn views(&self) -> Result<Vec<ViewState>> {
-        state::states(self.within, &*self.within.entry(self.name)?)
+        let mut states = state::states(self.within, &*self.within.entry(self.name)?)?;
+        states.retain(|state| state.view.of_reference.is_none());
+        Ok(states)
+    }
+
+    /// The collection's references, and how far each is checked.
+    ///
+    /// # Errors
+    /// As [`DocumentsOf`].
+    pub fn references(&self) -> Result<Vec<ReferenceState>> {
+        references::states(self.within, &*self.within.entry(self.name)?)
     }
 
     /// The rows of one of its views. Each call checks that the view exists.
@@ -70,7 +82,7 @@ impl<S: Reads> DocumentsOf<'_, S> {
     pub fn get(&self, key: impl Key) -> Result<Option<Document>> {
         let entry = self.within.entry(self.name)?;
         let stored = self.within.source().get(entry.tree, &encode(&key)?)?;
-        stored.as_deref().map(|stored| compact::document(&entry.schema, stored)).transpose()
+        stored.as_deref().map(|stored| positional::document(&entry.schema, stored)).transpose()
     }
 
     /// The documents of a range, in order of their keys.
@@ -88,12 +100,6 @@ impl<S: Reads> DocumentsOf<'_, S> {
     pub fn rows(&self, span: Span, direction: Direction) -> Result<Rows> {
         let entry = self.within.entry(self.name)?;
         Ok(Rows::of(self.within.source().cursor(entry.tree, span.into_bytes(), direction)?, entry))
-    }
-
-    /// All rows as they are stored, compact ones without names.
-    pub(crate) fn stored_rows(&self, direction: Direction) -> Result<Rows> {
-        let entry = self.within.entry(self.name)?;
-        Ok(Rows::new(self.within.source().cursor(entry.tree, Span::all().into_bytes(), direction)?))
     }
 
     /// How many documents a range holds, in O(log n).
@@ -145,7 +151,7 @@ impl<S: Reads> DocumentsOf<'_, S> {
     pub fn nth(&self, index: u64) -> Result<Option<Document>> {
         let entry = self.within.entry(self.name)?;
         let found = self.within.source().nth(entry.tree, index)?;
-        found.map(|(_, stored)| compact::document(&entry.schema, &stored)).transpose()
+        found.map(|(_, stored)| positional::document(&entry.schema, &stored)).transpose()
     }
 }
 

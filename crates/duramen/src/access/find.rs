@@ -30,6 +30,15 @@
 //!
 //! let found = find.iter()?.collect::<Result<Vec<_>>>()?;
 //! assert_eq!(found[0].get("id"), Some(&Value::from(1)));
+//!
+//! #[derive(Deserialize)]
+//! struct Flight {
+//!     carrier: String,
+//!     delay: i32,
+//! }
+//!
+//! let flight = found[0].to::<Flight>()?;
+//! assert_eq!((flight.carrier.as_str(), flight.delay), ("UA", 70));
 //! # Ok(()) }
 //! ```
 //!
@@ -50,6 +59,8 @@ mod join;
 mod order;
 mod path;
 mod plan;
+mod ranges;
+mod reduced;
 mod scan;
 mod sort;
 pub(crate) mod spill;
@@ -59,20 +70,23 @@ use std::sync::Arc;
 
 use crate::access::documents::DocumentsOf;
 use crate::access::documents::auto_commit::Documents;
+use crate::access::page::{Page, PageToken};
 use crate::access::reads::Reads;
 use crate::access::reads::sealed::Readable;
 use crate::access::selection::Of;
 use crate::access::views::state::answering_by_name;
 use crate::catalog::entries::{Entry, OpenView};
 use crate::catalog::schema::{ColumnType, Schema};
-use crate::store::error::{Code, Result};
+use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, TreeId};
+use crate::value::document::Document;
 use crate::value::span::Span;
 use filter::{Filter, Terms};
 use found::{Projection, Stage, needs};
 use join::Joined;
 use order::SortOrder;
-use plan::{Index, IndexRange, along, choose, helpful_view, in_order, ordered_instead};
+use path::Path;
+use plan::{Index, IndexField, IndexRange, along, choose, helpful_view, in_order, ordered_instead};
 use scan::Scan;
 use sort::Sorter;
 
@@ -114,6 +128,8 @@ pub struct Find<'s> {
     direction: Direction,
     order: Vec<OrderBy>,
     limit: Option<u64>,
+    /// Whether pages are read one after the other, each from its own place in the access path.
+    in_pages: bool,
     fields: Option<Vec<String>>,
     memory_bytes: usize,
 }
@@ -160,6 +176,7 @@ impl<'s> Find<'s> {
             direction: Direction::Forward,
             order: Vec::new(),
             limit: None,
+            in_pages: false,
             fields: None,
             memory_bytes: SORT_BYTES_DEFAULT,
         }
@@ -308,6 +325,11 @@ impl<'s> Find<'s> {
     /// # Errors
     /// As [`Find`].
     pub fn iter(&self) -> Result<FindIter<'s>> {
+        self.iter_after(None)
+    }
+
+    /// The documents after a token, which only a query that sorts nothing has.
+    fn iter_after(&self, after: Option<&PageToken>) -> Result<FindIter<'s>> {
         let held = self.of.hold()?;
         let state = held.state();
         let (entry, terms) = self.terms(state)?;
@@ -315,7 +337,11 @@ impl<'s> Find<'s> {
             Some(fields) => Some(Projection::of(&terms.schema, fields)?),
             None => None,
         };
-        let (scan, sort) = self.scan(state, entry, &terms)?;
+        let (mut scan, sort) = self.scan(state, entry, &terms)?;
+        if let Some(after) = after {
+            let order = scan.order();
+            scan.go_on_after(after.key_in(&order)?);
+        }
         let needs = needs(projection.as_ref(), &sort);
         let stage = match sort.is_empty() {
             true => Stage::Direct,
@@ -326,6 +352,55 @@ impl<'s> Find<'s> {
         };
         let documents = Filter::new(held, scan, terms, needs);
         Ok(FindIter::new(documents, projection, stage, self.limit))
+    }
+
+    /// A page of `size` documents, at least one: the first page, or the one after a token. A limit applies to
+    /// each page.
+    ///
+    /// The token is a position in the access path, which must have the order of the query: [`Find::order_by`]
+    /// needs a view in that order. A page costs as much as [`Find::iter`] for as many documents, and begins
+    /// where the page before ended. Which path is chosen may depend on how many documents there are. If that
+    /// changes between two pages, the token is refused: name the view with [`Find::view`] to exclude it.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # use duramen::find::Condition;
+    /// # fn main() -> Result<()> {
+    /// # let db = Db::in_memory()?;
+    /// # let flights = db.ensure(&Schema::new("flights").key(["id"]))?;
+    /// # for id in 0..7 { flights.put(doc! { "id": id, "carrier": if id < 5 { "UA" } else { "AA" } })?; }
+    /// let united = flights.find([Condition::parse(&flights.schema()?, "carrier=UA")?]);
+    /// let first = united.page(3, None)?;
+    /// let second = united.page(3, first.next.as_ref())?;
+    /// assert_eq!((first.items.len(), second.items.len(), second.next), (3, 2, None));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Find`] and [`FindIter::next_within`]; `InvalidArgument` (E0201) for a query that has to sort, and
+    /// for a token of another collection or access path.
+    pub fn page(&self, size: usize, after: Option<&PageToken>) -> Result<Page<Document>> {
+        let size = size.max(1);
+        // One more tells whether there is a next page.
+        let paged = Find { in_pages: true, ..self.limit((size as u64).saturating_add(1)) };
+        let mut found = paged.iter_after(after)?;
+        if !found.is_direct() {
+            return Err(Error::invalid("a query that has to sort has no pages").with_hint(
+                "add a view whose key begins with the fields of the order, or use `limit` for the first documents",
+            ));
+        }
+        let mut items = Vec::with_capacity(size.min(1024));
+        let mut last = None;
+        while let Some(document) = found.next().transpose()? {
+            if items.len() == size {
+                return Ok(Page { items, next: last });
+            }
+            items.push(document);
+            if items.len() == size {
+                last = Some(found.token());
+            }
+        }
+        Ok(Page { items, next: None })
     }
 
     /// How many documents satisfy the conditions, up to [`Find::limit`].
@@ -393,18 +468,24 @@ impl<'s> Find<'s> {
             return Ok(Chosen { range, direction: self.direction, sort, sorting: Sorting::None });
         }
         let is_given = self.view.is_some() || self.span.is_some();
+        let counted = &mut |tree, span| count(state, tree, span);
+        let mut along = in_order(&range, &sort, counted)?;
         if let Some(limit) = self.limit
             && !is_given
-            && in_order(&range, &sort).is_none()
+            && along.is_none()
         {
             let read_count = count_all(state, &range)?;
             let indexes = [vec![key_of(entry)], views_of(state, entry)?].concat();
             let is_complete = |view: &Index| is_complete(state, entry, view);
-            let is_short = terms.keeps_all() && limit < read_count;
-            let instead = ordered_instead(&indexes, &terms.before, &sort, &range, is_short, is_complete)?;
-            range = instead.unwrap_or(range);
+            let is_short = terms.keeps_all() && (self.in_pages || limit < read_count);
+            let instead =
+                ordered_instead(&indexes, &terms.before, &sort, &range, is_short, is_complete, counted)?;
+            if let Some(instead) = instead {
+                along = in_order(&instead, &sort, counted)?;
+                range = instead;
+            }
         }
-        Ok(match in_order(&range, &sort) {
+        Ok(match along {
             Some(direction) => {
                 Chosen { range, direction, sort: SortOrder::default(), sorting: Sorting::AlongPath }
             }
@@ -425,13 +506,14 @@ impl<'s> Find<'s> {
         entry: &Entry,
         conditions: &[Condition],
     ) -> Result<IndexRange> {
-        let given = match &self.view {
-            Some(name) => Some(index_of(entry, answering_by_name(state, entry, name)?)),
-            None => self.span.is_some().then(|| key_of(entry)),
-        };
-        if let Some(index) = given {
+        if let Some(name) = &self.view {
+            let view = answering_by_name(state, entry, name)?;
             let span = self.span.clone().unwrap_or_else(Span::all);
-            return along(&index, conditions, &span);
+            let span = span.directed(|position| view.spec.is_descending(position));
+            return along(&index_of(entry, view), conditions, &span);
+        }
+        if let Some(span) = &self.span {
+            return along(&key_of(entry), conditions, span);
         }
         choose(&key_of(entry), &views_of(state, entry)?, conditions, |view| is_complete(state, entry, view))
     }
@@ -449,41 +531,52 @@ impl fmt::Debug for Find<'_> {
 
 /// The collection's key as an index.
 fn key_of(entry: &Entry) -> Index {
-    let fields = entry.schema.key_columns().to_vec();
-    let elements = fields.len();
-    Index { view: None, tree: entry.tree, elements, typed: typed(entry, &fields), fields }
+    let fields: Vec<IndexField> = entry
+        .schema
+        .key_columns()
+        .iter()
+        .map(|name| IndexField {
+            path: Path::of_field(name),
+            is_typed: is_typed(entry, name),
+            is_descending: false,
+        })
+        .collect();
+    Index { view: None, tree: entry.tree, elements: fields.len(), is_descending: false, fields }
 }
 
 /// A view as an index.
 fn index_of(entry: &Entry, view: &OpenView) -> Index {
     let spec = &view.spec;
-    let mut fields = spec.key_fields().to_vec();
+    let mut fields: Vec<IndexField> = spec
+        .key_fields()
+        .iter()
+        .map(|field| IndexField {
+            path: field.as_path().clone(),
+            is_typed: !field.is_path() && is_typed(entry, field.name()),
+            is_descending: field.is_descending(),
+        })
+        .collect();
     if spec.is_each() {
         // Its rows have an item of the list, and a condition compares the whole list.
         fields.pop();
     }
-    // Rows for nulls lie in ranges of values too, and are no results there.
-    let typed = typed(entry, &fields).into_iter().map(|is_typed| is_typed && !spec.has_nulls()).collect();
     Index {
         view: Some(spec.name().to_owned()),
         tree: view.tree,
         elements: spec.key_elements(),
-        typed,
+        is_descending: spec.is_descending(spec.key_elements()),
         fields,
     }
 }
 
-/// Which of these fields are columns with a type.
-fn typed(entry: &Entry, fields: &[String]) -> Vec<bool> {
-    let is_typed = |field: &String| {
-        entry.schema.kind(field).is_some_and(|kind| !matches!(kind, ColumnType::Any | ColumnType::Unknown))
-    };
-    fields.iter().map(is_typed).collect()
+/// Whether a field is a column with a type.
+fn is_typed(entry: &Entry, field: &str) -> bool {
+    entry.schema.kind(field).is_some_and(|kind| !matches!(kind, ColumnType::Any | ColumnType::Unknown))
 }
 
 /// The complete views with at most one row for a document.
 fn views_of(state: &dyn Readable, entry: &Entry) -> Result<Vec<Index>> {
-    let mut names: Vec<&str> = entry.views.iter().map(|view| view.spec.name()).collect();
+    let mut names: Vec<&str> = entry.own_views().map(|view| view.spec.name()).collect();
     names.dedup();
     let mut views = Vec::new();
     for name in names {

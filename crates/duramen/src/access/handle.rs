@@ -13,13 +13,16 @@ use crate::access::after_commit::AfterCommit;
 use crate::access::background_work::BackgroundWork;
 use crate::access::bytes::ByteTree;
 use crate::access::documents::auto_commit::Documents;
+use crate::access::inside::{self, Inside};
+use crate::access::last_handle::LastHandle;
 use crate::access::open_state::OpenState;
 use crate::access::reads::Reads;
+use crate::access::references;
 use crate::access::snapshot::Snapshot;
 use crate::access::transaction::Transaction;
 use crate::access::views::state::ViewState;
 use crate::catalog::schema::Schema;
-use crate::store::error::{Code, Error, Result};
+use crate::store::error::{Error, Result};
 use crate::store::{self, Event, EventHook};
 
 /// An open database. Clones are cheap and share the database; every method may be called from any thread.
@@ -27,7 +30,7 @@ use crate::store::{self, Event, EventHook};
 pub struct Db {
     /// Declared before `engine`, so dropped first. The last handle of the program stops the background work,
     /// which has a handle of its own.
-    background: Option<Arc<dyn BackgroundWork>>,
+    last: Option<Arc<LastHandle>>,
     engine: Engine,
     level: Durability,
     state: Arc<OpenState>,
@@ -61,12 +64,13 @@ impl Db {
         on_event: Option<EventHook>,
         after_writes: AfterWrites,
     ) -> Db {
-        Db { background: None, engine, level, state: Arc::new(state), on_event, after_writes }
+        Db { last: None, engine, level, state: Arc::new(state), on_event, after_writes }
     }
 
-    /// The same database, with background work that the last handle of the program stops.
-    pub(crate) fn stopping(self, background: Arc<dyn BackgroundWork>) -> Db {
-        Db { background: Some(background), ..self }
+    /// The same database as a handle of the program. The last one stops the background work, if any.
+    pub(crate) fn of_program(self, background: Option<Arc<dyn BackgroundWork>>) -> Db {
+        let last = Some(Arc::new(LastHandle::new(self.clone(), background)));
+        Db { last, ..self }
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -96,7 +100,8 @@ impl Db {
         })
     }
 
-    /// Closes the database: syncs the last groups, writes a last checkpoint, stops the background work.
+    /// Closes the database: gives back the ids that were not assigned, syncs the last groups, writes a last
+    /// checkpoint, stops the background work.
     ///
     /// A commit through any clone then fails with `Closed`. Reads work until the last clone is dropped, which
     /// releases the lock.
@@ -107,13 +112,12 @@ impl Db {
     /// level `Disk` may be missing when it is opened again. Dropping the last clone closes as well, but
     /// cannot return an error.
     pub fn close(&self) -> Result<()> {
-        // The engine first: it refuses inside a transaction, and the background work then ends soon.
+        self.engine.may_close()?;
+        self.end_ids();
+        // The engine first: the background work then ends soon.
         let closed = self.engine.close();
-        let is_refused = closed.as_ref().is_err_and(|error| error.code() == Code::InvalidArgument);
-        if let Some(background) = &self.background
-            && !is_refused
-        {
-            background.stop();
+        if let Some(last) = &self.last {
+            last.stop();
         }
         closed
     }
@@ -137,6 +141,11 @@ impl Db {
     ///
     /// It is strictly serialisable. After a conflict the closure runs again, so it should do nothing but read
     /// and write `tx`. An error from the closure rolls back.
+    ///
+    /// In the closure, in its thread, every commit through a handle of the same database (`db.put`,
+    /// `db.kv(..).put`, another `transact`) is refused with `InvalidArgument`: call it on `tx`. Reads through
+    /// such a handle are allowed, and see the newest published state without this transaction's writes; what
+    /// they read is not checked at the commit. Other databases may be read and written.
     ///
     /// An error is returned at once, without waiting until the commits that the closure read are in the log.
     /// If those commits were dropped because the log had no room, the closure runs again instead: the error
@@ -208,10 +217,14 @@ impl Db {
         mut run: impl FnMut(&mut Transaction<'_>) -> Result<T>,
         transact: impl FnOnce(Body<'_, T>) -> Result<(T, Receipt)>,
     ) -> Result<(T, Receipt, AfterCommit)> {
+        inside::refuse(&self.state)?;
         let mut effects = AfterCommit::default();
         let (out, receipt) = transact(&mut |tx| {
             let mut transaction = Transaction::new(tx, &self.state);
+            let is_inside = Inside::enter(&self.state);
             let out = run(&mut transaction);
+            drop(is_inside);
+            let out = out.and_then(|out| references::settle(&transaction).map(|()| out));
             let failed = transaction.failed();
             effects = transaction.into_effects();
             failed.map_or(out, Err)
@@ -297,6 +310,18 @@ impl Db {
         self.engine.stats()
     }
 
+    /// Changes the target for all memory of the engine, which [`DbOptions::memory_bytes`] set. More memory is
+    /// used as pages are read and written. After a lower target the next evictions and checkpoints free what
+    /// is too much.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) below 4 MiB.
+    ///
+    /// [`DbOptions::memory_bytes`]: crate::DbOptions::memory_bytes
+    pub fn set_memory_bytes(&self, bytes: usize) -> Result<()> {
+        self.engine.set_memory_bytes(bytes)
+    }
+
     /// How durable this database is, and why.
     #[must_use]
     pub fn durability_status(&self) -> DurabilityStatus {
@@ -351,20 +376,22 @@ impl Db {
     /// Ends like a killed process: without a checkpoint and without a durable watermark. For simulations.
     #[doc(hidden)]
     pub fn abandon(self) {
+        drop(self.state.ids.end());
         self.engine.abandon();
     }
 
     pub(crate) fn copy_to(
         &self,
         path: &Path,
-        is_wanted: &dyn Fn(&str) -> bool,
+        value_in_copy: &dyn Fn(&str, Vec<u8>) -> Vec<u8>,
         progress: &mut dyn FnMut(&CopyProgress) -> Result<()>,
     ) -> Result<CopyProgress> {
-        self.engine.copy_to(path, is_wanted, progress)
+        self.engine.copy_to(path, value_in_copy, progress)
     }
 
     /// Checks that this thread may commit. Call it before blocking on a lock that guards commits.
     pub(crate) fn may_commit(&self) -> Result<()> {
+        inside::refuse(&self.state)?;
         self.engine.may_commit()
     }
 

@@ -4,13 +4,16 @@ use std::sync::{Arc, OnceLock};
 
 use crate::access::expiry::Expiry;
 use crate::access::find::spill::SpillPlace;
-use crate::access::type_registry::TypeRegistry;
+use crate::access::type_descriptor::{Circumstances, TypeDescriptor};
+use crate::access::type_registry::{Fits, TypeRegistry};
 use crate::access::uploads::Uploads;
 use crate::access::views::builds::Builds;
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::entries::Entry;
 use crate::catalog::ids::IdCounters;
-use crate::store::Worker;
+use crate::catalog::schema::{Reference, Schema};
+use crate::store::error::Result;
+use crate::store::{Source, Worker};
 use crate::value::clock::Clock;
 use crate::value::version;
 use crate::view::spec::ViewSpec;
@@ -54,6 +57,59 @@ impl OpenState {
         if self.catalog.remember(entry) {
             self.types.forget_fits(entry.schema.name());
         }
+    }
+
+    /// The access that a type has to a collection as it is.
+    ///
+    /// # Errors
+    /// As [`TypeDescriptor::fit`].
+    pub(crate) fn fits(
+        &self,
+        source: &dyn Source,
+        descriptor: TypeDescriptor,
+        entry: &Entry,
+    ) -> Result<Fits> {
+        let grows = self.fit(source, descriptor, entry, &mut entry.schema.clone(), true)?;
+        let is_unseen =
+            || descriptor.looks_inside(&entry.schema) && !self.types.has_sampled(&descriptor, entry.tree);
+        Ok(if grows || is_unseen() { Fits::Reads } else { Fits::Writes })
+    }
+
+    /// Changes a copy of an entry's schema so that a type fits it. Returns whether it changed.
+    ///
+    /// # Errors
+    /// As [`TypeDescriptor::fit`].
+    pub(crate) fn fit(
+        &self,
+        source: &dyn Source,
+        descriptor: TypeDescriptor,
+        entry: &Entry,
+        schema: &mut Schema,
+        writes: bool,
+    ) -> Result<bool> {
+        let is_declared = |known: &Reference| self.types.refers(descriptor.name, known);
+        // A transaction that reads the first document conflicts with fewer writers than one that counts all.
+        let is_empty = || Ok(source.nth(entry.tree, 0)?.is_none());
+        descriptor.fit(schema, &Circumstances { is_declared: &is_declared, is_empty: &is_empty, writes })
+    }
+
+    /// Decodes a sample of a collection's documents as a type, unless it was done.
+    ///
+    /// # Errors
+    /// As [`TypeDescriptor::read_sample`].
+    pub(crate) fn sample(
+        &self,
+        source: &dyn Source,
+        descriptor: TypeDescriptor,
+        entry: &Entry,
+    ) -> Result<()> {
+        if !descriptor.looks_inside(&entry.schema) || self.types.has_sampled(&descriptor, entry.tree) {
+            return Ok(());
+        }
+        descriptor.read_sample(source, entry)?;
+        // Noted even if the transaction is rolled back: after a conflict it does not read the sample again.
+        self.types.remember_sampled(&descriptor, entry.tree);
+        Ok(())
     }
 
     /// Whether rows of a view can be computed. A view in code needs its code.

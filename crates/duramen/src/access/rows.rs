@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use crate::catalog::cell::{BadCell, RowEncoder};
-use crate::catalog::compact::{self, is_compact};
 use crate::catalog::entries::Entry;
+use crate::catalog::positional::{self, is_positional};
 use crate::catalog::schema::Schema;
 use crate::store::Cursor;
 use crate::store::error::Result;
@@ -17,7 +17,7 @@ use crate::value::version;
 /// Stored documents of a range, lent one at a time.
 pub struct Rows {
     cursor: Cursor,
-    /// The collection's entry, for the field names of compact documents.
+    /// The collection's entry, for the field names of positional documents.
     entry: Option<Arc<Entry>>,
     named: Vec<u8>,
 }
@@ -42,11 +42,11 @@ impl Rows {
         let Some((key, stored)) = self.cursor.next()? else { return Ok(None) };
         let Some(entry) = &self.entry else { return Ok(Some((key, stored))) };
         let (version, document) = version::split(stored)?;
-        if !is_compact(document) {
+        if !is_positional(document) {
             return Ok(Some((key, document)));
         }
         self.named.clear();
-        compact::name(entry.schema.compact_of(version)?, document, &mut self.named)?;
+        positional::name(entry.schema.positional_of(version)?, document, &mut self.named)?;
         Ok(Some((key, &self.named)))
     }
 }

@@ -299,7 +299,8 @@ impl<'s, C: Collection> Select<'s, C> {
             Terms::Every => Merge::rows(source, entry.tree, Vec::new(), None, self.direction)?,
             Terms::Rows(rows) => {
                 let view = (rows.find)(held.state(), entry)?;
-                Merge::rows(source, view.tree, rows.key.clone(), Some(rows.view), self.direction)?
+                let named = Some((rows.view, &view.spec));
+                Merge::rows(source, view.tree, rows.key.clone(), named, self.direction)?
             }
             Terms::All(terms) => Merge::all(all(terms)?),
             Terms::Any(terms) => Merge::any(all(terms)?),

@@ -10,6 +10,7 @@ use crate::store::error::Result;
 use crate::store::{Cursor, Direction, KeyRange, Source, TreeId};
 use crate::value::span::Span;
 use crate::value::tuple::{prefix_end, split, successor};
+use crate::view::spec::ViewSpec;
 
 /// What a query runs on.
 #[derive(Clone, Copy)]
@@ -62,6 +63,14 @@ impl<'s> Selection<'s> {
     /// Restricts to rows that also lie in a span.
     pub(crate) fn within(&self, span: Result<Span>) -> Self {
         Selection { span: span.and_then(|span| Ok(self.span.clone()?.and(span))), ..self.clone() }
+    }
+
+    /// The same bounds in the directions of a view's elements.
+    pub(crate) fn directed(&self, spec: &ViewSpec) -> Result<Self> {
+        if !spec.has_descending() {
+            return Ok(self.clone());
+        }
+        Ok(Selection { span: Ok(self.span.clone()?.directed(|at| spec.is_descending(at))), ..self.clone() })
     }
 
     /// The opposite direction.
@@ -174,6 +183,11 @@ pub(crate) struct GroupWalk {
 }
 
 impl GroupWalk {
+    /// All groups of some rows, in their order.
+    pub(crate) fn of(rows: KeyRange) -> GroupWalk {
+        GroupWalk { rows, direction: Direction::Forward, left: u64::MAX }
+    }
+
     /// The next group: the encoded bytes of its `elements` elements, and the range of its rows.
     pub(crate) fn next(
         &mut self,

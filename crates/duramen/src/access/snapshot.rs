@@ -99,8 +99,7 @@ impl sealed::Readable for Snapshot {
         if !is_known && self.state.types.declare(descriptor) && !descriptor.codes().is_empty() {
             self.state.wake();
         }
-        let fits =
-            if is_known || descriptor.fit(&mut entry.schema.clone())? { Fits::Reads } else { Fits::Writes };
+        let fits = if is_known { Fits::Reads } else { self.state.fits(&self.inner, descriptor, &entry)? };
         let seen = entries::tree(&self.inner)?.and_then(|tree| self.inner.mark(tree));
         self.state.types.remember_fitting(descriptor.kind, &entry, fits, seen);
         Ok(Some(entry))

@@ -11,7 +11,10 @@ use crate::access::after_commit::AfterCommit;
 use crate::access::collection::Collection;
 use crate::access::open_state::OpenState;
 use crate::access::reads::{Reads, sealed};
+use crate::access::references;
+use crate::access::references::{Followed, Unsettled};
 use crate::access::type_descriptor::TypeDescriptor;
+use crate::access::type_registry::Fits;
 use crate::access::views::build;
 use crate::access::views::build::{Step, Walked};
 use crate::access::views::failures;
@@ -21,7 +24,7 @@ use crate::access::views::state;
 use crate::catalog::entries::{self, Entry, OpenView, ViewOf};
 use crate::catalog::ids;
 use crate::catalog::progress;
-use crate::catalog::schema::Schema;
+use crate::catalog::schema::{Reference, Schema};
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, Shared, Source, TreeId};
 use crate::value::clock::Millis;
@@ -44,6 +47,8 @@ pub struct Transaction<'e> {
     /// Why a write stopped halfway. The transaction must then not commit, even if its closure discards the
     /// error.
     failed: RefCell<Option<Error>>,
+    /// What references need from the state in which this transaction commits.
+    unsettled: RefCell<Unsettled>,
 }
 
 impl<'e> Transaction<'e> {
@@ -54,6 +59,7 @@ impl<'e> Transaction<'e> {
             effects: RefCell::default(),
             now: OnceCell::new(),
             failed: RefCell::default(),
+            unsettled: RefCell::default(),
         }
     }
 
@@ -65,6 +71,18 @@ impl<'e> Transaction<'e> {
     /// Why this transaction must not commit.
     pub(crate) fn failed(&self) -> Option<Error> {
         self.failed.borrow().clone()
+    }
+
+    /// What references need at the commit.
+    pub(crate) fn unsettled(&self) -> &RefCell<Unsettled> {
+        &self.unsettled
+    }
+
+    /// How many documents of others the deletes of this transaction have deleted or changed so far, because
+    /// they referred to what was deleted.
+    #[must_use]
+    pub fn followed(&self) -> Followed {
+        self.unsettled.borrow().followed
     }
 
     /// The error that running this transaction again may fix, even if the closure returned an error of its
@@ -125,8 +143,21 @@ impl<'e> Transaction<'e> {
             return Err(Error::new(Code::AlreadyExists, format!("the collection {} exists", schema.name()))
                 .with_hint("ensure() takes one that exists under the same terms"));
         }
-        self.all_or_nothing(entries::create(&self.inner, schema))?;
+        self.made(schema)?;
         Ok(())
+    }
+
+    /// Creates a collection with its references.
+    fn made(&self, schema: &Schema) -> Result<Arc<Entry>> {
+        let entry = self.enter(self.all_or_nothing(entries::create(&self.inner, schema))?);
+        if !schema.refers() {
+            return Ok(entry);
+        }
+        let mut with_references = entry.schema.clone();
+        for reference in schema.references() {
+            with_references.adopt_reference(reference);
+        }
+        self.grow(&entry, with_references)
     }
 
     /// Creates a collection, or adds the new columns to an existing one. Returns the resulting schema.
@@ -138,7 +169,7 @@ impl<'e> Transaction<'e> {
     pub fn ensure(&mut self, schema: &Schema) -> Result<Schema> {
         schema.validate()?;
         let Some(entry) = entries::find(&self.inner, &self.state.catalog, schema.name())? else {
-            return Ok(self.all_or_nothing(entries::create(&self.inner, schema))?.schema);
+            return Ok(self.made(schema)?.schema.clone());
         };
         let mut stored = entry.schema.clone();
         stored.check_same_terms(schema)?;
@@ -151,8 +182,9 @@ impl<'e> Transaction<'e> {
     /// Drops a collection with all its documents. Returns whether it was there.
     ///
     /// # Errors
-    /// Those of a [write](crate::Error#writes).
+    /// Those of a [write](crate::Error#writes); `StillReferenced` (E0217) if another collection refers to it.
     pub fn drop_collection(&mut self, collection: &str) -> Result<bool> {
+        references::unlink_dropped(self, collection)?;
         let effects = self.effects.get_mut();
         effects.entries.remove(collection);
         effects.fitting.clear();
@@ -237,6 +269,44 @@ impl<'e> Transaction<'e> {
         Ok(true)
     }
 
+    /// Adds a reference. Returns whether its field had no reference with the same definition.
+    ///
+    /// Another reference of the field is replaced. From now on writes are checked. The existing documents are
+    /// checked concurrently with writers; [`DocumentsOf::references`](crate::DocumentsOf::references) has the
+    /// progress, or the documents that break it. Until all are checked, a delete of what they may refer
+    /// to fails with `Rebuilding`.
+    ///
+    /// # Errors
+    /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901) if either collection does not exist;
+    /// `InvalidArgument` (E0201) for an invalid reference, or a field of another type than the key.
+    pub fn add_reference(&mut self, collection: &str, reference: &Reference) -> Result<bool> {
+        let entry = sealed::Readable::entry(self, collection)?;
+        let mut schema = entry.schema.clone();
+        let is_new = schema.adopt_reference(reference);
+        if is_new {
+            schema.validate()?;
+            references::check_target(self, &schema, reference)?;
+            self.grow(&entry, schema)?;
+        }
+        Ok(is_new)
+    }
+
+    /// Drops the reference of a field. Returns whether there was one.
+    ///
+    /// The next write through a type that still declares it adds it again.
+    ///
+    /// # Errors
+    /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901) if the collection is not there.
+    pub fn drop_reference(&mut self, collection: &str, field: &str) -> Result<bool> {
+        let entry = sealed::Readable::entry(self, collection)?;
+        let mut schema = entry.schema.clone();
+        let was_there = schema.remove_reference(field);
+        if was_there {
+            self.grow(&entry, schema)?;
+        }
+        Ok(was_there)
+    }
+
     /// Stores a value in a tree of bytes. Creates the tree if it does not exist.
     ///
     /// # Errors
@@ -282,14 +352,16 @@ impl<'e> Transaction<'e> {
                 schema.end_migration();
             }
         }
+        references::link(self, entry, &mut schema)?;
         let is_new = |spec: &ViewSpec| entry.views.iter().all(|view| !view.spec.same_rows(spec));
-        if schema.views().iter().any(is_new) && self.inner.is_empty(entry.tree)? {
-            for view in schema.views().to_vec().iter().filter(|spec| is_new(spec)) {
+        let kept = schema.kept_views();
+        if schema.views().iter().chain(&kept).any(is_new) && self.inner.is_empty(entry.tree)? {
+            for view in schema.views().to_vec().iter().chain(&kept).filter(|spec| is_new(spec)) {
                 self.swap(&mut schema, view)?;
             }
         }
         let mut views = Vec::with_capacity(schema.views().len());
-        for spec in schema.views() {
+        for spec in schema.views().iter().chain(&schema.kept_views()) {
             let known = entry.views.iter().find(|view| view.spec.same_rows(spec));
             views.push(match known {
                 Some(view) => view.with_spec(spec),
@@ -304,6 +376,10 @@ impl<'e> Transaction<'e> {
 
     /// Marks a view as complete, and drops the older ones that no type declares any more.
     fn swap(&self, schema: &mut Schema, view: &ViewSpec) -> Result<()> {
+        if view.of_reference.is_some() {
+            schema.reference_is_ready(view);
+            return Ok(());
+        }
         let collection = schema.name().to_owned();
         let gone = schema.view_is_ready(view, |older| self.state.types.is_declared(&collection, older));
         gone.iter().try_for_each(|gone| entries::drop_view(&self.inner, &collection, gone))
@@ -364,7 +440,7 @@ impl<'e> Transaction<'e> {
         entry
     }
 
-    fn find(&self, collection: &str) -> Result<Option<Arc<Entry>>> {
+    pub(crate) fn find(&self, collection: &str) -> Result<Option<Arc<Entry>>> {
         if let Some(entry) = self.effects.borrow().entries.get(collection) {
             return Ok(Some(Arc::clone(entry)));
         }
@@ -377,45 +453,73 @@ impl<'e> Transaction<'e> {
 
     /// The entry of a type's collection, for reading; `None` if it does not exist.
     pub(crate) fn fits(&self, descriptor: TypeDescriptor) -> Result<Option<Arc<Entry>>> {
-        if let Some(entry) = self.fitted_already(descriptor) {
+        if let Some(entry) = self.fitted_already(descriptor, Fits::Reads) {
             return Ok(Some(entry));
         }
         let Some(entry) = self.find(descriptor.name)? else { return Ok(None) };
-        if self.state.types.fitting(descriptor.kind).is_none_or(|known| !Arc::ptr_eq(&known, &entry)) {
+        let types = &self.state.types;
+        let is_this = |known: &Arc<Entry>| Arc::ptr_eq(known, &entry);
+        let fits = if types.fitting(descriptor.kind).as_ref().is_some_and(is_this) {
+            Fits::Writes
+        } else if types.readable(descriptor.kind).as_ref().is_some_and(is_this) {
+            Fits::Reads
+        } else {
             self.declare(descriptor);
-            let grew = descriptor.fit(&mut entry.schema.clone())?;
-            if grew {
-                return Ok(Some(entry));
-            }
-        }
-        self.effects.borrow_mut().fitting.push((descriptor.kind, Arc::clone(&entry)));
+            self.state.fits(&self.inner, descriptor, &entry)?
+        };
+        self.effects.borrow_mut().fitting.push((descriptor.kind, Arc::clone(&entry), fits));
         Ok(Some(entry))
     }
 
     /// The entry of a type's collection, for writing. Creates the collection, or adds the type's columns, if
     /// needed.
     pub(crate) fn fitted(&self, descriptor: TypeDescriptor) -> Result<Arc<Entry>> {
-        if let Some(entry) = self.fitted_already(descriptor) {
+        self.fitted_for(descriptor, true)
+    }
+
+    /// The entry of a type's collection with the type's columns and views. The type does not write yet.
+    pub(crate) fn registered(&self, descriptor: TypeDescriptor) -> Result<Arc<Entry>> {
+        self.fitted_for(descriptor, false)
+    }
+
+    fn fitted_for(&self, descriptor: TypeDescriptor, writes: bool) -> Result<Arc<Entry>> {
+        if let Some(entry) = self.fitted_already(descriptor, Fits::Writes) {
             return Ok(entry);
         }
-        let entry = match self.fits(descriptor)? {
+        let found = self.fits(descriptor)?;
+        if let Some(entry) = self.fitted_already(descriptor, Fits::Writes) {
+            return Ok(entry);
+        }
+        let entry = match found {
             None => {
                 self.declare(descriptor);
                 self.enter(self.all_or_nothing(entries::create(&self.inner, &descriptor.schema()))?)
             }
-            Some(entry) if self.fitted_already(descriptor).is_some() => return Ok(entry),
-            Some(entry) => {
-                let mut schema = entry.schema.clone();
-                descriptor.fit(&mut schema)?;
-                self.grow(&entry, schema)?
-            }
+            Some(entry) => entry,
         };
-        self.effects.borrow_mut().fitting.push((descriptor.kind, Arc::clone(&entry)));
+        self.state.sample(&self.inner, descriptor, &entry)?;
+        let entry = self.with_targets(descriptor, entry)?;
+        let mut schema = entry.schema.clone();
+        let grew = self.state.fit(&self.inner, descriptor, &entry, &mut schema, writes)?;
+        let entry = if grew { self.grow(&entry, schema)? } else { entry };
+        let fits = if writes { Fits::Writes } else { Fits::Reads };
+        self.effects.borrow_mut().fitting.push((descriptor.kind, Arc::clone(&entry), fits));
         Ok(entry)
     }
 
-    fn fitted_already(&self, descriptor: TypeDescriptor) -> Option<Arc<Entry>> {
-        self.effects.borrow().fitting_entry(descriptor.kind)
+    /// Creates the collections that a type's references name, where they do not exist. Returns the entry of
+    /// the type's collection, which those may have changed.
+    fn with_targets(&self, descriptor: TypeDescriptor, entry: Arc<Entry>) -> Result<Arc<Entry>> {
+        for target in descriptor.targets() {
+            if self.find(target.name)?.is_none() {
+                self.registered(target)?;
+            }
+        }
+        Ok(self.find(descriptor.name)?.unwrap_or(entry))
+    }
+
+    fn fitted_already(&self, descriptor: TypeDescriptor, wanted: Fits) -> Option<Arc<Entry>> {
+        self.effects.borrow().fitting_entry(descriptor.kind, wanted)
     }
 
     /// What is stored under a key.
@@ -424,10 +528,23 @@ impl<'e> Transaction<'e> {
     }
 
     /// Stores a document of the collection's version, given without version prefix; `None` deletes.
+    ///
+    /// What refers to a deleted document follows.
     pub(crate) fn write(&self, entry: &Entry, key: &[u8], document: Option<&[u8]>) -> Result<()> {
+        if document.is_none() && entry.schema.is_referred_to() {
+            return self.all_or_nothing(references::delete(self, entry, key)).map(drop);
+        }
+        self.write_one(entry, key, document)
+    }
+
+    /// As [`write`](Self::write), without those that refer to a deleted document.
+    pub(crate) fn write_one(&self, entry: &Entry, key: &[u8], document: Option<&[u8]>) -> Result<()> {
         let marked = document.map(|document| version::join(entry.schema.version(), document));
         let document = marked.as_deref();
         let changes = maintain::Changes::of(self, entry, key, document)?;
+        if entry.schema.refers() {
+            references::require_targets(self, entry, &changes, key)?;
+        }
         let written = changes.apply_to_write(self, entry, key).and_then(|()| match document {
             Some(document) => self.inner.put(entry.tree, key, document),
             None => self.inner.delete(entry.tree, key),
@@ -450,12 +567,24 @@ impl<'e> Transaction<'e> {
             {
                 keys.push(key.to_vec());
             }
-            keys.iter().try_for_each(|key| self.write(entry, key, None))?;
-            deleted += keys.len() as u64;
-            if (keys.len() as u64) < DELETED_AT_ONCE {
+            deleted += self.delete_keys(entry, &keys)?;
+            if (keys.len() as u64) < wanted || deleted == at_most {
                 return Ok(deleted);
             }
         }
+    }
+
+    /// Deletes documents. Returns how many there were: others may have taken some along through references.
+    fn delete_keys(&self, entry: &Entry, keys: &[Vec<u8>]) -> Result<u64> {
+        if !entry.schema.is_referred_to() {
+            keys.iter().try_for_each(|key| self.write_one(entry, key, None))?;
+            return Ok(keys.len() as u64);
+        }
+        let mut deleted = 0;
+        for key in keys {
+            deleted += u64::from(self.all_or_nothing(references::delete(self, entry, key))?);
+        }
+        Ok(deleted)
     }
 
     /// A new id from the counter.

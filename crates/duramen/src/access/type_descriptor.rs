@@ -6,13 +6,16 @@
 
 mod advice;
 mod fields;
+mod lacking;
+mod sample;
 
 use std::any::TypeId;
 
 use self::fields::Problems;
+use crate::access::codec;
 use crate::access::collection::Collection;
 use crate::access::views::coded::Code;
-use crate::catalog::schema::{Column, ColumnType, Older, Schema};
+use crate::catalog::schema::{Column, ColumnType, Older, Reference, Schema};
 use crate::store::error::Result;
 
 /// A Rust type whose collection is requested.
@@ -24,7 +27,33 @@ pub(crate) struct TypeDescriptor {
     schema: fn() -> Schema,
     codes: fn() -> Vec<Code>,
     older: fn() -> Vec<Schema>,
+    targets: fn() -> Vec<ReferredType>,
+    /// Decodes a stored document, given with its key.
+    decodes: fn(&[u8], &[u8]) -> Result<()>,
     type_name: &'static str,
+}
+
+/// What the fit of a type depends on, besides the type and the entry.
+pub(crate) struct Circumstances<'a> {
+    /// Whether another type of the program declares a reference.
+    pub(crate) is_declared: &'a dyn Fn(&Reference) -> bool,
+    /// Whether the collection has no documents. Called only where it matters.
+    pub(crate) is_empty: &'a dyn Fn() -> Result<bool>,
+    /// Whether the type is about to write documents.
+    pub(crate) writes: bool,
+}
+
+/// A type whose documents another type refers to. For `#[derive(Collection)]`.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct ReferredType(pub(crate) TypeDescriptor);
+
+impl ReferredType {
+    /// The type `C`.
+    #[must_use]
+    pub fn of<C: Collection>() -> ReferredType {
+        ReferredType(TypeDescriptor::of::<C>())
+    }
 }
 
 impl TypeDescriptor {
@@ -36,6 +65,8 @@ impl TypeDescriptor {
             schema: C::schema,
             codes: C::codes,
             older: C::older,
+            targets: C::referred_types,
+            decodes: |key, stored| codec::from_bytes::<C>(key, stored).map(drop),
             type_name: std::any::type_name::<C>(),
         }
     }
@@ -43,6 +74,11 @@ impl TypeDescriptor {
     /// The code of its views.
     pub(crate) fn codes(&self) -> Vec<Code> {
         (self.codes)()
+    }
+
+    /// The types whose documents it refers to.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = TypeDescriptor> {
+        (self.targets)().into_iter().map(|target| target.0)
     }
 
     /// The schema that the type declares.
@@ -69,7 +105,8 @@ impl TypeDescriptor {
     /// # Errors
     /// `InvalidArgument` if the type could not read every document, or other readers not its documents. The
     /// error contains the reason and the change to make.
-    pub(crate) fn fit(&self, stored: &mut Schema) -> Result<bool> {
+    ///
+    pub(crate) fn fit(&self, stored: &mut Schema, about: &Circumstances<'_>) -> Result<bool> {
         let own = self.own();
         if own.version() < stored.version() {
             return Err(self.older_than(stored));
@@ -80,27 +117,36 @@ impl TypeDescriptor {
         earlier.iter().try_for_each(|version| self.fit_earlier(stored, version))?;
         if begins {
             self.check_sums(stored, &own)?;
+            self.check_views_of_new_documents(&own)?;
             stored.begin_version(&own);
             return Ok(true);
         }
-        let mut grew = self.fit_this_version(stored, &own)?;
+        let mut grew = self.fit_this_version(stored, &own, about)?;
         grew |= stored.set_typed();
         for view in own.views() {
             grew |= stored.adopt_view(view);
         }
+        grew |= stored.fit_references(&own, about.is_declared);
         Ok(grew)
     }
 
-    fn fit_this_version(&self, stored: &mut Schema, own: &Schema) -> Result<bool> {
+    fn fit_this_version(&self, stored: &mut Schema, own: &Schema, about: &Circumstances<'_>) -> Result<bool> {
         let mut problems = Problems::default();
         problems.key(own.key_columns(), stored.key_columns());
-        let fields = problems.fields(own, stored);
+        let mut fields = problems.fields(own, stored, about.writes);
+        let lacks = lacking::first(own, &fields).is_some();
+        if lacks || (about.writes && fields != stored.fields()) {
+            if (about.is_empty)()? {
+                fields = own.fields_to_keep();
+            }
+            problems.lacking(own, &fields);
+        }
         for column in own.columns() {
             problems.column(stored, column);
         }
         problems.key_types(own.key_columns());
         self.refuse(problems, stored)?;
-        let mut grew = self.fit_compact(stored, own)?;
+        let mut grew = self.fit_positional(stored, own)?;
         for column in own.columns() {
             grew |= fit_column(stored, column);
         }
@@ -120,22 +166,22 @@ impl TypeDescriptor {
         let mut problems = Problems::default();
         problems.key(ancestor.key_columns(), &earlier.key);
         problems.reads(ancestor.fields(), &earlier.fields);
-        problems.compact(ancestor, &earlier.compact);
+        problems.positional(ancestor, &earlier.positional);
         self.refuse_ancestor(problems, stored, earlier)
     }
 
-    /// Sets the field names of compact documents to those of the type, which may have more fields.
-    fn fit_compact(&self, stored: &mut Schema, own: &Schema) -> Result<bool> {
+    /// Sets the field names of positional documents to those of the type, which may have more fields.
+    fn fit_positional(&self, stored: &mut Schema, own: &Schema) -> Result<bool> {
         let mut problems = Problems::default();
-        problems.compact(own, stored.compact_fields());
+        problems.positional(own, stored.positional_fields());
         self.refuse(problems, stored)?;
-        let held = stored.compact_fields();
+        let held = stored.positional_fields();
         let fields: Vec<&str> = own.columns().iter().map(|column| column.name.as_str()).collect();
-        let wanted = if own.compact_fields().is_empty() { held.len() } else { fields.len() };
+        let wanted = if own.positional_fields().is_empty() { held.len() } else { fields.len() };
         if held == &fields[..wanted] {
             return Ok(false);
         }
-        let grown = stored.clone().compact(fields[..wanted].iter().copied());
+        let grown = stored.clone().positional(fields[..wanted].iter().copied());
         grown.validate()?;
         *stored = grown;
         Ok(true)

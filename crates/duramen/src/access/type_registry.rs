@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::views::coded::{Code, RowsOf};
 use crate::catalog::entries::Entry;
-use crate::store::TreeMark;
+use crate::catalog::schema::Reference;
+use crate::store::{TreeId, TreeMark};
 use crate::view::spec::ViewSpec;
 
 const POISON: &str = "nothing panics while the types are locked";
@@ -20,6 +21,8 @@ pub(crate) struct TypeRegistry {
     types: Mutex<HashMap<TypeId, Fitting>>,
     /// The declarations of the types that were used.
     declared: Mutex<HashMap<TypeId, Declared>>,
+    /// Types that decoded a sample of the documents in a tree, and the collection's name.
+    sampled: Mutex<HashMap<TypeId, (TreeId, &'static str)>>,
 }
 
 /// The declarations of a type.
@@ -29,6 +32,7 @@ struct Declared {
     /// The document version that it writes.
     version: u32,
     views: Vec<ViewSpec>,
+    references: Vec<Reference>,
     codes: Vec<Code>,
 }
 
@@ -56,6 +60,17 @@ impl TypeRegistry {
     /// Every type is checked again, since another type may have written documents that it cannot read.
     pub(crate) fn forget_fits(&self, collection: &str) {
         lock(&self.types).retain(|_, known| known.entry.schema.name() != collection);
+        lock(&self.sampled).retain(|_, (_, name)| *name != collection);
+    }
+
+    /// Whether a type has decoded a sample of the documents in a tree.
+    pub(crate) fn has_sampled(&self, descriptor: &TypeDescriptor, tree: TreeId) -> bool {
+        lock(&self.sampled).get(&descriptor.kind).is_some_and(|(known, _)| *known == tree)
+    }
+
+    /// Notes that a type has decoded a sample of the documents in a tree.
+    pub(crate) fn remember_sampled(&self, descriptor: &TypeDescriptor, tree: TreeId) {
+        lock(&self.sampled).insert(descriptor.kind, (tree, descriptor.name));
     }
 
     /// The cached entry that a type may read and write; it may be of an older state.
@@ -103,9 +118,10 @@ impl TypeRegistry {
         if declared.contains_key(&descriptor.kind) {
             return false;
         }
-        let views = descriptor.schema().views().to_vec();
+        let schema = descriptor.schema();
+        let (views, references) = (schema.views().to_vec(), schema.references().to_vec());
         let (collection, version, codes) = (descriptor.name, descriptor.version, descriptor.codes());
-        declared.insert(descriptor.kind, Declared { collection, version, views, codes });
+        declared.insert(descriptor.kind, Declared { collection, version, views, references, codes });
         true
     }
 
@@ -114,6 +130,13 @@ impl TypeRegistry {
         let declared = lock(&self.declared);
         let of_collection = declared.values().filter(|of| of.collection == collection);
         of_collection.flat_map(|of| &of.views).any(|known| known.same_terms(view))
+    }
+
+    /// Whether a type that was used since opening declares this reference.
+    pub(crate) fn refers(&self, collection: &str, reference: &Reference) -> bool {
+        let declared = lock(&self.declared);
+        let of_collection = declared.values().filter(|of| of.collection == collection);
+        of_collection.flat_map(|of| &of.references).any(|known| known.same_terms(reference))
     }
 
     /// The code of a view, from a type of this document version; other versions decode documents differently.

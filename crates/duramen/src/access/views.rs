@@ -50,11 +50,18 @@ use crate::view::reduce;
 /// |---|---|
 /// | the first word | the name of the type that stands for the view; in the database it is called so in `snake_case` |
 /// | `key = a`, `key = (a, b)` | the fields that make its key. A document whose field is null or absent has no row, unless `nulls` is there. With the document's own key a row's key has at most 1,024 bytes |
-/// | `each` | the last key field is a list, and the document has a row for each of its items |
+/// | `key = (home.city, desc(at))` | a field of a struct with `#[derive(Nested)]`, and one whose largest value comes first. A `desc` element is a [`Reverse`](std::cmp::Reverse) in the view's key |
+/// | `each` | the last key field is a list, and the document has a row for each of its different items: one that is in the list twice has one row, and counts once. `key = lines[].product, each` takes a field of each item |
 /// | `value = c` | the field that reductions without one of their own take |
 /// | `reduce = (Count, Sum, Max(d), TopK(5, d))` | what is kept over every range; [`reduce`] lists them. Without it, `Count` |
-/// | `nulls` | a key field that is an `Option` keeps it in the view's key, and documents with `None` have a row, before all others: `db.view::<ByAssignee>().key(None)` |
+/// | `nulls` | a key field that is an `Option` keeps it in the view's key, and documents with `None` have a row, before all others: `db.view::<ByAssignee>().key(None)`. Parts of fields are an `Option` then, and with `each` a document without items has a row with `None` |
 /// | `unique` | no two documents may have the same key: the second is refused with `UniqueViolation` |
+///
+/// Ranges are in the order of the view. With a descending element that is from the largest value to the
+/// smallest: of a view with the key `(city, desc(at))` the rows of Oslo from day 9 back to day 4 are
+/// `.range(("Oslo", Reverse(9))..=("Oslo", Reverse(4)))`, and those since day 4
+/// `.prefix("Oslo").range(..=("Oslo", Reverse(4)))`. If the last element is descending, rows with equal keys
+/// are in descending order of the documents' keys: `reverse` gives the opposite order to the end.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a view",
     note = "a view is declared with its collection, `#[collection(view(ByCity, key = city))]`, and asked by its own name: \

@@ -13,6 +13,7 @@ use super::pool::Crew;
 use super::task::{Step, submit, wake};
 use crate::access::collection::Collection;
 use crate::feed::changes::{AnyChange, Change, ChangeIter, ChangeStop, Changes, Delivered};
+use crate::feed::outside::FeedPosition;
 use crate::store::CommitSeq;
 use crate::store::error::Result;
 
@@ -58,6 +59,18 @@ impl<T: Delivered + Send + 'static> AsyncChanges<T> {
     #[must_use]
     pub fn since(self, after: CommitSeq) -> AsyncChangeIter<T> {
         AsyncChangeIter::new(self.changes.since(after), self.crew)
+    }
+
+    /// As [`Changes::resume`].
+    #[must_use]
+    pub fn resume(self, position: FeedPosition) -> AsyncChangeIter<T> {
+        AsyncChangeIter::new(self.changes.resume(position), self.crew)
+    }
+
+    /// As [`Changes::from_beginning`].
+    #[must_use]
+    pub fn from_beginning(self) -> AsyncChangeIter<T> {
+        AsyncChangeIter::new(self.changes.from_beginning(), self.crew)
     }
 
     /// Every change that becomes durable from now on.

@@ -8,6 +8,7 @@ use crate::store::Receipt;
 use super::AsyncDb;
 use crate::access::collection::{AssignedKey, Collection};
 use crate::access::reads::Reads;
+use crate::access::references::Deleted;
 use crate::access::revision::{ReplaceError, Revision, Versioned};
 use crate::store::error::Result;
 use crate::value::range::IntoSpan;
@@ -113,6 +114,17 @@ impl AsyncDb {
     /// As [`Db::delete`](crate::Db::delete).
     pub async fn delete<C: Collection>(&self, key: impl KeyFor<C::Key> + Send + 'static) -> Result<bool> {
         self.transact(move |tx| tx.delete::<C>(&key)).await
+    }
+
+    /// As [`AsyncDb::delete`], and counts the documents that followed because they referred to it.
+    ///
+    /// # Errors
+    /// As [`Db::delete`](crate::Db::delete).
+    pub async fn delete_counting<C: Collection>(
+        &self,
+        key: impl KeyFor<C::Key> + Send + 'static,
+    ) -> Result<Deleted> {
+        self.run(move |db| db.delete_counting::<C>(key)).await
     }
 
     /// Deletes the documents of a range, at most 1,000 per transaction. Returns how many there were.

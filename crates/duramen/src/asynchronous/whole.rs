@@ -10,9 +10,11 @@ use crate::access::collection::Collection;
 use crate::access::snapshot::Snapshot;
 use crate::catalog::schema::Schema;
 use crate::db::backup::CopyProgress;
+use crate::db::compact::{CompactProgress, Compacted};
 use crate::db::migrate;
 use crate::db::verify::DocumentReport;
 use crate::feed::consumer::ConsumerState;
+use crate::feed::outside::FeedPosition;
 use crate::kv::KvStats;
 use crate::store::error::Result;
 use crate::store::{CheckReport, DurabilityStatus, FeedStats, Stats};
@@ -104,6 +106,25 @@ impl AsyncDb {
         self.run(move |db| db.backup_with(path, progress)).await
     }
 
+    /// Shortens the data file to what is left in it, while others read and write.
+    ///
+    /// # Errors
+    /// As [`Db::compact`](crate::Db::compact).
+    pub async fn compact(&self) -> Result<Compacted> {
+        self.compact_with(|_| Ok(())).await
+    }
+
+    /// As [`AsyncDb::compact`], and reports its progress. An error from `progress` stops it.
+    ///
+    /// # Errors
+    /// As [`Db::compact`](crate::Db::compact); errors of `progress`.
+    pub async fn compact_with(
+        &self,
+        progress: impl FnMut(&CompactProgress) -> Result<()> + Send + 'static,
+    ) -> Result<Compacted> {
+        self.run(move |db| db.compact_with(progress)).await
+    }
+
     /// Reads and verifies every page of the newest state, and the log after the newest checkpoint.
     ///
     /// # Errors
@@ -162,6 +183,20 @@ impl AsyncDb {
     #[must_use]
     pub fn feed(&self) -> FeedStats {
         self.blocking().feed()
+    }
+
+    /// As [`Db::feed_position`]. Waits for nothing.
+    #[must_use]
+    pub fn feed_position(&self) -> FeedPosition {
+        self.blocking().feed_position()
+    }
+
+    /// Changes the target for all memory of the engine. Waits for nothing.
+    ///
+    /// # Errors
+    /// As [`Db::set_memory_bytes`](crate::Db::set_memory_bytes).
+    pub fn set_memory_bytes(&self, bytes: usize) -> Result<()> {
+        self.blocking().set_memory_bytes(bytes)
     }
 
     /// How durable this database is, and why. Waits for nothing.

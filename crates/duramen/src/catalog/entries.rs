@@ -45,6 +45,18 @@ pub(crate) struct OpenView {
     pub(crate) asked_as: OnceLock<TypeId>,
 }
 
+impl Entry {
+    /// Its views without those that the database keeps for references.
+    pub(crate) fn own_views(&self) -> impl Iterator<Item = &OpenView> {
+        self.views.iter().filter(|view| view.spec.of_reference.is_none())
+    }
+
+    /// The view that the database keeps for the reference of a field.
+    pub(crate) fn kept_view(&self, field: &str) -> Option<&OpenView> {
+        self.views.iter().find(|view| view.spec.of_reference.is_some() && view.spec.name == field)
+    }
+}
+
 /// A view of a collection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ViewOf<'e> {
@@ -165,7 +177,8 @@ pub(crate) fn find(source: &dyn Source, cache: &CatalogCache, name: &str) -> Res
     }
     let schema = Schema::from_bytes(&stored)?;
     let open = |spec: &ViewSpec| OpenView::open(name, spec, |tree, _| tree_of(source, name, tree));
-    let views = schema.views().iter().map(open).collect::<Result<_>>()?;
+    let kept = schema.kept_views();
+    let views = schema.views().iter().chain(&kept).map(open).collect::<Result<_>>()?;
     Ok(Some(Arc::new(Entry { schema, tree, views, stored })))
 }
 
@@ -219,9 +232,9 @@ pub(crate) fn store(tx: &Shared<'_>, schema: &Schema) -> Result<Vec<u8>> {
     Ok(stored)
 }
 
-/// Creates a collection. Its views are complete from the start.
+/// Creates a collection, without references. Its views are complete from the start.
 pub(crate) fn create(tx: &Shared<'_>, schema: &Schema) -> Result<Entry> {
-    let mut schema = schema.clone();
+    let mut schema = schema.clone().without_references();
     schema.views_mut().for_each(|view| view.ready = true);
     let stored = store(tx, &schema)?;
     let reducer = schema.reducer()?;
@@ -246,7 +259,8 @@ pub(crate) fn remove(tx: &Shared<'_>, name: &str) -> Result<bool> {
     let Some(entries) = tx.tree(ENTRIES)? else { return Ok(false) };
     let key = encode(name)?;
     let Some(stored) = tx.get(entries, &key)? else { return Ok(false) };
-    for view in Schema::from_bytes(&stored)?.views() {
+    let schema = Schema::from_bytes(&stored)?;
+    for view in schema.views().iter().chain(&schema.kept_views()) {
         drop_view(tx, name, view)?;
     }
     progress::forget_migration(tx, name)?;

@@ -5,6 +5,15 @@
 //! transaction that first exceeds the bound reads and writes the row, so the bound is durable whenever that
 //! id is. A bound written by a commit at level `Memory` may still be dropped: until a commit that read the
 //! row is in the log, every transaction reads it.
+//!
+//! A clean close lowers the bound to the next id, so that the next process continues without a gap. A crash,
+//! or a close that cannot commit, skips what is left of the block. The order of the steps keeps every id from
+//! being assigned twice: first the counter ends, under its lock, and fails each later request with `Closed`.
+//! So the next id is above all that were ever taken, also by transactions that have not committed, or failed.
+//! Only then a transaction reads the row and lowers it. A transaction that raises the row for an id which it
+//! took before conflicts with this one, since both read and write the row: the one that commits second runs
+//! again. The counter does not begin again in this process, because ids below the old bound would be
+//! assigned without reading the row.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,6 +29,19 @@ pub(crate) struct IdCounters {
 }
 
 impl IdCounters {
+    /// Ends the assignment of ids. Returns the counters that are in use, by collection; none the second time.
+    pub(crate) fn end(&self) -> Vec<(&'static str, Arc<IdCounter>)> {
+        let counters = self.of_collections.lock().expect("nothing panics while the counters are locked");
+        let mut in_use = Vec::new();
+        for (name, counter) in counters.iter() {
+            if counter.end() {
+                in_use.push((*name, Arc::clone(counter)));
+            }
+        }
+        in_use.sort_unstable_by_key(|(name, _)| *name);
+        in_use
+    }
+
     /// The counter of a collection's ids.
     pub(crate) fn of(&self, collection: &'static str) -> Arc<IdCounter> {
         let mut counters = self.of_collections.lock().expect("nothing panics while the counters are locked");
@@ -31,7 +53,7 @@ impl IdCounters {
 /// little-endian).
 pub(crate) const BOUNDS: &str = "duramen/ids";
 
-/// How far ahead the bound is set: at most this many ids are skipped by a restart.
+/// How far ahead the bound is set: at most this many ids are skipped by a crash.
 const BLOCK: u64 = 1024;
 
 /// Gives the ids of one collection.
@@ -46,6 +68,8 @@ struct Given {
     next: u64,
     /// Ids below are covered by a bound that is in the log.
     bound: u64,
+    /// No more ids are assigned: the database is being closed.
+    ended: bool,
 }
 
 /// An id, and the bound that the transaction has written for it.
@@ -61,10 +85,7 @@ impl IdCounter {
         if given.next < given.bound {
             return Ok(NewId { id: given.next, bound: None });
         }
-        let bounds = match tx.tree(BOUNDS)? {
-            Some(tree) => tree,
-            None => tx.create_tree(BOUNDS, None)?,
-        };
+        let bounds = bounds_tree(tx)?;
         let key = encode(collection)?;
         let mut bound = stored_bound(tx, bounds, &key)?;
         if bound <= given.next {
@@ -72,6 +93,24 @@ impl IdCounter {
             tx.put(bounds, &key, &bound.to_le_bytes())?;
         }
         Ok(NewId { id: given.next, bound: Some(bound) })
+    }
+
+    /// Ends the assignment. Returns whether this call ended it and ids were assigned.
+    fn end(&self) -> bool {
+        let mut state = self.lock();
+        !std::mem::replace(&mut state.ended, true) && state.next > 0
+    }
+
+    /// Sets the stored bound to the next id. Call it only after the counter ended.
+    pub(crate) fn give_back(&self, tx: &Shared<'_>, collection: &str) -> Result<()> {
+        let bounds = bounds_tree(tx)?;
+        let key = encode(collection)?;
+        let next = self.lock().next;
+        // It is above the stored bound if transactions took ids and failed.
+        if next == stored_bound(tx, bounds, &key)? {
+            return Ok(());
+        }
+        tx.put(bounds, &key, &next.to_le_bytes())
     }
 
     /// Records that a bound is in the log.
@@ -96,6 +135,10 @@ impl IdCounter {
         if state.next == 0 {
             state.next = first.expect("it was zero when it was looked at, or somebody has set it since");
         }
+        if state.ended {
+            return Err(Error::new(Code::Closed, "the database is being closed")
+                .with_hint("open it again to assign more ids"));
+        }
         let given = *state;
         state.next = state.next.checked_add(1).ok_or_else(|| run_out(collection))?;
         Ok(given)
@@ -104,6 +147,10 @@ impl IdCounter {
     fn lock(&self) -> MutexGuard<'_, Given> {
         self.state.lock().expect("nothing panics while a counter is locked")
     }
+}
+
+fn bounds_tree(tx: &Shared<'_>) -> Result<TreeId> {
+    tx.tree(BOUNDS)?.map_or_else(|| tx.create_tree(BOUNDS, None), Ok)
 }
 
 /// The first id of this process.

@@ -1,18 +1,20 @@
 //! From a stored document to its rows in a declared view.
 //!
-//! A row's key is the view's key followed by the document's. Its value is the kept fields one after the
-//! other, in stored form. Rows are a function of the document: computed twice, they are the same. Pure
-//! functions on bytes.
+//! A row's key is the view's key followed by the document's, in the direction of the last element. Its value
+//! is the kept fields one after the other, in stored form. Rows are a function of the document: computed
+//! twice, they are the same. Pure functions on bytes.
 
 use std::collections::BTreeMap;
 
-use crate::catalog::compact::is_compact;
+use crate::catalog::positional::is_positional;
+use crate::catalog::reference;
 use crate::catalog::schema::Schema;
 use crate::store::error::{Error, Result};
 use crate::value::document::Value;
 use crate::value::msgpack::{DEPTH_MAX, Reader, Token};
-use crate::value::tuple::{Element, Encoder, check_length};
+use crate::value::tuple::{Element, Encoder, check_length, directed};
 use crate::value::version;
+use crate::view::key_field::KeyField;
 use crate::view::spec::ViewSpec;
 
 /// The stored nil of an absent field.
@@ -34,28 +36,43 @@ pub(crate) fn rows(spec: &ViewSpec, schema: &Schema, key: &[u8], stored: &[u8]) 
         return Ok(rows);
     }
     let fields = fields(spec, schema, document)?;
-    let (key_fields, value_fields) = fields.split_at(spec.key.len());
-    let mut elements = Vec::with_capacity(key_fields.len());
-    for field in key_fields {
-        elements.push(Value::from_stored(field.unwrap_or(NULL))?);
+    if let Some(elements) = spec.of_reference {
+        return reference::rows(spec, elements, key, fields[0]);
     }
+    let (key_fields, value_fields) = fields.split_at(spec.key.len());
+    let (last_field, first_fields) = spec.key.split_last().expect("a view has a key field");
     let value = value_fields.iter().flat_map(|field| field.unwrap_or(NULL)).copied().collect::<Vec<u8>>();
-    let last = elements.pop().expect("a view has a key field");
-    let Some(first) =
-        elements.iter().map(|value| element(spec, value)).collect::<Result<Option<Vec<_>>>>()?
-    else {
-        return Ok(rows);
-    };
-    let lasts = match last {
-        Value::List(items) if spec.each => items,
-        Value::Null if !spec.nulls => Vec::new(),
-        one => vec![one],
-    };
-    for last in &lasts {
-        let Some(last) = element(spec, last)? else { continue };
+    let mut first = Vec::with_capacity(first_fields.len());
+    for (field, stored) in first_fields.iter().zip(key_fields) {
+        let value = Value::from_stored(stored.unwrap_or(NULL))?;
+        let inside = if field.is_path() { field.as_path().inside(&value) } else { &value };
+        let Some(element) = element(spec, inside)? else { return Ok(rows) };
+        first.push(element);
+    }
+    let last = Value::from_stored(key_fields[first.len()].unwrap_or(NULL))?;
+    for item in &items(spec, last_field, &last) {
+        let Some(last) = element(spec, item)? else { continue };
         rows.insert(row_key(spec, &first, &last, key)?, value.clone());
     }
     Ok(rows)
+}
+
+/// The values that the last element of the key takes, one for each row. `field` is the stored field.
+fn items<'d>(spec: &ViewSpec, last: &KeyField, field: &'d Value) -> Vec<&'d Value> {
+    let mut items = if !last.is_path() {
+        vec![field]
+    } else if last.as_path().is_each() {
+        last.as_path().all_inside(field)
+    } else {
+        vec![last.as_path().inside(field)]
+    };
+    if let ([Value::List(inside)], true) = (&items[..], spec.each && !last.as_path().is_each()) {
+        items = inside.iter().collect();
+    }
+    if items.is_empty() {
+        items.push(&Value::Null);
+    }
+    items
 }
 
 /// The element of a key field; `None` for a null that makes no row.
@@ -73,8 +90,18 @@ fn element(spec: &ViewSpec, value: &Value) -> Result<Option<Element>> {
 fn row_key(spec: &ViewSpec, first: &[Element], last: &Element, key: &[u8]) -> Result<Vec<u8>> {
     let mut row = Vec::with_capacity(key.len() + 32);
     let mut encoder = Encoder::new(&mut row);
-    first.iter().chain([last]).try_for_each(|element| encoder.element(element))?;
-    row.extend_from_slice(key);
+    for (position, element) in first.iter().chain([last]).enumerate() {
+        if spec.is_descending(position) {
+            encoder.descending(|encoder| encoder.element(element))?;
+        } else {
+            encoder.element(element)?;
+        }
+    }
+    if spec.is_descending(spec.key.len()) {
+        row.extend(directed(key, |_| true)?);
+    } else {
+        row.extend_from_slice(key);
+    }
     check_length(&row).map_err(|error| {
         Error::new(error.code(), format!("the row of the view {}: {}", spec.name, error.message()))
             .with_hint("a view's key and the document's share the length of one key: make either shorter")
@@ -84,10 +111,10 @@ fn row_key(spec: &ViewSpec, first: &[Element], last: &Element, key: &[u8]) -> Re
 
 /// The bytes of the fields that the view reads: its key fields, then its values.
 fn fields<'d>(spec: &ViewSpec, schema: &Schema, document: &'d [u8]) -> Result<Vec<Option<&'d [u8]>>> {
-    let wanted = || spec.key.iter().chain(&spec.values);
+    let wanted = || spec.key.iter().map(KeyField::own_field).chain(spec.values.iter().map(String::as_str));
     let mut found = vec![None; wanted().count()];
     let mut reader = Reader::new(document);
-    let named = !is_compact(document);
+    let named = !is_positional(document);
     let count = match reader.next()? {
         Token::Map(count) | Token::List(count) => count,
         _ => return Err(reader.wrong("a document was wanted")),
@@ -96,7 +123,7 @@ fn fields<'d>(spec: &ViewSpec, schema: &Schema, document: &'d [u8]) -> Result<Ve
         let name = if named {
             reader.name_bytes()?
         } else {
-            schema.compact_fields().get(index).map_or(&[][..], |name| name.as_bytes())
+            schema.positional_fields().get(index).map_or(&[][..], |name| name.as_bytes())
         };
         let stored = reader.raw()?;
         for (place, _) in wanted().enumerate().filter(|(_, field)| schema.same_field(field.as_bytes(), name))

@@ -4,11 +4,13 @@
 //! and collections") and the rules by which a document fits. Never touches a tree.
 
 mod field;
+mod references;
 mod shape;
 mod stored;
 #[cfg(test)]
 mod tests;
 
+pub use crate::catalog::reference::{OnDelete, Reference, Referrer};
 pub(crate) use crate::value::column::exact_float;
 pub use crate::value::column::{Column, ColumnType};
 pub use crate::view::spec::NAME_BYTES_MAX;
@@ -33,7 +35,7 @@ pub struct Schema {
     columns: Vec<Column>,
     sums: Vec<String>,
     null_marker: Option<String>,
-    compact: Vec<String>,
+    positional: Vec<String>,
     views: Vec<ViewSpec>,
     /// The generation given last to a view. None is given twice, so that each tree of rows has its own name.
     view_generation: u64,
@@ -44,8 +46,11 @@ pub struct Schema {
     version: u32,
     /// Versions that documents may still have, oldest first; empty unless a migration is in progress.
     older: Vec<Older>,
-    /// Compact versions that no document has any more, oldest first.
+    /// Positional versions that no document has any more, oldest first.
     ended: Vec<Ended>,
+    references: Vec<Reference>,
+    /// The references of other collections, and its own, to its documents.
+    referred_by: Vec<Referrer>,
 }
 
 impl Schema {
@@ -58,7 +63,7 @@ impl Schema {
             columns: Vec::new(),
             sums: Vec::new(),
             null_marker: None,
-            compact: Vec::new(),
+            positional: Vec::new(),
             views: Vec::new(),
             view_generation: 0,
             typed: false,
@@ -66,6 +71,8 @@ impl Schema {
             version: version::FIRST,
             older: Vec::new(),
             ended: Vec::new(),
+            references: Vec::new(),
+            referred_by: Vec::new(),
         }
     }
 
@@ -107,8 +114,8 @@ impl Schema {
 
     /// Allows documents to be stored as lists without names, of these fields in this order.
     #[must_use]
-    pub fn compact<T: Into<String>>(mut self, fields: impl IntoIterator<Item = T>) -> Schema {
-        self.compact = fields.into_iter().map(Into::into).collect();
+    pub fn positional<T: Into<String>>(mut self, fields: impl IntoIterator<Item = T>) -> Schema {
+        self.positional = fields.into_iter().map(Into::into).collect();
         self
     }
 
@@ -119,9 +126,10 @@ impl Schema {
         self
     }
 
-    /// A collection of another name for the same documents, without views and sums.
+    /// A collection of another name for the same documents, without views, sums and references.
     pub(crate) fn beside(&self, name: &str) -> Schema {
-        Schema { name: name.to_owned(), sums: Vec::new(), views: Vec::new(), ..self.clone() }
+        let beside = Schema { name: name.to_owned(), sums: Vec::new(), views: Vec::new(), ..self.clone() };
+        beside.without_references()
     }
 
     /// The collection's name.
@@ -156,8 +164,8 @@ impl Schema {
 
     /// The fields of documents that are stored without names, in order; none if all have names.
     #[must_use]
-    pub fn compact_fields(&self) -> &[String] {
-        &self.compact
+    pub fn positional_fields(&self) -> &[String] {
+        &self.positional
     }
 
     /// Its views, including those being built.
@@ -300,18 +308,28 @@ impl Schema {
         self.validate_view_count()?;
         self.views.iter().try_for_each(ViewSpec::validate)?;
         self.validate_versions()?;
+        self.validate_references()?;
         if let Some(i) =
             (1..self.views.len()).find(|&i| self.views[..i].iter().any(|view| view.same_rows(&self.views[i])))
         {
             return Err(Error::invalid(format!("the view {} is there twice", self.views[i].name())));
         }
         self.reducer()?;
-        if !self.compact.is_empty() && !self.sums.is_empty() {
+        if !self.positional.is_empty() && !self.sums.is_empty() {
             return Err(Error::invalid(format!(
-                "the collection {} sums {}, and its documents are compact: a sum finds its field by its name",
+                "the collection {} sums {}, and its documents are positional: a sum finds its field by its name",
                 self.name, self.sums[0]
             ))
             .with_hint("store them with names, or leave the sums out"));
+        }
+        if let Some(view) = self.views.iter().find(|view| view.has_paths() && !self.positional.is_empty()) {
+            return Err(Error::invalid(format!(
+                "the view {} has a part of a field in its key, and the documents of {} are positional: parts have no names \
+                 there",
+                view.name(),
+                self.name
+            ))
+            .with_hint("store them with names, or make the part a field of its own"));
         }
         for column in &self.sums {
             check_sum(column, self.kind(column).unwrap_or(ColumnType::Unknown))?;
@@ -363,12 +381,15 @@ impl Schema {
         for view in &other.views {
             grew |= self.adopt_new_view(view)?;
         }
-        if !other.compact.is_empty() && self.compact != other.compact {
+        for reference in &other.references {
+            grew |= self.adopt_reference(reference);
+        }
+        if !other.positional.is_empty() && self.positional != other.positional {
             return Err(Error::invalid(format!(
-                "the collection {} holds compact documents of ({}), not of ({}) as requested",
+                "the collection {} holds positional documents of ({}), not of ({}) as requested",
                 self.name,
-                self.compact.join(", "),
-                other.compact.join(", ")
+                self.positional.join(", "),
+                other.positional.join(", ")
             )));
         }
         if self.null_marker.is_none() && other.null_marker.is_some() {

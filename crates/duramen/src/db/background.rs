@@ -143,7 +143,7 @@ impl Db {
         let own = self.at(Durability::Process);
         let background = Background::new(own, disk);
         background.begin(&self);
-        self.stopping(Arc::new(background))
+        self.of_program(Some(Arc::new(background)))
     }
 
     /// Runs every background job that is due once. Returns whether there may be more work.

@@ -1,6 +1,6 @@
 //! Backups: a copy of one state of the database, itself a complete database.
 //!
-//! Owns what a backup leaves out; the copy itself is the engine's.
+//! Owns what is different in a backup: the positions of consumers. The copy itself is the engine's.
 
 use std::path::Path;
 
@@ -19,8 +19,9 @@ impl Db {
     /// call, except commits at level `Memory` that are not published yet. When this returns, the backup was
     /// read back, checked and synced. An interrupted backup is marked `UnfinishedCopy` and cannot be opened.
     ///
-    /// Consumers of the change feed are left out: the copy has its own order of commits, in which their
-    /// positions mean nothing. A view that is reduced by code which is not registered is copied without its
+    /// The copy has its own order of commits. Consumers of the change feed keep their names and policies,
+    /// but not their positions, which mean nothing there: each gets [`FeedGap`](crate::Code::FeedGap) when
+    /// it reads the copy. A view that is reduced by code which is not registered is copied without its
     /// reductions: a program with the code computes them from the rows. A backup reads everything once and
     /// writes it once. Space that is freed meanwhile becomes reusable at the end.
     ///
@@ -54,7 +55,6 @@ impl Db {
         path: impl AsRef<Path>,
         mut progress: impl FnMut(&CopyProgress) -> Result<()>,
     ) -> Result<CopyProgress> {
-        // Positions in another order of commits mean nothing.
-        self.copy_to(path.as_ref(), &|tree| tree != positions::CONSUMERS, &mut progress)
+        self.copy_to(path.as_ref(), &positions::value_in_copy, &mut progress)
     }
 }

@@ -92,7 +92,7 @@ impl<Old, New: TryFrom<Old, Error: Display>> MigratesFrom<Old> for New {
     fn migrate_from(old: Old) -> Result<New> {
         New::try_from(old).map_err(|error| {
             Error::new(Code::Unreadable, format!("it cannot be converted: {error}"))
-                .with_hint("change the document, or the conversion, and go on")
+                .with_hint("change the document, or the conversion")
         })
     }
 }
@@ -138,7 +138,10 @@ pub struct Progress {
 impl Db {
     /// Checks a type against its collection now instead of at its first call.
     ///
-    /// Creates the collection, adds the type's fields and views, and begins a migration, as needed.
+    /// Creates the collection, adds the type's fields and views, and begins a migration, as needed. A type
+    /// with fewer fields than are stored takes none away before it writes.
+    ///
+    /// If a field holds a struct, an enum or a list, up to 64 documents are decoded, or 4 MiB.
     /// [`DbOptions::collection`](crate::DbOptions::collection) does the same at opening.
     ///
     /// # Errors
@@ -146,7 +149,7 @@ impl Db {
     /// document, with the change to make; `ReducerMissing` (E0205) if a new view is reduced by code that is
     /// not registered.
     pub fn register<C: Collection>(&self) -> Result<()> {
-        self.transact(|tx| tx.fitted(TypeDescriptor::of::<C>()).map(drop))
+        self.transact(|tx| tx.registered(TypeDescriptor::of::<C>()).map(drop))
     }
 
     /// Converts all documents of earlier versions, some per transaction.
@@ -159,7 +162,8 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::register`], and those of [writing a document](crate::Error#documents). `Unreadable` (E0213)
-    /// with the key of a document that cannot be converted. `UniqueViolation` (E0214) with the keys of two
+    /// with the key of a document that cannot be converted, and the path of the field: correct the older type
+    /// or the conversion, and call again. `UniqueViolation` (E0214) with the keys of two
     /// documents that would have the same key in a unique view: change or delete one, and call again. An
     /// error from `progress` stops the walk.
     pub fn migrate<C: Collection>(&self, mut progress: impl FnMut(&Progress) -> Result<()>) -> Result<()> {
@@ -171,7 +175,7 @@ impl Db {
 
     /// One step of a migration, in a transaction of its own; `None` if nothing is left to convert.
     pub(crate) fn migrate_step<C: Collection>(&self) -> Result<Option<Progress>> {
-        let entry = self.transact(|tx| tx.fitted(TypeDescriptor::of::<C>()))?;
+        let entry = self.transact(|tx| tx.registered(TypeDescriptor::of::<C>()))?;
         if !entry.schema.is_migrating() {
             return Ok(None);
         }
@@ -229,7 +233,8 @@ impl Step {
             if version::split(stored)?.0 == self.version {
                 continue;
             }
-            let document = codec::to_bytes(&codec::from_bytes::<C>(key, stored)?)?;
+            let document = codec::from_bytes::<C>(key, stored).and_then(|new| codec::to_bytes(&new));
+            let document = document.map_err(with_way_on)?;
             bytes += document.len();
             found.push(Converted { key: key.to_vec(), document });
             if bytes >= STEP_BYTES {
@@ -277,6 +282,15 @@ impl Transaction<'_> {
         };
         shared.put(walks, &name, &last)
     }
+}
+
+/// The error of a document that cannot be converted, with what to do then.
+fn with_way_on(error: Error) -> Error {
+    let hint = format!(
+        "{}; then call Db::migrate again: it goes on behind the documents that are converted",
+        error.hint()
+    );
+    Error::new(error.code(), error.message()).with_hint(hint)
 }
 
 /// The error of a converted document that cannot be stored. An error about two documents names them already.

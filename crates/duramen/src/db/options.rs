@@ -237,7 +237,7 @@ impl DbOptions {
             expire_and_collect,
         );
         self.opened.iter().try_for_each(|opened| opened(&db, read_only))?;
-        Ok(if without_background { db } else { db.with_background(disk) })
+        Ok(if without_background { db.of_program(None) } else { db.with_background(disk) })
     }
 
     /// Repairs a corrupt database: makes a new, sound one at `to` from what can still be read at `from`.

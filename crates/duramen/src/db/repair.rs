@@ -9,6 +9,7 @@ mod batch;
 mod blobs;
 mod collections;
 mod key_values;
+mod mentions;
 mod report;
 mod uncertain;
 
@@ -27,7 +28,8 @@ use crate::view::spec::TREES as VIEW_TREES;
 
 use report::origin_of;
 pub use report::{
-    LeftOut, Lost, RepairProgress, RepairReport, RepairStage, Repaired, Store, UncertainRows, WaitingView,
+    LeftOut, Lost, Missing, RepairProgress, RepairReport, RepairStage, Repaired, Store, UncertainRows,
+    WaitingView,
 };
 
 const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
@@ -113,7 +115,7 @@ impl Mending<'_> {
     fn views(&mut self) -> Result<()> {
         self.at = RepairProgress::of_stage(RepairStage::Views);
         for schema in self.db.collections()? {
-            if !schema.views().is_empty() {
+            if !schema.views().is_empty() || schema.refers() {
                 self.views_of(schema.name())?;
             }
         }

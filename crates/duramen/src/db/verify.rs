@@ -2,30 +2,41 @@
 
 mod blobs;
 mod key_values;
+mod skip;
 mod views;
 
+use std::collections::BTreeSet;
+
 use crate::access::reads::Reads;
+use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
-use crate::catalog::compact;
+use crate::catalog::positional;
 use crate::catalog::schema::Schema;
-use crate::store::Direction;
 use crate::store::error::{Error, ErrorKind, Result};
+use crate::store::{Cursor, Direction, KeyRange, TreeId};
 use crate::value::tuple::{Element, decode};
 use crate::value::version;
 pub(crate) use key_values::problem_of as problem_of_key_value;
 use views::Views;
 
+const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
+
 /// Problems beyond this many are counted but not listed.
 const PROBLEMS_MAX: usize = 100;
+
+/// Unreadable ranges beyond this many are counted but not listed.
+const UNREADABLE_MAX: usize = 1000;
 
 /// The result of checking every document.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DocumentReport {
     /// Collections read.
     pub collections: u64,
-    /// Ranges that corruption makes unreadable, at most one per collection.
+    /// Ranges that corruption makes unreadable, in order of keys; the first thousand.
     pub unreadable: Vec<Unreadable>,
-    /// Documents read. In a corrupt collection, those before the first corruption and those after the last.
+    /// The number of all unreadable ranges.
+    pub unreadable_count: u64,
+    /// Documents read: of a corrupt collection, all outside of its unreadable ranges.
     pub documents: u64,
     /// Namespaces of key-values read.
     pub namespaces: u64,
@@ -37,11 +48,17 @@ pub struct DocumentReport {
     pub problems: Vec<String>,
     /// The number of all problems.
     pub problem_count: u64,
+    /// Documents that refer to documents that are not there, by references that are not fully checked yet: as
+    /// text, the first hundred. No write made them; the reference was added later, or a repair lost what they
+    /// refer to.
+    pub dangling: Vec<String>,
+    /// The number of all of these.
+    pub dangling_count: u64,
     /// Views in code that were not checked, as `collection.view`, because this program lacks their code.
     pub unchecked: Vec<String>,
 }
 
-/// A range of a collection that corruption makes unreadable. Not every document in it need be corrupt.
+/// A range of a collection that corruption makes unreadable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// The collection.
@@ -50,7 +67,9 @@ pub struct Unreadable {
     pub after: Option<Vec<Element>>,
     /// The first key after it; `None` if it ends with the collection.
     pub before: Option<Vec<Element>>,
-    /// The error that reading met, as text.
+    /// How many documents the nodes above record for it; `None` if that is unknown.
+    pub documents: Option<u64>,
+    /// The first error that reading met, as text.
     pub why: String,
 }
 
@@ -58,7 +77,14 @@ impl DocumentReport {
     /// Whether there are no problems.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.problem_count == 0 && self.unreadable.is_empty()
+        self.problem_count == 0 && self.unreadable_count == 0
+    }
+
+    fn dangling(&mut self, what: String) {
+        self.dangling_count += 1;
+        if self.dangling.len() < PROBLEMS_MAX {
+            self.dangling.push(what);
+        }
     }
 
     fn problem(&mut self, what: String) {
@@ -67,12 +93,19 @@ impl DocumentReport {
             self.problems.push(what);
         }
     }
+
+    fn unreadable(&mut self, stretch: Unreadable) {
+        self.unreadable_count += 1;
+        if self.unreadable.len() < UNREADABLE_MAX {
+            self.unreadable.push(stretch);
+        }
+    }
 }
 
 /// Reads and checks every document, key-value and blob.
 ///
 /// - Each document decodes, is stored under its own key, and its fields fit its columns. The views have its
-///   rows and no others.
+///   rows and no others. What it refers to is there.
 /// - Each key-value decodes, and the expiry index agrees.
 /// - Each blob has the pieces it should, and there are no other pieces.
 ///
@@ -98,8 +131,8 @@ pub(crate) fn documents(snapshot: &Snapshot) -> Result<DocumentReport> {
         };
         let unchecked = views.unchecked(snapshot)?;
         report.unchecked.extend(unchecked.iter().map(|view| format!("{}.{view}", schema.name())));
-        let mut reader = Reader { snapshot, schema: &schema, views, report: &mut report };
-        reader.collection()?;
+        let of_views = BTreeSet::new();
+        Reader { snapshot, schema: &schema, views, of_views, report: &mut report }.collection()?;
     }
     key_values::key_values(snapshot, &mut report)?;
     blobs::blobs(snapshot, &mut report)?;
@@ -111,86 +144,180 @@ fn is_of_disk(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
 }
 
-/// How far a collection was read in one direction.
-#[derive(Default)]
-struct Reached {
-    key: Option<Vec<u8>>,
-    corruption: Option<Error>,
-}
-
 /// Reads one collection.
 struct Reader<'a> {
     snapshot: &'a Snapshot,
     schema: &'a Schema,
     views: Views,
+    /// The errors that reading rows of views has met. Each is one problem, whatever the number of documents.
+    of_views: BTreeSet<String>,
     report: &'a mut DocumentReport,
 }
 
 impl Reader<'_> {
-    /// Reads from the start and, if corruption is in the way, from the end.
+    /// Reads every document that can be read, around each corrupt node.
     fn collection(&mut self) -> Result<()> {
-        let before = self.read(Direction::Forward, None)?;
-        let Some(corruption) = before.corruption else {
-            let problems = self.views.surplus(self.snapshot)?;
-            problems
-                .into_iter()
-                .for_each(|problem| self.report.problem(format!("{}: {problem}", self.schema.name())));
-            return Ok(());
-        };
-        let beyond = self.read(Direction::Reverse, before.key.as_deref())?;
-        let elements = |key: Option<Vec<u8>>| key.and_then(|key| decode(&key).ok());
-        self.report.unreadable.push(Unreadable {
-            collection: self.schema.name().to_owned(),
-            after: elements(before.key),
-            before: elements(beyond.key),
-            why: corruption.message().to_owned(),
-        });
+        let tree = self.snapshot.entry(self.schema.name())?.tree;
+        let listed = self.report.unreadable_count;
+        let (mut from, mut index, mut last) = (Vec::new(), 0, None);
+        while let Some(corruption) = self.read(tree, from, &mut index, &mut last)? {
+            let next = skip::readable_from(self.snapshot.source(), tree, index)?;
+            // Rows come in order of their keys. If they do not, their numbers are of no use either.
+            let next = next.filter(|(_, key)| last.as_ref().is_none_or(|last| last < key));
+            let Some((number, key)) = next else {
+                self.read_to_the_end(tree, index, last, &corruption)?;
+                break;
+            };
+            self.unreadable(last.as_deref(), Some(&key), Some(number - index), &corruption);
+            (from, index) = (key, number);
+        }
+        if self.report.unreadable_count == listed && self.of_views.is_empty() {
+            self.surplus()?;
+        }
         Ok(())
     }
 
-    /// Reads to the other end, to corruption, or to a key that was read already.
-    fn read(&mut self, direction: Direction, known: Option<&[u8]>) -> Result<Reached> {
-        let mut reached = Reached::default();
-        let mut rows = match self.snapshot.documents(self.schema.name()).stored_rows(direction) {
-            Err(error) if is_of_disk(&error) => return Ok(Reached { key: None, corruption: Some(error) }),
+    /// Reads from a key to corruption, which is returned, or to the end.
+    ///
+    /// Updates the number of rows before the next one, and the last key read.
+    fn read(
+        &mut self,
+        tree: TreeId,
+        from: Vec<u8>,
+        index: &mut u64,
+        last: &mut Option<Vec<u8>>,
+    ) -> Result<Option<Error>> {
+        let range = KeyRange { from, to: None };
+        let mut rows = match self.snapshot.source().cursor(tree, range, Direction::Forward) {
+            Err(error) if is_of_disk(&error) => return Ok(Some(error)),
             rows => rows?,
         };
         loop {
             let (key, stored) = match rows.next() {
-                Ok(Some((key, _))) if known == Some(key) => return Ok(reached),
                 Ok(Some(row)) => row,
-                Ok(None) => return Ok(reached),
-                Err(error) if is_of_disk(&error) => {
-                    reached.corruption = Some(error);
-                    return Ok(reached);
-                }
+                Ok(None) => return Ok(None),
+                Err(error) if is_of_disk(&error) => return Ok(Some(error)),
                 Err(error) => return Err(error),
             };
-            self.report.documents += 1;
-            let problem = problem_of(self.schema, key, stored);
-            let problem =
-                problem.map_or_else(|| self.views.problem_of(self.snapshot, key, stored), |of| Ok(Some(of)));
-            match problem {
-                Ok(None) => {}
-                Ok(Some(problem)) => {
-                    self.report.problem(format!("{} {}: {problem}", self.schema.name(), shown(key)))
-                }
-                Err(error) if is_of_disk(&error) => {
-                    reached.corruption = Some(error);
-                    return Ok(reached);
-                }
-                Err(error) => return Err(error),
-            }
-            let last = reached.key.get_or_insert_default();
+            self.document(key, stored)?;
+            *index += 1;
+            let last = last.get_or_insert_default();
             last.clear();
             last.extend_from_slice(key);
         }
+    }
+
+    /// The problem of a document. A reference that leads nowhere and was never checked is none.
+    fn problem_of(&mut self, key: &[u8], stored: &[u8]) -> Result<Option<String>> {
+        if let Some(problem) = problem_of(self.schema, key, stored) {
+            return Ok(Some(problem));
+        }
+        if let Some(problem) = self.views.problem_of(self.snapshot, key, stored)? {
+            return Ok(Some(problem));
+        }
+        for (what, was_checked) in self.views.dangling(self.snapshot, key, stored)? {
+            if was_checked {
+                return Ok(Some(what));
+            }
+            self.report.dangling(format!("{} {}: {what}", self.schema.name(), shown(key)));
+        }
+        Ok(None)
+    }
+
+    /// Reads from the end to corruption where no row after `last`, the row before number `index`, is found
+    /// by its number.
+    fn read_to_the_end(
+        &mut self,
+        tree: TreeId,
+        index: u64,
+        last: Option<Vec<u8>>,
+        corruption: &Error,
+    ) -> Result<()> {
+        let source = self.snapshot.source();
+        let mut first = None;
+        match source.cursor(tree, ALL, Direction::Reverse) {
+            Err(error) if is_of_disk(&error) => {}
+            rows => self.read_back(rows?, last.as_deref(), &mut first)?,
+        }
+        let documents = match (&first, source.count(tree, &ALL)) {
+            (None, Ok(count)) => count.checked_sub(index),
+            _ => None,
+        };
+        self.unreadable(last.as_deref(), first.as_deref(), documents, corruption);
+        Ok(())
+    }
+
+    fn read_back(
+        &mut self,
+        mut rows: Cursor,
+        last: Option<&[u8]>,
+        first: &mut Option<Vec<u8>>,
+    ) -> Result<()> {
+        loop {
+            let (key, stored) = match rows.next() {
+                Ok(Some((key, _))) if last.is_some_and(|last| key <= last) => return Ok(()),
+                Ok(Some(row)) => row,
+                Ok(None) => return Ok(()),
+                Err(error) if is_of_disk(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            self.document(key, stored)?;
+            let first = first.get_or_insert_default();
+            first.clear();
+            first.extend_from_slice(key);
+        }
+    }
+
+    fn unreadable(
+        &mut self,
+        after: Option<&[u8]>,
+        before: Option<&[u8]>,
+        documents: Option<u64>,
+        why: &Error,
+    ) {
+        let elements = |key: Option<&[u8]>| key.and_then(|key| decode(key).ok());
+        self.report.unreadable(Unreadable {
+            collection: self.schema.name().to_owned(),
+            after: elements(after),
+            before: elements(before),
+            documents,
+            why: why.message().to_owned(),
+        });
+    }
+
+    /// Checks a document and its rows in views.
+    fn document(&mut self, key: &[u8], stored: &[u8]) -> Result<()> {
+        self.report.documents += 1;
+        let name = self.schema.name();
+        match self.problem_of(key, stored) {
+            Ok(None) => {}
+            Ok(Some(problem)) => self.report.problem(format!("{name} {}: {problem}", shown(key))),
+            Err(error) if is_of_disk(&error) => {
+                if self.of_views.insert(error.message().to_owned()) {
+                    self.report.problem(format!("{name}: rows of its views cannot be read: {error}"));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Checks for rows of views that no document has made. All documents were read.
+    fn surplus(&mut self) -> Result<()> {
+        let problems = match self.views.surplus(self.snapshot) {
+            Err(error) if is_of_disk(&error) => vec![format!("rows of its views cannot be read: {error}")],
+            problems => problems?,
+        };
+        problems
+            .into_iter()
+            .for_each(|problem| self.report.problem(format!("{}: {problem}", self.schema.name())));
+        Ok(())
     }
 }
 
 /// The problem of a document, if it has one.
 pub(crate) fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<String> {
-    let document = match compact::document(schema, stored) {
+    let document = match positional::document(schema, stored) {
         Ok(document) => document,
         Err(error) => return Some(error.message().to_owned()),
     };

@@ -12,10 +12,11 @@ use crate::access::codec;
 use crate::access::collection::Collection;
 use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
-use crate::catalog::compact;
 use crate::catalog::entries::{Origin, rows_tree};
+use crate::catalog::positional;
 use crate::catalog::schema::Schema;
 use crate::feed::consumer::HOLD_ROUNDS;
+use crate::feed::outside::FeedPosition;
 use crate::store::TreeId;
 use crate::store::error::{Code, Error, Result};
 use crate::value::document::Document;
@@ -211,7 +212,7 @@ pub(crate) fn any_change(
     Ok(Some(AnyChange { seq, time, origin, what }))
 }
 
-/// A document in untyped form: without its version prefix, and with field names if it is compact.
+/// A document in untyped form: without its version prefix, and with field names if it is positional.
 ///
 /// The names are the catalogue's for its version, since fields are only ever added at the end. A collection
 /// that took the name of a dropped one has another tree, and does not describe the other's documents.
@@ -223,7 +224,7 @@ fn named(
     described: &mut Described<'_>,
 ) -> Result<Vec<u8>> {
     let (version, document) = version::split(&value)?;
-    if !compact::is_compact(document) {
+    if !positional::is_positional(document) {
         return Ok(if document.len() == value.len() { value } else { document.to_vec() });
     }
     let mut out = Vec::with_capacity(2 * document.len());
@@ -233,7 +234,7 @@ fn named(
         if found != tree {
             return Err(Error::new(Code::Unreadable, "another collection has this name by now"));
         }
-        compact::name(schema.names_in_feed(version)?, document, &mut out)
+        positional::name(schema.names_in_feed(version)?, document, &mut out)
     };
     let done = named(false).or_else(|_| named(true));
     match done {
@@ -280,14 +281,36 @@ impl<T: Delivered> Changes<T> {
     /// A database that was poisoned by a failed sync ends with one last error. While the iterator exists,
     /// undelivered changes are kept for it, within `feed_bytes_max`.
     ///
-    /// If changes after that commit are no longer kept, the first item is the error
-    /// [`FeedGap`](Code::FeedGap), and the iterator ends. A change that does not decode as the type is an
-    /// error that names it; the next item is the next change.
+    /// If changes after that commit are no longer kept, or there is no such commit, the first item is the
+    /// error [`FeedGap`](Code::FeedGap), and the iterator ends. In a restored database the same sequence is
+    /// another commit, without an error: a program that stores its position outside uses
+    /// [`Changes::resume`]. A change that does not decode as the type is an error that names it; the next
+    /// item is the next change.
     ///
     /// Starting costs one scan of the log since the newest checkpoint.
     #[must_use]
     pub fn since(self, after: CommitSeq) -> ChangeIter<T> {
         ChangeIter::begin(self.db, after)
+    }
+
+    /// As [`Changes::since`], from a position that the program has stored outside of the database.
+    ///
+    /// If it is of another database (a backup was restored, or a repaired copy took the place), the first
+    /// item is the error [`FeedGap`](Code::FeedGap). A copy that was made with the tools of the file system
+    /// has the identity of its original, and is not noticed: give it one of its own with [`Db::backup`].
+    #[must_use]
+    pub fn resume(self, position: FeedPosition) -> ChangeIter<T> {
+        match position.check(self.db.engine().database_id()) {
+            Ok(()) => ChangeIter::begin(self.db, position.seq),
+            Err(error) => ChangeIter::failed(self.db, error),
+        }
+    }
+
+    /// Every change since the database was created. If any is no longer kept, the first item is the error
+    /// [`FeedGap`](Code::FeedGap): first copy the collections, then follow.
+    #[must_use]
+    pub fn from_beginning(self) -> ChangeIter<T> {
+        ChangeIter::begin(self.db, CommitSeq(0))
     }
 
     /// Every change that becomes durable from now on.
@@ -296,7 +319,7 @@ impl<T: Delivered> Changes<T> {
         self.begin_at(|feed| feed.newest)
     }
 
-    /// Every change that is still kept.
+    /// Every change that is still kept. Older ones may have existed.
     #[must_use]
     pub fn from_oldest(self) -> ChangeIter<T> {
         self.begin_at(|feed| feed.oldest)
@@ -353,6 +376,12 @@ impl<T: Delivered> ChangeIter<T> {
         ChangeIter { db, reader, queue: VecDeque::new(), failed, follows: false, astray: None }
     }
 
+    /// An iterator with an error only.
+    fn failed(db: Db, error: Error) -> ChangeIter<T> {
+        let (reader, failed) = (None, Some(error));
+        ChangeIter { db, reader, queue: VecDeque::new(), failed, follows: false, astray: None }
+    }
+
     /// Makes the iterator wait for more changes instead of ending.
     ///
     /// It then ends when the database is closed, or when it is [stopped](ChangeIter::stopper). A database
@@ -367,8 +396,8 @@ impl<T: Delivered> ChangeIter<T> {
     /// # Errors
     /// An item can be one of [reading changes](crate::Error#changes); `FeedGap` (E0804) ends the iterator.
     /// `Unreadable` (E0213) if a change does not decode as `T`; `CorruptFeed` (E0505) if its value is lost.
-    /// The last item is `EnginePoisoned` (E0601) if a sync failed; `ForkedHandle` (E0206) and
-    /// `InvalidArgument` (E0201) for a commit that does not exist yet come first.
+    /// The last item is `EnginePoisoned` (E0601) if a sync failed; `ForkedHandle` (E0206) in
+    /// a forked process comes first.
     pub fn next_within(&mut self, at_most: Duration) -> Option<Result<T>> {
         self.next_or_wait(Some(at_most))
     }

@@ -13,6 +13,7 @@ use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
 use crate::access::transaction::Transaction;
 use crate::feed::changes::{ChangeStop, Delivered, changes_of, open};
+use crate::feed::outside::COPY_FIRST;
 use crate::feed::positions::{self, Cursor};
 use crate::store::error::{Code, Error, Result};
 
@@ -31,6 +32,7 @@ pub(crate) const HOLD_ROUNDS: usize = 16;
 enum Start {
     #[default]
     Now,
+    Beginning,
     Oldest,
     After(CommitSeq),
 }
@@ -77,7 +79,20 @@ impl ConsumerOptions {
         ConsumerOptions { start: Start::Now, ..self }
     }
 
-    /// Begins with the oldest change that is still kept.
+    /// Begins with the first change there was.
+    ///
+    /// Where that is no longer kept, [`register`](ConsumerOptions::register) fails with
+    /// [`FeedGap`](Code::FeedGap). What the consumer derives from the changes is therefore complete. For a
+    /// database that is in use already, first copy its collections, then follow: [see the
+    /// recipe](crate::cookbook#first-copy-then-follow).
+    #[must_use]
+    pub fn from_beginning(self) -> Self {
+        ConsumerOptions { start: Start::Beginning, ..self }
+    }
+
+    /// Begins with the oldest change that is still kept. Older ones may have existed: what the consumer
+    /// derives from the changes may be incomplete, and there is no error. See
+    /// [`from_beginning`](ConsumerOptions::from_beginning).
     #[must_use]
     pub fn from_oldest(self) -> Self {
         ConsumerOptions { start: Start::Oldest, ..self }
@@ -102,9 +117,9 @@ impl ConsumerOptions {
     /// Registers the consumer. An existing one keeps its position, and gets this policy.
     ///
     /// # Errors
-    /// Those of a [commit](crate::Error#commits); `FeedGap` (E0804) if its first changes are no longer kept,
-    /// `CorruptFeed` (E0505) if they are corrupt; `InvalidArgument` (E0201) for an empty name, or a commit
-    /// that does not exist yet; `KeyTooLong` (E0202) for a long name.
+    /// Those of a [commit](crate::Error#commits); `FeedGap` (E0804) if its first changes are no longer
+    /// kept, or for a commit that does not exist; `CorruptFeed` (E0505) if they are corrupt;
+    /// `InvalidArgument` (E0201) for an empty name; `KeyTooLong` (E0202) for a long name.
     pub fn register(self) -> Result<Consumer> {
         let ConsumerOptions { db, name, start, refuses_writers } = self;
         if name.is_empty() {
@@ -117,6 +132,7 @@ impl ConsumerOptions {
             let feed = db.feed();
             let position = match start {
                 Start::Now => feed.newest,
+                Start::Beginning => CommitSeq(0),
                 Start::Oldest => feed.oldest,
                 Start::After(seq) => seq,
             };
@@ -127,10 +143,13 @@ impl ConsumerOptions {
                 }
                 Err(error)
                     if error.code() == Code::FeedGap
-                        && !matches!(start, Start::After(_))
+                        && matches!(start, Start::Now | Start::Oldest)
                         && rounds < HOLD_ROUNDS =>
                 {
                     rounds += 1;
+                }
+                Err(error) if error.code() == Code::FeedGap && start == Start::Beginning => {
+                    return Err(Error::new(Code::FeedGap, error.message()).with_hint(COPY_FIRST));
                 }
                 Err(error) => return Err(error),
             }
@@ -166,8 +185,8 @@ impl Consumer {
     ///
     /// # Errors
     /// Those of a [commit](crate::Error#commits); `FeedGap` (E0804) if changes after that commit are no
-    /// longer kept, `CorruptFeed` (E0505) if they are corrupt; `InvalidArgument` (E0201) if there is no such
-    /// commit yet; `NoSuchKey` (E0903) if it is no longer registered.
+    /// longer kept, or if there is no such commit; `CorruptFeed` (E0505) if they are corrupt;
+    /// `NoSuchKey` (E0903) if it is no longer registered.
     pub fn seek(&self, after: CommitSeq) -> Result<()> {
         let _hold = self.db.hold_feed(after)?;
         self.db.transact(|tx| {

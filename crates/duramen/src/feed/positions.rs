@@ -110,6 +110,15 @@ pub(crate) fn set_back(tx: &Shared<'_>) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// A value of a tree, as it is stored in a backup: a consumer is set to before all kept changes, as by
+/// [`set_back`]. An undecodable row is copied as it is.
+pub(crate) fn value_in_copy(tree: &str, value: Vec<u8>) -> Vec<u8> {
+    match (tree == CONSUMERS).then(|| Cursor::decode("", &value)) {
+        Some(Ok(cursor)) => Cursor { position: CommitSeq(0), ..cursor }.encode().to_vec(),
+        _ => value,
+    }
+}
+
 /// The engine reads this before it releases changes.
 pub(crate) struct Rule;
 

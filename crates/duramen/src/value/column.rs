@@ -145,9 +145,7 @@ impl ColumnType {
         let made = match (self, &*value) {
             (ColumnType::Float, Value::Int(number)) => exact_float(*number).map(Value::Float),
             (ColumnType::Float, Value::Text(text)) => non_finite(text).map(Value::Float),
-            (ColumnType::Time, Value::Text(text)) => {
-                Time::parse(text).or_else(|| Time::parse_date(text)).map(Value::Time)
-            }
+            (ColumnType::Time, Value::Text(text)) => Time::parse_in_column(text).map(Value::Time),
             _ => return ColumnType::of(value) == self,
         };
         match made {

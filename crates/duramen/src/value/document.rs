@@ -84,6 +84,10 @@ impl Document {
         self.fields.iter().map(|(name, value)| (name.as_str(), value))
     }
 
+    pub(crate) fn fields(&self) -> &[(String, Value)] {
+        &self.fields
+    }
+
     /// The fields in order, values to be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
         self.fields.iter_mut().map(|(name, value)| (name.as_str(), value))
@@ -291,6 +295,15 @@ impl fmt::Display for Document {
     }
 }
 
+impl fmt::Display for Value {
+    /// As in the JSON of a document.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut stored = Vec::new();
+        self.write(&mut stored, DEPTH_MAX).map_err(|_| fmt::Error)?;
+        f.write_str(&json::from_stored(&stored).map_err(|_| fmt::Error)?)
+    }
+}
+
 macro_rules! conversions {
     ($($kind:ty, |$value:ident| $body:expr;)*) => {$(
         impl From<$kind> for Value {
@@ -334,6 +347,7 @@ impl From<Element> for Value {
             Element::Bool(value) => Value::Bool(value),
             Element::Uuid(bytes) => Value::Bytes(bytes.to_vec()),
             Element::Time(time) => Value::Time(time),
+            Element::Descending(element) => Value::from(*element),
         }
     }
 }

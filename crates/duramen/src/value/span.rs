@@ -5,7 +5,7 @@
 
 use crate::store::KeyRange;
 use crate::store::error::Result;
-use crate::value::tuple::{Key, encode, prefix_end};
+use crate::value::tuple::{Key, directed, encode, prefix_end};
 
 /// A range of the keys of a collection, half-open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +56,18 @@ impl Span {
 
     pub(crate) fn of_bytes(range: KeyRange) -> Span {
         Span { range }
+    }
+
+    /// The same bounds with elements in these directions, by position.
+    pub(crate) fn directed(self, is_descending: impl Fn(usize) -> bool) -> Span {
+        let bound = |key: Vec<u8>| {
+            let directed = |key: &[u8]| directed(key, &is_descending).ok();
+            // A bound after all keys with a prefix is no key itself.
+            let after = || Some(prefix_end(&directed(key.strip_suffix(prefix_end(&[]).as_slice())?)?));
+            directed(&key).or_else(after).unwrap_or(key)
+        };
+        let KeyRange { from, to } = self.range;
+        Span { range: KeyRange { from: bound(from), to: to.map(bound) } }
     }
 
     /// The intersection of both.

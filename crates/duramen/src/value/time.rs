@@ -3,9 +3,9 @@
 //! Owns the calendar arithmetic. Reads the clock for [`Time::now`] only; knows no time zones but fixed
 //! offsets, and no leap seconds.
 
-#[cfg(any(feature = "chrono", feature = "jiff"))]
+mod arithmetic;
 mod foreign;
-mod serde;
+pub(crate) mod serde;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +17,23 @@ const NANOSECONDS: u32 = 1_000_000_000;
 const SECONDS_A_DAY: i64 = 86_400;
 
 /// A point in time, to the nanosecond, in UTC.
+///
+/// A [`std::time::SystemTime`] becomes a `Time` and back, and so do the times of `chrono` and `jiff` with the
+/// features of these names. A [`std::time::Duration`] is added and subtracted. The operators never panic:
+/// they stop at [`Time::MIN`] and [`Time::MAX`]. [`Time::checked_add`] and [`Time::checked_sub`] tell.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use duramen::prelude::*;
+///
+/// let noon = Time::parse("2013-01-01T12:00:00Z").expect("a time");
+/// let later = noon + Duration::from_secs(90 * 60);
+/// assert_eq!(later.to_string(), "2013-01-01T13:30:00Z");
+/// assert_eq!(later - noon, Duration::from_secs(5_400));
+/// assert_eq!(Time::from_seconds(noon.seconds()), noon);
+/// assert_eq!(Time::MAX + Duration::from_secs(1), Time::MAX);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time {
     seconds: i64,
@@ -24,11 +41,23 @@ pub struct Time {
 }
 
 impl Time {
+    /// The earliest time: 292 billion years before 1970.
+    pub const MIN: Time = Time { seconds: i64::MIN, nanoseconds: 0 };
+
+    /// The latest time: 292 billion years after 1970.
+    pub const MAX: Time = Time { seconds: i64::MAX, nanoseconds: NANOSECONDS - 1 };
+
     /// Seconds since 1970 (negative before) and nanoseconds after that second; `None` for a full second or
     /// more.
     #[must_use]
     pub fn new(seconds: i64, nanoseconds: u32) -> Option<Time> {
         (nanoseconds < NANOSECONDS).then_some(Time { seconds, nanoseconds })
+    }
+
+    /// Whole seconds since 1970, negative before.
+    #[must_use]
+    pub const fn from_seconds(seconds: i64) -> Time {
+        Time { seconds, nanoseconds: 0 }
     }
 
     /// The system's time now. It may go back when the clock is set; ids and expiry use a time that does not.
@@ -60,6 +89,16 @@ impl Time {
     /// `None` for anything else: no other form, no 30th of February, no 61st second.
     #[must_use]
     pub fn parse(text: &str) -> Option<Time> {
+        Time::parse_with(text, parse_offset)
+    }
+
+    /// Reads what a column of times takes: also a date, and a time without offset, which is in UTC.
+    pub(crate) fn parse_in_column(text: &str) -> Option<Time> {
+        let offset = |rest: &str| if rest.is_empty() { Some(0) } else { parse_offset(rest) };
+        Time::parse_with(text, offset).or_else(|| Time::parse_date(text))
+    }
+
+    fn parse_with(text: &str, parse_offset: impl Fn(&str) -> Option<i64>) -> Option<Time> {
         let (days, rest) = parse_date(text)?;
         let rest = rest.strip_prefix(['T', 't', ' '])?;
         let (hour, rest) = digits(rest, 2)?;

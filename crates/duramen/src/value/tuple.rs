@@ -9,6 +9,7 @@
 //! encoding again gives the same bytes.
 
 mod decode;
+mod directions;
 mod encode;
 mod enums;
 mod owned;
@@ -24,6 +25,7 @@ use crate::store::limits::KEY_BYTES_MAX;
 
 pub use decode::decode;
 pub(crate) use decode::split;
+pub(crate) use directions::{ascending, directed, values};
 pub use encode::{AsElement, Encoder, Key};
 #[doc(hidden)]
 pub use enums::{AnyForm, FormOf, KnownForm};
@@ -36,7 +38,7 @@ use crate::value::time::Time;
 /// One typed element of a key.
 ///
 /// Elements of different types are ordered by type: null, bytes, text, tuple, integer, float, bool, uuid,
-/// time.
+/// time. Descending elements have the opposite order, and come after all others.
 #[derive(Debug, Clone)]
 pub enum Element {
     /// Nothing; before everything else.
@@ -57,9 +59,28 @@ pub enum Element {
     Uuid([u8; 16]),
     /// A point in time.
     Time(Time),
+    /// Another element, in the opposite order. It is not inside of tuples, nor inside of another one.
+    Descending(Box<Element>),
 }
 
 impl Element {
+    /// The element without a direction.
+    pub(crate) fn ascending(self) -> Element {
+        match self {
+            Element::Descending(element) => *element,
+            element => element,
+        }
+    }
+
+    /// The element in a direction.
+    pub(crate) fn directed(self, is_descending: bool) -> Element {
+        match self {
+            Element::Descending(_) => self,
+            element if is_descending => Element::Descending(Box::new(element)),
+            element => element,
+        }
+    }
+
     fn rank(&self) -> u8 {
         match self {
             Element::Null => 0,
@@ -71,6 +92,7 @@ impl Element {
             Element::Bool(_) => 6,
             Element::Uuid(_) => 7,
             Element::Time(_) => 8,
+            Element::Descending(_) => 9,
         }
     }
 }
@@ -86,6 +108,7 @@ impl Ord for Element {
             (Element::Bool(a), Element::Bool(b)) => a.cmp(b),
             (Element::Uuid(a), Element::Uuid(b)) => a.cmp(b),
             (Element::Time(a), Element::Time(b)) => a.cmp(b),
+            (Element::Descending(a), Element::Descending(b)) => b.cmp(a),
             _ => self.rank().cmp(&other.rank()),
         }
     }
@@ -124,6 +147,7 @@ impl fmt::Display for Element {
             Element::Float(value) => write!(f, "{value:?}"),
             Element::Bool(value) => value.fmt(f),
             Element::Time(time) => time.fmt(f),
+            Element::Descending(element) => element.fmt(f),
         }
     }
 }
@@ -185,7 +209,7 @@ pub(crate) fn check_length(key: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The first byte of each element, by type. The order of the codes is the order of the types.
+/// The first byte of each ascending element, by type. The order of the codes is the order of the types.
 mod code {
     pub(super) const NULL: u8 = 0x00;
     pub(super) const BYTES: u8 = 0x01;
@@ -205,4 +229,15 @@ mod code {
     pub(super) const END: u8 = 0x00;
     /// After a 0x00: it was a NUL (in text and bytes) or a null (in a tuple), not the end.
     pub(super) const ESCAPE: u8 = 0xff;
+    /// The sum of an element's first byte and that of its descending form, which is never 0xff.
+    pub(super) const DESCENDING_SUM: u8 = 0xfe;
+    /// The least first byte of a descending element.
+    pub(super) const DESCENDING_MIN: u8 = DESCENDING_SUM - TIME;
+    /// Ends descending text, bytes and tuples, after the complement of [`END`].
+    pub(super) const DESCENDING_END: u8 = 0xff;
+
+    /// Whether elements that begin so end with [`END`].
+    pub(super) fn has_end(code: u8) -> bool {
+        matches!(code, BYTES | TEXT | TUPLE)
+    }
 }

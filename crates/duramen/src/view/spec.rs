@@ -4,6 +4,7 @@ use crate::store::limits::REDUCTION_BYTES_MAX;
 
 use crate::store::error::{Error, Result};
 use crate::value::document::{Document, Value};
+use crate::view::key_field::KeyField;
 use crate::view::kinds::{REDUCTIONS_MAX, Reduce};
 
 /// The maximum length of a collection's name, in bytes.
@@ -22,7 +23,7 @@ pub(crate) const GENERATIONS_MAX: usize = 4 * VIEWS_MAX;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewSpec {
     pub(crate) name: String,
-    pub(crate) key: Vec<String>,
+    pub(crate) key: Vec<KeyField>,
     pub(crate) each: bool,
     pub(crate) values: Vec<String>,
     pub(crate) reduce: Vec<Reduce>,
@@ -31,6 +32,9 @@ pub struct ViewSpec {
     pub(crate) nulls: bool,
     /// For a view in code, its version and shape. Such a view names no fields.
     pub(crate) coded: Option<Coded>,
+    /// For the view that a reference keeps: how many elements the key has that the field refers to. Such a
+    /// view is derived from the reference and never stored.
+    pub(crate) of_reference: Option<usize>,
     /// The generation of its tree of rows; a changed view gets a new one.
     pub(crate) generation: u64,
     /// Whether the view covers every document.
@@ -49,9 +53,10 @@ pub(crate) struct Coded {
 }
 
 impl ViewSpec {
-    /// A view with this name, ordered by these fields.
+    /// A view with this name, ordered by these fields: names, or [`KeyField`]s for parts of fields and for
+    /// descending ones.
     #[must_use]
-    pub fn new<T: Into<String>>(name: impl Into<String>, key: impl IntoIterator<Item = T>) -> ViewSpec {
+    pub fn new<T: Into<KeyField>>(name: impl Into<String>, key: impl IntoIterator<Item = T>) -> ViewSpec {
         ViewSpec {
             name: name.into(),
             key: key.into_iter().map(Into::into).collect(),
@@ -61,6 +66,7 @@ impl ViewSpec {
             unique: false,
             nulls: false,
             coded: None,
+            of_reference: None,
             generation: 0,
             ready: false,
         }
@@ -85,7 +91,9 @@ impl ViewSpec {
         shape(self) == shape(other) && self.reduce == other.reduce
     }
 
-    /// Marks the last key field as a list: a document has a row for each item.
+    /// Marks the last key field as a list: a document has a row for each different item. An item that is in
+    /// the list twice has one row, and counts once. The last element may also be a value inside each item,
+    /// `KeyField::path("lines[].product")`.
     #[must_use]
     pub fn each(mut self) -> ViewSpec {
         self.each = true;
@@ -115,7 +123,8 @@ impl ViewSpec {
 
     /// Gives documents a row whose key fields are null or absent: null is then a value, before all others.
     ///
-    /// Without this such documents have no row. A unique view then allows one document with null.
+    /// Without this such documents have no row. A unique view then allows one document with null. With
+    /// [`ViewSpec::each`] a document whose list is empty, null or absent has one row, with null.
     #[must_use]
     pub fn nulls(mut self) -> ViewSpec {
         self.nulls = true;
@@ -130,13 +139,29 @@ impl ViewSpec {
 
     /// The fields that make its key.
     #[must_use]
-    pub fn key_fields(&self) -> &[String] {
+    pub fn key_fields(&self) -> &[KeyField] {
         &self.key
+    }
+
+    /// Whether an element of its rows' keys is descending, by its position. The document's key goes on in the
+    /// direction of the last element, so that rows read backwards are those of the opposite order.
+    pub(crate) fn is_descending(&self, position: usize) -> bool {
+        self.key.get(position).or(self.key.last()).is_some_and(KeyField::is_descending)
+    }
+
+    /// Whether any element is descending.
+    pub(crate) fn has_descending(&self) -> bool {
+        self.key.iter().any(KeyField::is_descending)
+    }
+
+    /// Whether an element is a part of a field.
+    pub(crate) fn has_paths(&self) -> bool {
+        self.key.iter().any(KeyField::is_path)
     }
 
     /// How many elements its key has.
     pub(crate) fn key_elements(&self) -> usize {
-        self.coded.map_or(self.key.len(), |coded| coded.elements)
+        self.of_reference.unwrap_or_else(|| self.coded.map_or(self.key.len(), |coded| coded.elements))
     }
 
     fn value_count(&self) -> usize {
@@ -188,10 +213,10 @@ impl ViewSpec {
 
     /// Whether two definitions are equal, apart from generation and readiness.
     pub(crate) fn same_terms(&self, other: &ViewSpec) -> bool {
-        let ViewSpec { name, key, each, values, reduce, unique, nulls, coded, generation: _, ready: _ } =
-            self;
+        let ViewSpec { name, key, each, values, reduce, unique, nulls, coded, of_reference, .. } = self;
         (name, key, values, reduce) == (&other.name, &other.key, &other.values, &other.reduce)
             && (*each, *unique, *nulls, *coded) == (other.each, other.unique, other.nulls, other.coded)
+            && *of_reference == other.of_reference
     }
 
     /// Whether two have their rows in the same tree.
@@ -202,7 +227,8 @@ impl ViewSpec {
     /// The tree of its rows.
     pub(crate) fn tree_name(&self, collection: &str) -> String {
         // Names contain no control characters, so the parts cannot be confused.
-        format!("{TREES}{collection}\u{1}{}\u{1}{}", self.name, self.generation)
+        let kept = if self.of_reference.is_some() { "\u{1}" } else { "" };
+        format!("{TREES}{collection}\u{1}{kept}{}\u{1}{}", self.name, self.generation)
     }
 
     /// Checks the definition.
@@ -221,8 +247,13 @@ impl ViewSpec {
         if self.coded.is_some() && (self.each || !self.key.is_empty() || !self.values.is_empty()) {
             return wrong("is in code, and names fields");
         }
-        if self.nulls && (self.each || self.coded.is_some()) {
-            return wrong("has rows for nulls, which neither views in code nor those with `each` have");
+        if self.nulls && self.coded.is_some() {
+            return wrong(
+                "has rows for nulls, which views in code do not have: their code emits what it likes",
+            );
+        }
+        for (position, field) in self.key.iter().enumerate() {
+            field.validate(self.each && position + 1 == self.key.len())?;
         }
         if self.reduce.len() > REDUCTIONS_MAX {
             return wrong(&format!(
@@ -250,7 +281,7 @@ impl ViewSpec {
         let reduce = self.reduce.iter().map(Reduce::to_value);
         let mut stored = Document::new()
             .with("name", self.name.as_str())
-            .with("key", texts(&self.key))
+            .with("key", Value::List(self.key.iter().map(|field| field.name().into()).collect()))
             .with("each", self.each)
             .with("values", texts(&self.values))
             .with("reduce", Value::List(reduce.collect()))
@@ -259,6 +290,15 @@ impl ViewSpec {
             .with("ready", self.ready);
         if self.nulls {
             stored.set("nulls", true);
+        }
+        for (name, is_one) in
+            [("paths", KeyField::is_path as fn(&KeyField) -> bool), ("descending", KeyField::is_descending)]
+        {
+            let positions = (0..self.key.len()).filter(|at| is_one(&self.key[*at]));
+            let positions: Vec<Value> = positions.map(|at| Value::from(at as u64)).collect();
+            if !positions.is_empty() {
+                stored.set(name, positions);
+            }
         }
         if let Some(Coded { version, elements, values }) = self.coded {
             let shape = [u64::from(version), elements as u64, values as u64];
@@ -279,12 +319,22 @@ impl ViewSpec {
             _ => None,
         };
         let Some(Value::List(reduce)) = document.get("reduce") else { return None };
+        let fields = texts("key")?;
+        let (paths, descending) = (positions(document, "paths")?, positions(document, "descending")?);
+        if paths.iter().chain(&descending).any(|at| *at >= fields.len()) {
+            return None;
+        }
+        let field = |(at, name): (usize, String)| {
+            let field = if paths.contains(&at) { KeyField::path(&name) } else { KeyField::field(name) };
+            if descending.contains(&at) { field.descending() } else { field }
+        };
         let spec = ViewSpec {
             name: text(document.get("name")?)?,
-            key: texts("key")?,
+            key: fields.into_iter().enumerate().map(field).collect(),
             each: flag("each")?,
             values: texts("values")?,
             reduce: reduce.iter().map(Reduce::from_value).collect::<Option<_>>()?,
+            of_reference: None,
             unique: flag("unique")?,
             nulls: document.get("nulls").is_some() && flag("nulls")?,
             coded: match document.get("coded") {
@@ -295,6 +345,17 @@ impl ViewSpec {
             ready: flag("ready")?,
         };
         spec.validate().is_ok().then_some(spec)
+    }
+}
+
+/// Positions in the key; none if they are not there.
+fn positions(document: &Document, name: &str) -> Option<Vec<usize>> {
+    match document.get(name) {
+        None => Some(Vec::new()),
+        Some(Value::List(values)) => {
+            values.iter().map(|value| usize::try_from(integer(value)?).ok()).collect()
+        }
+        Some(_) => None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::thread;
 
 use duramen::prelude::*;
 use duramen::{Disk, MemDisk};
-use duramen_disk::memory::{CallKind, Effect, Fault, SyncGate};
+use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, SyncGate};
 use duramen_engine::Background;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
@@ -56,6 +56,86 @@ fn an_id_is_not_given_again_after_a_restart() {
             db.delete::<Ticket>(id).unwrap();
         }
         db.close().unwrap();
+    }
+}
+
+/// A gap at each start of the program would look like lost documents.
+#[test]
+fn ids_continue_without_a_gap_after_a_clean_close() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(9));
+    let open = || Db::options().open_on(Arc::clone(&disk), "/db").unwrap();
+    for round in 0..4 {
+        let db = open();
+        for id in 1..=3 {
+            assert_eq!(db.push(ticket("x")).unwrap().id, round * 3 + id);
+        }
+        // Dropping the last handle closes, too.
+        if round % 2 == 0 {
+            db.close().unwrap();
+        }
+    }
+    let db = Db::options().background(false).open_on(Arc::clone(&disk), "/db").unwrap();
+    assert_eq!(db.push(ticket("x")).unwrap().id, 13);
+    drop(db);
+    assert_eq!(open().push(ticket("x")).unwrap().id, 14);
+}
+
+/// The program may have shown or sent the id of a transaction that failed.
+#[test]
+fn an_id_of_a_failed_transaction_is_not_given_after_a_clean_close() {
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(10));
+    let open = || Db::options().open_on(Arc::clone(&disk), "/db").unwrap();
+    for expected in [1, 4] {
+        let db = open();
+        let fail = |tx: &mut Transaction<'_>| {
+            let id = tx.push(ticket("x"))?.id;
+            Err::<(), _>(Error::invalid(format!("changed my mind about {id}")))
+        };
+        let error = db.transact(fail).unwrap_err();
+        assert_eq!(error.message(), format!("changed my mind about {expected}"));
+        db.close().unwrap();
+        drop(db);
+        let db = open();
+        assert_eq!(db.push(ticket("x")).unwrap().id, expected + 1);
+        db.transact(fail).unwrap_err();
+    }
+}
+
+/// A power cut at any moment, also in the middle of giving ids back: no id that was acknowledged is given
+/// again. The documents are deleted at once, so that they do not keep their ids from being given.
+#[test]
+fn a_power_cut_never_repeats_an_id() {
+    let disk = MemDisk::new(11);
+    let open = |disk: &MemDisk| {
+        let options = Db::options().engine(|options| options.background = Background::Stepped);
+        options.open_on(Arc::new(disk.clone()), "/db").unwrap()
+    };
+    open(&disk).register::<Ticket>().unwrap();
+    disk.record();
+    let mut given = Vec::new();
+    for _ in 0..2 {
+        let db = open(&disk);
+        for _ in 0..2 {
+            let id = db.push(ticket("x")).unwrap().id;
+            given.push((disk.recorded_len(), id));
+            db.delete::<Ticket>(id).unwrap();
+        }
+        db.close().unwrap();
+    }
+    assert_eq!(given.iter().map(|(_, id)| *id).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    let trace = disk.trace();
+    for at in 0..=trace.len() {
+        let last = given.iter().filter(|(from, _)| *from <= at).map(|(_, id)| *id).max().unwrap_or(0);
+        let seed = at as u64;
+        for choice in [CrashChoice::None, CrashChoice::All, CrashChoice::Random { seed }] {
+            let after = trace.crash_image(at, &choice);
+            let db = open(&after);
+            let again = db.push(ticket("x")).unwrap().id;
+            assert!(again > last, "{again} is given after {last} was, cut at {at}, {choice:?}");
+            db.close().unwrap();
+            drop(db);
+            assert_eq!(open(&after).push(ticket("x")).unwrap().id, again + 1);
+        }
     }
 }
 
@@ -160,7 +240,7 @@ fn after_commit_is_called_once_and_only_after_a_commit() {
         // Another commit causes a conflict the first time.
         let count = tx.collection::<Ticket>().count()?;
         if run == 1 {
-            db.push(ticket("in between"))?;
+            thread::scope(|scope| scope.spawn(|| db.push(ticket("in between"))).join().unwrap())?;
         }
         tx.put(&Ticket { id: 1000 + count, text: "x".to_owned() })
     })

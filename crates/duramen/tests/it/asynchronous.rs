@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -276,7 +277,7 @@ fn a_conflict_runs_the_closure_again_and_its_own_errors_come_back() {
     let seen = block_on(db.transact(move |tx| {
         let seen = tx.collection::<Account>().count()?;
         if count.fetch_add(1, Ordering::SeqCst) == 0 {
-            other.put(&account(1, 1))?;
+            std::thread::scope(|scope| scope.spawn(|| other.put(&account(1, 1))).join().unwrap())?;
         }
         tx.put(&account(2, 1))?;
         Ok(seen)
@@ -389,13 +390,24 @@ fn no_more_closures_run_at_once_than_there_are_threads() {
     assert!((1..=3).contains(&most), "{most} at once");
 }
 
+/// Opens the database once the thread that ran the last call has released its own handle, which it does after
+/// the call's closure or callback has returned.
+fn open_when_released(directory: &Path) -> AsyncDb {
+    loop {
+        match block_on(AsyncDb::open(directory.join("db"))) {
+            Err(error) if error.code() == Code::DatabaseLocked => std::thread::yield_now(),
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
 /// A closure may hold the last handle: stopping the threads from one of them must not wait for that thread
 /// itself.
 #[test]
 fn the_last_handle_may_be_dropped_on_a_thread_of_the_pool() {
     let directory = tempfile::tempdir().unwrap();
     for _ in 0..10 {
-        let db = block_on(AsyncDb::open(directory.path().join("db"))).unwrap();
+        let db = open_when_released(directory.path());
         let (tell, told) = channel();
         let inner = db.clone();
         let mut task = Box::pin(async move {
@@ -413,7 +425,7 @@ fn the_last_handle_may_be_dropped_on_a_thread_of_the_pool() {
         // Removed from the queue, or finished: either way the sender and the database are released.
         let _ = told.recv();
     }
-    let db = block_on(AsyncDb::open(directory.path().join("db"))).unwrap();
+    let db = open_when_released(directory.path());
     block_on(db.put(account(1, 1))).unwrap();
 }
 
@@ -421,15 +433,8 @@ fn the_last_handle_may_be_dropped_on_a_thread_of_the_pool() {
 #[test]
 fn the_last_handle_may_be_dropped_after_a_commit() {
     let directory = tempfile::tempdir().unwrap();
-    // The thread releases its own handle after the callback.
-    let open = || loop {
-        match block_on(AsyncDb::open(directory.path().join("db"))) {
-            Err(error) if error.code() == Code::DatabaseLocked => std::thread::yield_now(),
-            opened => return opened.unwrap(),
-        }
-    };
     for id in 0..10 {
-        let db = open();
+        let db = open_when_released(directory.path());
         let (tell, told) = channel();
         let inner = db.clone();
         let mut task = Box::pin(async move {
@@ -450,7 +455,7 @@ fn the_last_handle_may_be_dropped_after_a_commit() {
         // Removed from the queue, or finished.
         let _ = told.recv();
     }
-    let db = open();
+    let db = open_when_released(directory.path());
     block_on(db.put(account(1, 1))).unwrap();
 }
 

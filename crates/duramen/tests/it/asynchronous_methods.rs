@@ -9,7 +9,7 @@ use duramen::prelude::*;
 use crate::asynchronous::block_on;
 
 /// Methods of `Db` that have no namesake, and what does their work.
-const OTHERWISE: [(&str, &str); 13] = [
+const OTHERWISE: [(&str, &str); 12] = [
     ("blobs", "a handle of blocking calls: `run(|db| db.blobs(..))`"),
     ("bytes", "a handle of blocking calls: `run(|db| db.bytes(..))`"),
     ("collection", "a query that is run by blocking calls: `read(|at| at.collection::<C>()..)`"),
@@ -19,7 +19,6 @@ const OTHERWISE: [(&str, &str); 13] = [
     ("into_async", "it makes the asynchronous handle"),
     ("kv", "a handle of blocking calls: `run(|db| db.kv(..))`"),
     ("options", "`open_with` takes them"),
-    ("posture", "deprecated"),
     ("select", "a query that is run by blocking calls: `read(|at| at.select::<C>()..)`"),
     ("step_background", "for simulations, which have no threads"),
     ("view", "a query that is run by blocking calls: `read(|at| at.view::<V>()..)`"),
@@ -142,9 +141,14 @@ fn the_methods_about_a_whole_database_do_what_the_blocking_ones_do() {
         );
         assert_eq!(format!("{:?}", db.feed()), format!("{:?}", db.blocking().feed()));
         assert_eq!(db.stats().block_bytes, db.blocking().stats().block_bytes);
+        db.set_memory_bytes(64 << 20).unwrap();
+        assert_eq!(db.durability_status().memory_bytes, 64 << 20);
         let refused = |_: &duramen::CopyProgress| Err(Error::invalid("enough"));
         let stopped = db.backup_with(directory.path().join("stopped.duramen"), refused).await;
         assert_eq!(stopped.unwrap_err().message(), "enough");
+        let refused = |_: &duramen::CompactProgress| Err(Error::invalid("enough"));
+        assert_eq!(db.compact_with(refused).await.unwrap_err().message(), "enough");
+        assert_eq!(db.compact().await.unwrap().oldest_snapshot, None);
         let path = directory.path().join("copy.duramen");
         db.backup(&path).await.unwrap();
         assert_eq!(Db::open(&path).unwrap().get::<Note>(1).unwrap(), Some(note(1, "ada")));

@@ -32,7 +32,7 @@ struct Priced {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
-#[collection(name = "points", compact)]
+#[collection(name = "points", positional)]
 struct Point {
     #[key]
     id: u64,
@@ -139,7 +139,7 @@ fn all_changes_tell_documents_and_bytes_and_leave_out_what_is_derived() {
     assert_eq!(
         all[3].document().unwrap().unwrap().get("x"),
         Some(&Value::from(-3)),
-        "compact ones get their names"
+        "positional ones get their names"
     );
     assert_eq!(all[5].document().unwrap(), None);
     assert!(all.windows(2).all(|pair| pair[0].time <= pair[1].time && pair[0].seq <= pair[1].seq));
@@ -345,7 +345,7 @@ fn consumers_are_listed_moved_and_forgotten() {
     assert!(listed[0].refuses_writers && !listed[0].has_gap && listed[0].lag_commits > 0, "{listed:?}");
     consumer.seek(last).unwrap();
     assert_eq!(consumer.read::<Change<Order>>().unwrap().run(|_, _| Ok(())).unwrap(), 0);
-    assert_eq!(consumer.seek(CommitSeq(last.0 + 1_000)).unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(consumer.seek(CommitSeq(last.0 + 1_000)).unwrap_err().code(), Code::FeedGap);
     let same = consumer.clone();
     assert!(consumer.unregister().unwrap());
     assert_eq!(same.position().unwrap_err().code(), Code::NoSuchKey);
@@ -510,7 +510,7 @@ fn changes_of_every_version_of_a_type_are_told() {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
-#[collection(name = "points", compact)]
+#[collection(name = "points", positional)]
 #[migrate_from(Point)]
 struct Place {
     #[key]
@@ -526,7 +526,7 @@ impl From<Point> for Place {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
-#[collection(name = "points", compact)]
+#[collection(name = "points", positional)]
 #[migrate_from(Place)]
 struct Spot {
     #[key]
@@ -543,7 +543,7 @@ impl From<Place> for Spot {
 // A consumer may read changes long after the last document of their version is gone: without their field
 // names it could neither decode nor pass them.
 #[test]
-fn compact_changes_keep_their_names_after_the_migrations_that_ended_their_versions() {
+fn positional_changes_keep_their_names_after_the_migrations_that_ended_their_versions() {
     let disk = MemDisk::new(5);
     let db = open(&disk);
     let mirror = db.consumer("mirror").refuse_writers().register().unwrap();
@@ -567,17 +567,17 @@ fn compact_changes_keep_their_names_after_the_migrations_that_ended_their_versio
 
 /// Another collection, whose documents lie under the same name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
-#[collection(name = "points", compact)]
+#[collection(name = "points", positional)]
 struct Pixel {
     #[key]
     id: u64,
     shade: i64,
 }
 
-// A compact document contains values only: with the fields of a later collection of the same name it would
+// A positional document contains values only: with the fields of a later collection of the same name it would
 // become another document.
 #[test]
-fn compact_changes_of_a_dropped_collection_take_no_names_from_another() {
+fn positional_changes_of_a_dropped_collection_take_no_names_from_another() {
     let db = Db::in_memory().unwrap();
     let from = db.feed().newest;
     db.put(&Point { id: 1, x: 5 }).unwrap();

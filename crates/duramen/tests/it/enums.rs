@@ -180,7 +180,7 @@ fn an_unknown_number_is_refused_with_those_there_are() {
     assert_eq!(error.code(), Code::Unreadable);
     assert_eq!(
         error.message(),
-        "the document 1,99 of tickets does not read as Ticket: 3 is no Priority, which has Low = 1, Medium = 2, High = 4"
+        "the document 1,99 of tickets does not read as Ticket: its field priority: 3 is no Priority, which has Low = 1, Medium = 2, High = 4"
     );
     let rows: Result<Vec<_>> = db.view::<ByPriority>().iter().unwrap().collect();
     assert!(rows.err().unwrap().message().contains("3 is no Priority"));

@@ -219,6 +219,7 @@ fn every_pair_of_conditions_finds_what_a_filter_finds() {
             paths[match plan.path {
                 AccessPath::Key { .. } => 0,
                 AccessPath::View { .. } => 1,
+                AccessPath::ViewReductions { .. } => unreachable!("it is of groups"),
                 AccessPath::Scan => 2,
             }] += 1;
         }
@@ -352,9 +353,9 @@ fn a_count_of_what_the_index_restricts_reads_no_document() {
 
 // What programs store without names is found by its names.
 #[test]
-fn documents_in_the_compact_form_are_found() {
+fn documents_in_the_positional_form_are_found() {
     #[derive(Serialize, Deserialize, Collection)]
-    #[collection(compact, name = "points")]
+    #[collection(positional, name = "points")]
     struct Point {
         #[key]
         id: u64,

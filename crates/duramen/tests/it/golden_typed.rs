@@ -42,7 +42,7 @@ pub(crate) struct Line {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
-#[collection(name = "readings", compact, view(ByLevel, key = level, value = level, reduce = (Count, Max)))]
+#[collection(name = "readings", positional, view(ByLevel, key = level, value = level, reduce = (Count, Max)))]
 pub(crate) struct Reading {
     #[key]
     pub(crate) station: String,
@@ -204,7 +204,7 @@ mod later {
     }
 
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
-    #[collection(name = "readings", compact, view(ByValue, key = value))]
+    #[collection(name = "readings", positional, view(ByValue, key = value))]
     pub(super) struct Reading {
         #[key]
         pub(super) station: String,

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests use real directories and threads")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
+mod absent_fields;
 mod assigned;
 #[cfg(feature = "async")]
 mod asynchronous;
@@ -11,21 +12,27 @@ mod background;
 mod backup;
 mod blobs;
 mod changes;
+mod checking;
 mod coded;
 mod collections;
+mod compact;
 mod compile_errors;
 mod directories;
 mod enums;
 mod find;
+mod find_pages;
 mod flights;
 mod golden;
 mod golden_stores;
 mod golden_typed;
 mod grouping;
+mod inside;
+mod insides;
 mod key_types;
 mod key_values;
 mod left_out;
 mod migrations;
+mod mirrors;
 mod model;
 mod monoids;
 mod nulls;
@@ -33,8 +40,12 @@ mod observing;
 mod ordering;
 mod page_scan;
 mod queries;
+mod read_as;
+mod reduced_groups;
+mod references;
 mod refusals;
 mod repair;
+mod reports;
 mod schema_change;
 mod select;
 mod sketches;
@@ -45,5 +56,7 @@ mod typed;
 mod typed_flights;
 mod typed_tables;
 mod under_fire;
+mod view_items;
+mod view_keys;
 mod views;
 mod views_by_name;

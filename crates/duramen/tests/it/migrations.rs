@@ -51,7 +51,7 @@ mod v3 {
     use super::*;
 
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
-    #[collection(name = "orders", compact, view(ByTown, key = town, value = cents, reduce = Sum))]
+    #[collection(name = "orders", positional, view(ByTown, key = town, value = cents, reduce = Sum))]
     #[migrate_from(v2::Order)]
     pub(super) struct Order {
         #[key]
@@ -209,7 +209,7 @@ fn a_chain_goes_from_the_first_to_the_last_also_from_halfway() {
     checks(&db);
     // Once no older documents are left, the chain may be cut, and the version number is kept.
     #[derive(Debug, Serialize, Deserialize, Collection)]
-    #[collection(name = "orders", compact, version = 3)]
+    #[collection(name = "orders", positional, version = 3)]
     struct Last {
         #[key]
         number: u64,
@@ -219,7 +219,7 @@ fn a_chain_goes_from_the_first_to_the_last_also_from_halfway() {
     assert_eq!(db.collection::<Last>().count().unwrap(), 500);
     db.put(&Last { number: 500, town: String::new(), cents: 0 }).unwrap();
     #[derive(Debug, Serialize, Deserialize, Collection)]
-    #[collection(name = "orders", compact, version = 9)]
+    #[collection(name = "orders", positional, version = 9)]
     struct TooFar {
         #[key]
         number: u64,
@@ -338,7 +338,7 @@ fn a_transaction_that_knows_both_types_converts_what_it_wrote_itself() {
 #[test]
 fn an_ancestor_with_its_fields_in_another_order_is_refused() {
     #[derive(Debug, Serialize, Deserialize, Collection)]
-    #[collection(name = "moves", compact)]
+    #[collection(name = "moves", positional)]
     struct Move {
         #[key]
         id: u64,
@@ -346,7 +346,7 @@ fn an_ancestor_with_its_fields_in_another_order_is_refused() {
         to: i64,
     }
     #[derive(Debug, Serialize, Deserialize, Collection)]
-    #[collection(name = "moves", compact)]
+    #[collection(name = "moves", positional)]
     struct Other {
         #[key]
         id: u64,
@@ -369,7 +369,10 @@ fn an_ancestor_with_its_fields_in_another_order_is_refused() {
     let db = Db::in_memory().unwrap();
     db.put(&Move { id: 1, from: 2, to: 5 }).unwrap();
     let error = db.get::<New>(1).unwrap_err();
-    assert!(error.message().contains("its compact documents hold (id, from, to) in this order"), "{error}");
+    assert!(
+        error.message().contains("its positional documents hold (id, from, to) in this order"),
+        "{error}"
+    );
     assert!(error.hint().contains("    from: i64,\n    to: i64,\n"), "{}", error.hint());
 }
 

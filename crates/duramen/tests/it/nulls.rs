@@ -147,13 +147,28 @@ fn find_answers_alike_with_and_without_the_view() {
     check(&db, condition(Operator::NotEqual, "ada".into()), None, 20);
 }
 
+// Which documents have no tag is a question as well.
 #[test]
-fn what_has_no_nulls_is_refused() {
+fn a_document_without_items_has_one_row() {
     let db = Db::in_memory().unwrap();
-    let schema = Schema::new("notes").key(["id"]).view(ViewSpec::new("by_tag", ["tag"]).each().nulls());
-    let error = db.ensure(&schema).err().unwrap();
-    assert_eq!(error.code(), Code::InvalidArgument);
-    assert!(error.message().contains("rows for nulls"), "{error}");
+    let schema = Schema::new("notes").key(["id"]).view(ViewSpec::new("by_tag", ["tags"]).each().nulls());
+    let notes = db.ensure(&schema).unwrap();
+    let list = |tags: &[&str]| tags.iter().map(|tag| Value::from(*tag)).collect::<Vec<_>>();
+    notes.put(doc! { "id": 1 }).unwrap();
+    notes.put(doc! { "id": 2, "tags": Value::Null }).unwrap();
+    notes.put(doc! { "id": 3, "tags": list(&[]) }).unwrap();
+    notes.put(doc! { "id": 4, "tags": list(&["a", "b"]) }).unwrap();
+    let none = || {
+        let rows = notes.view("by_tag").key(duramen::tuple::Element::Null);
+        rows.docs().unwrap().iter().map(|note| note.get("id").cloned().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(none(), [1.into(), 2.into(), 3.into()]);
+    assert_eq!(notes.view("by_tag").count().unwrap(), 5);
+    notes.put(doc! { "id": 1, "tags": list(&["a"]) }).unwrap();
+    notes.put(doc! { "id": 4, "tags": list(&[]) }).unwrap();
+    assert_eq!(none(), [2.into(), 3.into(), 4.into()]);
+    assert_eq!(notes.view("by_tag").key("a").count().unwrap(), 1);
+    assert!(db.check_documents().unwrap().is_clean());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use duramen::prelude::*;
 use duramen::{AnyChange, AnyChanged, Code, CommitSeq, ObserveFrom, Observer};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
-#[collection(name = "readings", compact)]
+#[collection(name = "readings", positional)]
 struct Reading {
     #[key]
     id: u64,
@@ -14,7 +14,7 @@ struct Reading {
 }
 
 /// A writer at full speed on a file system, with a checkpoint every few kilobytes: the observer misses
-/// nothing, and names the fields of compact documents.
+/// nothing, and names the fields of positional documents.
 #[test]
 fn a_fast_writer_is_followed() {
     const COMMITS: u64 = 4_000;
@@ -58,7 +58,7 @@ mod later {
     use super::*;
 
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
-    #[collection(name = "readings", compact)]
+    #[collection(name = "readings", positional)]
     #[migrate_from(Reading)]
     pub(super) struct Renamed {
         #[key]
@@ -101,7 +101,7 @@ mod other {
     use super::*;
 
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
-    #[collection(name = "readings", compact)]
+    #[collection(name = "readings", positional)]
     pub(super) struct Reading {
         #[key]
         pub(super) id: u64,
@@ -109,8 +109,8 @@ mod other {
     }
 }
 
-/// Compact documents get the field names of their own collection, not of one that took its name: neither if
-/// the observer is behind, nor if it still has the dropped one cached.
+/// Positional documents get the field names of their own collection, not of one that took its name: neither
+/// if the observer is behind, nor if it still has the dropped one cached.
 #[test]
 fn documents_of_a_dropped_collection_take_no_names_from_another() {
     let directory = tempfile::tempdir().unwrap();

@@ -100,8 +100,8 @@ fn a_view_that_was_dropped_is_gone_and_comes_back_with_its_type() {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
-#[collection(name = "rooms", compact)]
-struct Compact {
+#[collection(name = "rooms", positional)]
+struct Positional {
     #[key]
     id: u64,
     width: u32,
@@ -128,17 +128,17 @@ struct Named {
     color: String,
 }
 
-// Compact documents are identified by position: a type with another order must not mix up fields.
+// Positional documents are identified by position: a type with another order must not mix up fields.
 #[test]
-fn compact_documents_are_not_read_in_another_order() {
+fn positional_documents_are_not_read_in_another_order() {
     let db = Db::in_memory().unwrap();
-    db.put(&Compact { id: 1, width: 10, height: 20 }).unwrap();
+    db.put(&Positional { id: 1, width: 10, height: 20 }).unwrap();
     let error = db.get::<Reordered>(1).unwrap_err();
     assert!(error.message().contains("(id, width, height) in this order"), "{error}");
     let named = Named { id: 1, width: 10, height: 20, color: String::new() };
     assert_eq!(db.get::<Named>(1).unwrap(), Some(named));
     db.put(&Named { id: 2, width: 1, height: 2, color: "red".into() }).unwrap();
-    assert_eq!(db.get::<Compact>(2).unwrap(), Some(Compact { id: 2, width: 1, height: 2 }));
+    assert_eq!(db.get::<Positional>(2).unwrap(), Some(Positional { id: 2, width: 1, height: 2 }));
     clean(&db);
 }
 

@@ -393,6 +393,58 @@ fn documents_whose_collection_is_lost_become_bytes() {
     assert_eq!(new.collection::<Note>().count().unwrap(), 50);
 }
 
+// A name that a list still has must be in the report, even if nothing else of it is left.
+#[test]
+fn a_collection_that_vanished_is_named_by_what_mentions_it() {
+    let disk = Arc::new(MemDisk::new(9));
+    let db = open(&disk, "/db");
+    db.transact(|tx| tx.put(&order(1)).and_then(|()| tx.put(&Receipt { id: 1, order: 1 }))).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let on = || Arc::clone(&disk) as Arc<dyn Disk>;
+    let edit = |edit: &dyn Fn(&mut duramen_engine::Transaction) -> duramen::Result<()>| {
+        let engine = Engine::open(on(), "/db", Options::default(), Hooks::default()).unwrap();
+        engine.transact(duramen_engine::Durability::Disk, |tx| edit(tx)).unwrap();
+        engine.close().unwrap();
+    };
+    let key = duramen::tuple::encode("orders").unwrap();
+    let repair = |to: &str| Db::options().background(false).repair_on(on(), "/db", to, |_| Ok(())).unwrap();
+    let names = |report: &duramen::RepairReport| {
+        report.missing.iter().map(|one| (one.name.clone(), one.why.clone())).collect::<Vec<_>>()
+    };
+
+    // Its rows are not in the list of trees: the collection is there, empty, and its loss is unknown.
+    edit(&|tx| tx.drop_tree("duramen/rows/orders").map(drop));
+    let report = repair("/empty");
+    let orders = report.repaired.iter().find(|one| one.name == "orders").unwrap();
+    assert_eq!((orders.rows, orders.lost, orders.lost_unknown.is_some()), (0, 0, true), "{report:?}");
+    assert!(report.may_have_lost_more() && !report.is_whole(), "{report:?}");
+
+    // Its entry does not decode either: the list of collections has the name.
+    edit(&|tx| {
+        let tree = tx.tree("duramen/collections")?.unwrap();
+        tx.put(tree, &key, b"\xc1 no entry")
+    });
+    let named = names(&repair("/undecodable"));
+    assert!(
+        named.len() == 1 && named[0].0 == "orders" && named[0].1.contains("list of collections"),
+        "{named:?}"
+    );
+
+    // Its entry is lost too: the collection that refers to it has the name.
+    edit(&|tx| {
+        let tree = tx.tree("duramen/collections")?.unwrap();
+        tx.delete(tree, &key)
+    });
+    let report = repair("/referred");
+    let named = names(&report);
+    assert!(
+        named.len() == 1 && named[0].0 == "orders" && named[0].1.contains("receipts refers"),
+        "{named:?}"
+    );
+    assert!(!report.is_whole());
+}
+
 // A tree has the name that users know, and its figures match its contents.
 #[test]
 fn the_shape_of_a_tree_is_what_is_in_it() {
@@ -423,4 +475,67 @@ fn the_shape_of_a_tree_is_what_is_in_it() {
     assert_eq!((kept.len(), kept[0].reduce.as_str(), kept[0].field.as_deref()), (1, "sum", Some("cents")));
     let stopped = snapshot.tree_shape(find("orders"), |_| Err(Error::invalid("stopped")));
     assert_eq!(stopped.unwrap_err().message(), "stopped");
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "receipts")]
+struct Receipt {
+    #[key]
+    id: u64,
+    #[references(Order, on_delete = cascade)]
+    order: u64,
+}
+
+// What a reference leads to may be lost: then the reference is kept, and says which documents it breaks.
+#[test]
+fn references_are_carried_over_and_checked_anew() {
+    let disk = Arc::new(MemDisk::new(1));
+    let db = open(&disk, "/db");
+    db.transact(|tx| (0..20).try_for_each(|id| tx.put(&order(id)))).unwrap();
+    db.transact(|tx| (0..20).try_for_each(|id| tx.put(&Receipt { id, order: id }))).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let repair = |to: &str| {
+        Db::options()
+            .background(false)
+            .repair_on(Arc::clone(&disk) as Arc<dyn Disk>, "/db", to, |_| Ok(()))
+            .unwrap()
+    };
+    let report = repair("/whole");
+    assert!(report.is_whole(), "{report:?}");
+    let db = open(&disk, "/whole");
+    assert!(db.documents("receipts").references().unwrap()[0].is_checked());
+    assert_eq!(db.delete_counting::<Order>(3).unwrap().followed.cascaded, 1);
+    assert_eq!(db.put(&Receipt { id: 99, order: 3 }).unwrap_err().code(), Code::MissingTarget);
+    assert!(db.check_documents().unwrap().is_clean());
+    drop(db);
+
+    // An order that does not decode is left out of the repaired database.
+    let engine = Engine::open(
+        Arc::clone(&disk) as Arc<dyn Disk>,
+        Path::new("/db"),
+        Options::default(),
+        Hooks::default(),
+    );
+    let engine = engine.unwrap();
+    let broken = duramen::tuple::encode(&7u64).unwrap();
+    engine
+        .transact(duramen::Durability::Disk, |tx| {
+            let tree = tx.tree("duramen/rows/orders")?.unwrap();
+            tx.put(tree, &broken, b"no document")
+        })
+        .unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let report = repair("/part");
+    assert_eq!(report.left_out.len(), 1, "{report:?}");
+    let waiting = &report.views_waiting[0];
+    assert_eq!((waiting.collection.as_str(), waiting.view.as_str()), ("receipts", "order"));
+    assert!(waiting.why.contains("document 7 of receipts has order = 7"), "{}", waiting.why);
+    let db = open(&disk, "/part");
+    let found = db.check_documents().unwrap();
+    assert_eq!((found.is_clean(), found.dangling_count), (true, 1), "{found:?}");
+    db.put(&order(7)).unwrap();
+    db.build_views::<Receipt>(|_| Ok(())).unwrap();
+    assert_eq!(db.check_documents().unwrap().dangling_count, 0);
 }

@@ -300,16 +300,16 @@ fn a_unique_view_that_no_type_declares_any_more_says_how_to_drop_it() {
 }
 
 #[test]
-fn compact_documents_grow_at_the_end_and_their_fields_take_new_names() {
+fn positional_documents_grow_at_the_end_and_their_fields_take_new_names() {
     #[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
-    #[collection(name = "readings", compact)]
+    #[collection(name = "readings", positional)]
     struct Reading {
         #[key]
         sensor: u32,
         value: f64,
     }
     #[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
-    #[collection(name = "readings", compact, view(ByLevel, key = level))]
+    #[collection(name = "readings", positional, view(ByLevel, key = level))]
     struct Longer {
         #[key]
         sensor: u32,
@@ -319,7 +319,7 @@ fn compact_documents_grow_at_the_end_and_their_fields_take_new_names() {
         unit: Option<String>,
     }
     #[derive(Debug, Serialize, Deserialize, Collection)]
-    #[collection(name = "readings", compact)]
+    #[collection(name = "readings", positional)]
     struct NoDefault {
         #[key]
         sensor: u32,
@@ -522,4 +522,36 @@ fn a_view_whose_field_gets_another_name_from_a_tool_is_made_anew() {
     db.build_views::<adopted::Order>(|_| Ok(())).unwrap();
     assert_eq!(db.view::<adopted::ByCity>().key("Voss").count().unwrap(), 1);
     assert_eq!(db.check_documents().unwrap().problems, Vec::<String>::new());
+}
+
+// A program that only reads adds no view. The error must say so, or it waits for a build that never begins.
+#[test]
+fn a_reader_with_a_changed_view_is_told_to_register_it() {
+    mod changed {
+        use duramen::prelude::*;
+        #[derive(Debug, Serialize, Deserialize, Collection)]
+        #[collection(name = "customers", view(ByMail, key = (name, mail), nulls), view(ByAge, key = desc(age)))]
+        pub(super) struct Customer {
+            #[key]
+            pub(super) id: u64,
+            pub(super) name: Option<String>,
+            pub(super) mail: String,
+            pub(super) age: u8,
+        }
+    }
+    let db = database();
+    assert_eq!(db.collection::<changed::Customer>().count().unwrap(), 3);
+    let error = db.view::<changed::ByMail>().count().unwrap_err();
+    assert_eq!(error.code(), Code::Rebuilding);
+    says(
+        &error,
+        "the view by_mail of customers is stored with the key (mail), and the type declares the key (name, mail), nulls",
+        "call Db::register for the type once, or write a document",
+    );
+    let error = db.view::<changed::ByAge>().count().unwrap_err();
+    says(&error, "the collection customers has no view by_age yet, and the type declares one", "read-only");
+    db.register::<changed::Customer>().unwrap();
+    db.build_views::<changed::Customer>(|_| Ok(())).unwrap();
+    assert_eq!(db.view::<changed::ByMail>().count().unwrap(), 3);
+    assert_eq!(db.view::<changed::ByAge>().count().unwrap(), 3);
 }

@@ -1,4 +1,5 @@
-//! Batches that are committed without those before them, as happens with several threads and at a kill.
+//! Batches that are committed without those before them, as happens with several threads and at a kill; their
+//! size, and the memory they are given.
 
 use duramen::doc;
 
@@ -14,7 +15,14 @@ struct Stream {
 
 fn stream() -> Stream {
     let mut schema = Schema::new("rows").key(["id"]);
-    let terms = Terms { schema: schema.clone(), batch_rows: 1, threads: 2, replace: false, ack: false };
+    let terms = Terms {
+        schema: schema.clone(),
+        batch: BatchSize::of_rows(1),
+        threads: 2,
+        replace: false,
+        ack: false,
+        documents_before: None,
+    };
     let db = Db::options().in_memory().unwrap();
     let mut shape = Shape { schema: Arc::new(schema.clone()), version: 1 };
     let documents = [doc! { "id": 1 }, doc! { "id": 1, "q": 2 }, doc! { "id": 3, "q": 4 }];
@@ -23,10 +31,12 @@ fn stream() -> Stream {
         if rows.push_document(&mut schema, document).unwrap() {
             shape.grow(schema.clone());
         }
-        Batch { number, rows, lines: vec![number], shape: shape.clone() }
+        let (shape, repeats) = (shape.clone(), Vec::new());
+        Batch { number, rows, lines: vec![number], shape, repeats, has_forgotten_keys: false }
     });
     let batches = batches.collect();
-    Stream { writer: Writer::new(&db, &terms, &Arc::default()), db, batches }
+    let memory = Memory::full(&db);
+    Stream { writer: Writer::new(&db, &terms, memory, &Arc::default()), db, batches }
 }
 
 fn check(db: &Db, documents: u64) {
@@ -66,4 +76,62 @@ fn nothing_is_taken_after_a_first_batch_that_fails() {
     drop(events);
     assert!(matches!(inbox.iter().collect::<Vec<_>>()[..], [Event::Failed(_)]));
     assert_eq!(db.collections().unwrap(), []);
+}
+
+/// Rows of one column, with ids in the order that `id` gives.
+struct Made {
+    schema: Schema,
+    at: u32,
+    count: u32,
+    text_bytes: usize,
+    id: fn(u32) -> u32,
+}
+
+impl RowSource for Made {
+    fn push_next(&mut self, batch: &mut RowBatch) -> Result<Option<u64>> {
+        if self.at == self.count {
+            return Ok(None);
+        }
+        self.at += 1;
+        let document = doc! { "id": (self.id)(self.at), "text": "x".repeat(self.text_bytes) };
+        batch.push_document(&mut self.schema, document)?;
+        Ok(Some(u64::from(self.at)))
+    }
+
+    fn grown(&mut self) -> Option<Schema> {
+        (self.at <= 1000).then(|| self.schema.clone())
+    }
+}
+
+/// Imports made rows. Returns the number of batches, and the memory target at the end.
+fn import(batch: BatchSize, count: u32, text_bytes: usize, id: fn(u32) -> u32) -> (u64, u64) {
+    let schema = Schema::new("rows").key(["id"]);
+    let rows = Box::new(Made { schema: schema.clone(), at: 0, count, text_bytes, id });
+    let terms = Terms { schema, batch, threads: 1, replace: false, ack: false, documents_before: None };
+    let db = Db::options().in_memory().unwrap();
+    let memory = Memory::small(&db).unwrap();
+    let out = Output::new(false, true);
+    let loaded =
+        run(&db, &terms, rows, memory, out, &Signals::default(), &Progress::new(out, Arc::default(), None));
+    assert!(loaded.failure.is_none() && loaded.complete, "{loaded:?}");
+    assert_eq!(loaded.rows, u64::from(count));
+    (loaded.batches, db.durability_status().memory_bytes)
+}
+
+#[test]
+fn rows_in_the_order_of_their_keys_are_imported_with_little_memory() {
+    assert_eq!(import(BatchSize::DEFAULT, 40_000, 1000, |at| at), (40, 24 << 20));
+}
+
+#[test]
+fn memory_is_raised_for_rows_at_random_and_for_transactions_that_do_not_fit() {
+    let (_, at_random) = import(BatchSize::DEFAULT, 40_000, 1000, |at| at.wrapping_mul(0x9e37_79b1));
+    assert_eq!(at_random, 256 << 20);
+    assert_eq!(import(BatchSize::of_rows(10_000), 10_000, 1000, |at| at), (1, 256 << 20));
+}
+
+#[test]
+fn large_rows_make_smaller_batches_unless_their_number_is_given() {
+    assert_eq!(import(BatchSize::DEFAULT, 16, 400_000, |at| at).0, 6);
+    assert_eq!(import(BatchSize::of_rows(8), 16, 400_000, |at| at).0, 2);
 }

@@ -4,6 +4,8 @@
 //! exist, in whole batches, including all that were acknowledged. After them are the rows from before, and
 //! nothing else (D1, D2). The ledger knows which import stored which line.
 
+mod compacting;
+
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -25,8 +27,8 @@ pub(super) struct Input {
     pub(super) carriers: &'static [(&'static str, u64, i128)],
 }
 
-/// Where an import is killed. A life of a database is one kill of each kind, in this order, then a whole
-/// import.
+/// Where an import is killed. A life of a database is one kill of each kind, in this order, then kills of
+/// compactions, then a whole import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Creating,
@@ -104,7 +106,7 @@ struct Life<'a> {
     told: String,
 }
 
-/// Kills this many imports, and ends every life with a whole import.
+/// Kills this many imports and compactions, and ends every life with a whole import.
 pub(super) fn run(input: &Input, kills: u64, seed: u64) {
     println!("DURAMEN_SEED={seed}");
     let mut ledger = Ledger::new(&gunzip(input.file.as_ref()));
@@ -122,6 +124,9 @@ pub(super) fn run(input: &Input, kills: u64, seed: u64) {
                 rounds += 1;
                 assert!(rounds < 2 * kills + 12, "imports end before they are killed");
             }
+        }
+        if killed < kills {
+            killed += life.kill_compactions(&mut draw, killed, kills - killed);
         }
         life.complete();
     }

@@ -21,8 +21,9 @@ pub(super) struct Ledger {
     lines: Vec<Line>,
     /// Indices of `lines` in order of their keys.
     sorted: Vec<usize>,
-    /// The mark of the import that last stored each line; lines beyond the end are not stored.
-    marks: Vec<i64>,
+    /// The mark of the import that last stored each line; `None` for a deleted one. Lines beyond the end are
+    /// not stored.
+    marks: Vec<Option<i64>>,
 }
 
 /// Rows and sums of a range.
@@ -73,7 +74,7 @@ impl Ledger {
 
     /// Rows that are stored.
     pub(super) fn stored_rows(&self) -> u64 {
-        self.marks.len() as u64
+        self.marks.iter().flatten().count() as u64
     }
 
     /// Resets to an empty database.
@@ -96,7 +97,7 @@ impl Ledger {
         text
     }
 
-    /// The number of rows in an export that an import with this mark has stored.
+    /// The number of rows in an export that an import with this mark has stored. No row was deleted.
     ///
     /// [`Ledger::check_export`] checks that they are the first lines of the input, once the ledger has
     /// [taken](Ledger::take) them.
@@ -111,8 +112,18 @@ impl Ledger {
     /// Records that an import with this mark has stored the first lines. Later lines keep their marks.
     pub(super) fn take(&mut self, mark: i64, rows: u64) {
         let rows = usize::try_from(rows).unwrap();
-        self.marks.resize(self.marks.len().max(rows), mark);
-        self.marks[..rows].fill(mark);
+        self.marks.resize(self.marks.len().max(rows), None);
+        self.marks[..rows].fill(Some(mark));
+    }
+
+    /// Records that these lines were deleted.
+    pub(super) fn delete(&mut self, indices: &[usize]) {
+        indices.iter().for_each(|index| self.marks[*index] = None);
+    }
+
+    /// The mark of a stored line.
+    fn mark(&self, index: usize) -> Option<i64> {
+        self.marks.get(index).copied().flatten()
     }
 
     /// Checks that an export has every expected document, in key order, and no others.
@@ -120,15 +131,15 @@ impl Ledger {
         let mut found = exported.lines();
         assert_eq!(found.next(), Some(self.header.as_str()));
         for index in self.stored() {
-            let (wanted, found) = (self.text(index, self.marks[index]), found.next().unwrap_or("the end"));
-            assert_eq!(found, wanted, "line {} of the input", index + 2);
+            let wanted = self.mark(index).map(|mark| self.text(index, mark));
+            assert_eq!(found.next(), wanted.as_deref(), "line {} of the input", index + 2);
         }
         assert_eq!(found.next(), None, "more than was imported");
     }
 
     /// Indices of the stored lines, in order of the keys.
     pub(super) fn stored(&self) -> impl Iterator<Item = usize> {
-        self.sorted.iter().copied().filter(|index| *index < self.marks.len())
+        self.sorted.iter().copied().filter(|index| self.mark(*index).is_some())
     }
 
     /// The key of a line, as the library takes it.
@@ -139,13 +150,14 @@ impl Ledger {
 
     /// The stored distance of a line.
     pub(super) fn distance(&self, index: usize) -> i64 {
-        self.lines[index].distance + self.marks[index]
+        self.lines[index].distance + self.mark(index).unwrap_or_default()
     }
 
     /// The expected totals by carrier.
     pub(super) fn totals(&self) -> BTreeMap<&str, Totals> {
         let mut found: BTreeMap<&str, Totals> = BTreeMap::new();
         for (line, mark) in self.lines.iter().zip(&self.marks) {
+            let Some(mark) = mark else { continue };
             let totals = found.entry(&line.key.0).or_default();
             totals.rows += 1;
             totals.dep_delay += i128::from(line.dep_delay.unwrap_or(0));

@@ -42,7 +42,7 @@ fn committer() -> Committer {
         give_back: GiveBack::SMALL,
     };
     let root = Root::at(CommitSeq(0), TreeTable::default(), position);
-    Committer::new(Arc::new(store), log, root, TreeId(1), Throttle::new(4 << 20, true))
+    Committer::new(Arc::new(store), log, root, TreeId(1), Throttle::new(true))
 }
 
 fn root(seq: u64, position: LogPosition) -> Arc<Root> {
@@ -169,12 +169,12 @@ fn nothing_is_acknowledged_below_its_level() {
 #[test]
 fn recent_commits_have_no_gap() {
     let known = || {
-        let mut recent = Recent::new(CommitSeq(10), 1000);
-        recent.push(CommitSeq(11), written(&["a"]));
+        let mut recent = Recent::new(CommitSeq(10));
+        recent.push(CommitSeq(11), written(&["a"]), 1000);
         recent
     };
     for wrong in [11, 13] {
-        let push = || known().push(CommitSeq(wrong), written(&["b"]));
+        let push = || known().push(CommitSeq(wrong), written(&["b"]), 1000);
         breaks(&Alarm::new(), &format!("commit {wrong} follows 11"), push);
     }
     breaks(&Alarm::new(), "the newest commit kept is 11, want 12", || known().rewind(CommitSeq(12)));

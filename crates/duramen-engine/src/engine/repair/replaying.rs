@@ -14,7 +14,7 @@ use crate::catalog::{CATALOG, CatalogRow};
 use crate::commit::decode_record;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
-use crate::repair::Source;
+use crate::repair::{LostRange, Source};
 use crate::wal::{LogIdentity, ReplayedRecord, repair};
 
 /// The result of replaying the log.
@@ -97,6 +97,15 @@ impl Replaying<'_, '_> {
         for change in changes.iter().filter(|change| change.tree != CATALOG) {
             if self.is_in_part && !self.writing.knows(change.tree) {
                 let name = self.writing.begin_nameless(change.tree)?;
+                // The log has only what changed after the checkpoint.
+                self.writing.lose(LostRange {
+                    tree: name.clone(),
+                    after: None,
+                    before: None,
+                    entries: None,
+                    why: "its name and its pointer are lost, and the log has only its last changes"
+                        .to_owned(),
+                });
                 self.nameless.push((change.tree, name));
             }
             self.writing.change(change.tree, change.key, change.value)?;

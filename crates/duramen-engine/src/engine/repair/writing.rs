@@ -150,7 +150,8 @@ impl<'a> Writing<'a> {
     /// Creates a tree whose name is lost, and returns its new name. Its reducer is lost with the name.
     pub(super) fn begin_nameless(&mut self, id: TreeId) -> Result<String> {
         let is_taken = |name: &str| self.made.values().any(|made| made.name == name);
-        let name = nameless(id, &is_taken);
+        let known = self.source.trees.uncertain.get(&id);
+        let name = nameless(id, known.filter(|name| self.wants(Some(name))), &is_taken);
         self.make(id, name.clone(), None, true)?;
         Ok(name)
     }

@@ -325,6 +325,45 @@ fn a_log_at_rest_opens_on_a_full_disk() {
     reopen(&disk, &recovered).unwrap();
 }
 
+/// A log whose current segment is large goes on in a small one, and loses nothing at any cut. The large one
+/// is free after the next checkpoint.
+#[test]
+fn a_log_goes_on_in_its_smallest_segment() {
+    let disk = disk(52);
+    let (log, _) = create(&disk, SyncMethod::Fdatasync);
+    let mut last = 0;
+    while log.state().head.segment.bytes == geometry().segment_bytes_min {
+        last += 1;
+        commit(&log, last, vec![7; 1000]);
+    }
+    let from = log.position();
+    log.recycle(&from);
+    let wanted = [vec![8; 100], vec![9; 100]];
+    commit(&log, last + 1, wanted[0].clone());
+
+    disk.record();
+    let end =
+        log.begin_smallest_segment(CommitSeq(last + 1)).unwrap().expect("a smaller one is ready").position;
+    check_replay(&disk.crash(&CrashChoice::None), &end, &[]);
+    assert_eq!(log.state().head.segment.bytes, geometry().segment_bytes_min);
+    assert!(log.begin_smallest_segment(CommitSeq(last + 1)).unwrap().is_none(), "no ready one is smaller");
+    commit(&log, last + 2, wanted[1].clone());
+    let trace = disk.stop_recording();
+    for at in 0..=trace.len() {
+        for seed in 0..100 {
+            let cut = trace.crash_image(at, &CrashChoice::Random { seed });
+            let recovered = replay(&cut, &from).unwrap().0;
+            assert!(recovered.last_seq.0 > last, "seed {seed}: commit {} is lost at cut {at}", last + 1);
+        }
+    }
+    check_replay(&disk.crash(&CrashChoice::None), &from, &wanted);
+    let before = log.stats().segment_bytes;
+    log.recycle(&end);
+    log.trim().unwrap();
+    assert!(log.stats().segment_bytes < before, "the large one is let go");
+    check_replay(&disk.crash(&CrashChoice::None), &end, &wanted[1..]);
+}
+
 /// A close does not prepare segments that only a running database needs. It leaves one, because the next
 /// opening may find the disk full (D7).
 #[test]

@@ -54,11 +54,12 @@ impl Living {
     pub fn calm_event(&mut self) -> Result<Going, String> {
         let now = self.disk().recorded_len();
         self.ledger.notes().event_at = now;
-        match self.random.below(10) {
+        match self.random.below(11) {
             0..=2 => self.checkpoint()?,
             3 => self.step()?,
             4..=7 => self.transaction(Shape::Small)?,
             8 => self.transaction(Shape::Big)?,
+            9 => self.compact()?,
             _ => self.transaction(Shape::Catalogue)?,
         }
         self.settle(Going::On)
@@ -94,7 +95,7 @@ impl Living {
         if self.is_poisoned && self.random.chance(2, 3) {
             return self.reopen(false);
         }
-        match self.random.below(40) {
+        match self.random.below(42) {
             0..=10 => self.transaction(Shape::Small)?,
             11..=13 => self.transaction(Shape::Bulk)?,
             14..=15 => self.transaction(Shape::Shrink)?,
@@ -109,7 +110,8 @@ impl Living {
             34 => self.hold()?,
             35 => self.let_go()?,
             36 => self.look()?,
-            37 => return self.reopen(true),
+            37..=38 => self.compact()?,
+            39 => return self.reopen(true),
             _ => return self.reopen(false),
         }
         Ok(Going::On)
@@ -178,16 +180,7 @@ impl Living {
         let began_at = self.disk().recorded_len();
         let engine = self.engine().clone();
         let Err(error) = engine.step() else { return Ok(()) };
-        if !self.is_poisoned {
-            // An empty commit may have been in progress; it changes nothing.
-            let now = self.disk().recorded_len();
-            let is_in_doubt = engine.durability_status().poisoned.is_some();
-            let mut notes = self.ledger.notes();
-            let seq = notes.book.begin(&[], began_at);
-            if !is_in_doubt {
-                notes.book.refused(seq, now);
-            }
-        }
+        self.own_commit_failed(&engine, began_at);
         self.ledger.excused(&engine, "a step", &error)
     }
 
@@ -232,6 +225,9 @@ impl Living {
         }
         if self.engine().checkpoint().is_ok() {
             return Err("poisoned, and a checkpoint succeeds".to_owned());
+        }
+        if self.engine().compact(&mut |_| Ok(())).is_ok() {
+            return Err("poisoned, and a compaction succeeds".to_owned());
         }
         let weak = self.ledger.notes().weak.take();
         let durable = self.engine().durability_status().durable;

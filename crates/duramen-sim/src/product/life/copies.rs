@@ -52,10 +52,10 @@ impl Copied {
     ) -> Result<Tally, String> {
         let at = |what: String| format!("the copy {}: {what}", self.path);
         let db = self.open(disk, options).map_err(failed("open")).map_err(at)?;
-        let views = database_equals(&db, &self.state, self.release, expired_ms, random).map_err(at)?;
-        let Some(shown) = &self.shown else { return Ok(Tally { views, recoveries: 1, ..Tally::default() }) };
+        let compared = database_equals(&db, &self.state, self.release, expired_ms, random).map_err(at)?;
+        let Some(shown) = &self.shown else { return Ok(Tally { recoveries: 1, ..compared }) };
         same("its views", &Shown::of(&db)?, shown).map_err(at)?;
-        Ok(Tally { views, backups: 1, ..Tally::default() })
+        Ok(Tally { backups: 1, ..compared })
     }
 
     /// Opens the copy.

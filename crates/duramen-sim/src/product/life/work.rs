@@ -11,6 +11,8 @@ use super::{Life, NS_A_MS, START_MS};
 use crate::product::feed::{MIRROR, work};
 use crate::product::judge::{failed, millis, same};
 use crate::product::model::{BlobModel, State, blob_bytes};
+use crate::product::references::Phase;
+use crate::product::references::writes::Outcome;
 use crate::product::writes::{Applied, Circumstances, Write, some_writes};
 use crate::search::run::some_level;
 
@@ -31,6 +33,7 @@ impl Life {
             is_migrating,
             is_unique,
             has_upload: self.upload.is_some(),
+            books: Phase::of_books(self.db()).map_err(failed("references"))?,
         })
     }
 
@@ -50,17 +53,22 @@ impl Life {
             writes.iter().try_for_each(|write| write.perform(tx, at.release, upload, &ticket))?;
             if is_given_up { Err(Error::invalid(GIVEN_UP)) } else { Ok(()) }
         });
-        let is_refused = is_refused(&writes, &self.state, at);
+        let refusal = Refusal::of(&writes, &self.state, at);
         let receipt = match done {
-            Ok(_) if is_refused => return Err(format!("two documents have one address: {writes:?}")),
+            Ok(_) if refusal.is_certain => return Err(format!("{:?} is due: {writes:?}", refusal.codes)),
             Ok(_) if is_given_up => return Err(format!("given up, and committed: {writes:?}")),
             Ok(receipt) => receipt,
-            Err(error) if is_refused && error.code() == Code::UniqueViolation => return Ok(false),
-            Err(error) if is_given_up && !is_refused && error.message() == GIVEN_UP => {
-                same("the newest commit after a transaction that was given up", &self.published(), &before)?;
-                return Ok(true);
+            Err(error) => {
+                let is_given_up = is_given_up && !refusal.is_at_once && error.message() == GIVEN_UP;
+                if !is_given_up && !refusal.codes.contains(&error.code()) {
+                    return Err(failed(&format!("transaction {writes:?}"))(error));
+                }
+                same("the newest commit after a transaction that failed", &self.published(), &before)?;
+                if !is_given_up {
+                    self.tally.refused_with(error.code());
+                }
+                return Ok(is_given_up);
             }
-            Err(error) => return Err(failed(&format!("transaction {writes:?}"))(error)),
         };
         let upload_model = upload.map_or((0, 0), |(_, model)| *model);
         // A value that has expired stays so while the database is open.
@@ -79,17 +87,23 @@ impl Life {
         if writes.iter().any(|write| matches!(write, Write::Attach(_))) {
             self.upload = None;
         }
+        self.tally.unrestricted += unrestricted_deletes(&writes, &self.state);
         let seq = receipt.seq().0;
         if seq > before {
             self.made(seq, seq, began, state, told);
         }
+        self.acknowledged(seq, level);
+        Ok(true)
+    }
+
+    /// Notes what a receipt promises.
+    pub(super) fn acknowledged(&mut self, seq: u64, level: Durability) {
         if level == Durability::Disk {
             self.history.promise(self.disk.recorded_len(), seq);
         }
         if level != Durability::Memory {
             self.handed_over = self.handed_over.max(seq);
         }
-        Ok(true)
     }
 
     pub(super) fn some_blob(&mut self) -> BlobModel {
@@ -201,13 +215,45 @@ impl Life {
     }
 }
 
-/// Whether the unique view refuses one of these writes, applied one after the other.
-fn is_refused(writes: &[Write], state: &State, at: Circumstances) -> bool {
-    let mut state = state.clone();
-    let applied = Applied { now_ms: 0, version: 0, upload: (0, 0), ticket: 0 };
-    writes.iter().any(|write| {
-        let is_refused = write.is_refused(&state, at);
-        write.apply(&mut state, &applied, &mut Vec::new());
-        is_refused
-    })
+/// How the unique view and the references refuse a transaction.
+#[derive(Debug, Default)]
+struct Refusal {
+    /// The errors that may be returned.
+    codes: Vec<Code>,
+    /// Whether one of them must be.
+    is_certain: bool,
+    /// Whether a call returns one of them, before the commit.
+    is_at_once: bool,
+}
+
+impl Refusal {
+    /// That of writes which are applied one after the other.
+    fn of(writes: &[Write], state: &State, at: Circumstances) -> Refusal {
+        let (mut refusal, mut state) = (Refusal::default(), state.clone());
+        let applied = Applied { now_ms: 0, version: 0, upload: (0, 0), ticket: 0 };
+        for write in writes {
+            let (code, is_certain) = match write.outcome(&state, at) {
+                Outcome::Passes => (None, false),
+                Outcome::RefusedAtOnce(code) => {
+                    refusal.is_at_once = true;
+                    (Some(code), true)
+                }
+                Outcome::RefusedAtCommit(code) => (Some(code), true),
+                Outcome::MayBeRefused(code) => (Some(code), false),
+            };
+            refusal.codes.extend(code);
+            refusal.is_certain |= is_certain;
+            write.apply(&mut state, &applied, &mut Vec::new());
+        }
+        refusal
+    }
+}
+
+/// How many of these writes delete what a restricting reference names, and nothing refers to.
+fn unrestricted_deletes(writes: &[Write], before: &State) -> u64 {
+    let is_one = |write: &&Write| match write {
+        Write::Reference(write) => write.is_unrestricted_delete(&before.referring),
+        _ => false,
+    };
+    writes.iter().filter(is_one).count() as u64
 }

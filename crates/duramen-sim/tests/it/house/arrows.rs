@@ -2,8 +2,8 @@
 
 /// Each crate of this workspace, and those it may depend on (dev- and build-dependencies included).
 ///
-/// Nothing may depend on duramen-cli, duramen-sim, duramen-bench or duramen-powercut. `duramen` re-exports
-/// what the command line needs of the engine.
+/// Nothing may depend on duramen-cli, duramen-sim, duramen-bench, duramen-powercut or tickets. `duramen`
+/// re-exports what the command line needs of the engine.
 const ARROWS: &[(&str, &[&str])] = &[
     ("duramen-disk", &[]),
     ("duramen-derive", &[]),
@@ -14,10 +14,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("duramen-bench", &["duramen", "duramen-engine", "duramen-disk", "duramen-lab"]),
     ("duramen-sim", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),
     ("duramen-powercut", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),
+    ("tickets", &["duramen"]),
 ];
 
 /// Crates that are never published.
-const UNPUBLISHED: &[&str] = &["duramen-sim", "duramen-bench", "duramen-powercut"];
+const UNPUBLISHED: &[&str] = &["duramen-sim", "duramen-bench", "duramen-powercut", "tickets"];
 
 /// Takes (path, text) of each crate's manifest.
 pub(crate) fn violations(manifests: &[(String, String)]) -> Vec<String> {

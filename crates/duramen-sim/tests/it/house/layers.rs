@@ -34,7 +34,7 @@ const ENGINE: Layered = Layered {
         &["transaction", "recovery", "repair", "feed"],
         &["engine"],
     ],
-    above: &["lib.rs", "deprecated.rs"],
+    above: &["lib.rs"],
     exceptions: &[],
 };
 
@@ -52,7 +52,7 @@ const DURAMEN: Layered = Layered {
         &["db"],
         &["asynchronous"],
     ],
-    above: &["lib.rs", "prelude.rs", "cookbook.rs", "deprecated.rs"],
+    above: &["lib.rs", "prelude.rs", "cookbook.rs"],
     exceptions: &[
         Exception {
             file: "view.rs",

@@ -20,6 +20,7 @@ const DOORS: &[&str] = &[
     "crates/duramen-cli/",
     "crates/duramen-sim/",
     "tools/",
+    "examples/",
 ];
 
 /// Files and functions that are too long.

@@ -211,7 +211,7 @@ fn a_backup_to_a_disk_that_fills_up_for_a_moment_loses_nothing() {
     };
     let engine = open("/db");
     let filled = FilledUp::on(&disk, "/copy/wal");
-    let copied = engine.copy_to(Path::new("/copy"), &|_| true, &mut |_| {
+    let copied = engine.copy_to(Path::new("/copy"), &|_, value| value, &mut |_| {
         filled.batch();
         Ok(())
     });

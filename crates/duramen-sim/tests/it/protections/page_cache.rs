@@ -108,7 +108,7 @@ fn a_finished_copy_stays_finished() {
     for nth in 0.. {
         let copy = format!("/copy{nth}");
         disk.set_faults(Fault::new(CallKind::SyncDir, nth, Effect::EIO));
-        let copied = engine.copy_to(Path::new(&copy), &|_| true, &mut |_| Ok(()));
+        let copied = engine.copy_to(Path::new(&copy), &|_, value| value, &mut |_| Ok(()));
         disk.set_faults(FaultPlan::none());
         if let Ok(engine) = open(&disk, &copy) {
             opened += u64::from(copied.is_err());

@@ -5,11 +5,12 @@ use crate::store::Receipt;
 use crate::access::documents::Reduction;
 use crate::access::handle::Db;
 use crate::access::reads::Reads;
+use crate::access::references::{Deleted, ReferenceState};
 use crate::access::rows::DocumentIter;
 use crate::access::selection::Of;
 use crate::access::views::by_name::DocumentView;
 use crate::access::views::state::ViewState;
-use crate::catalog::schema::Schema;
+use crate::catalog::schema::{Reference, Schema};
 use crate::store::error::Result;
 use crate::value::document::Document;
 use crate::value::span::Span;
@@ -81,6 +82,35 @@ impl Documents {
         self.db.transact(|tx| tx.rebuild_view(&self.name, view))
     }
 
+    /// Adds a reference and checks the existing documents in the background. Returns whether its field had no
+    /// reference with the same definition.
+    ///
+    /// [`Documents::build_views`] waits for the check, and returns the documents that refer to nothing.
+    ///
+    /// # Errors
+    /// As [`Transaction::add_reference`](crate::Transaction::add_reference), and those of a
+    /// [commit](crate::Error#commits).
+    pub fn add_reference(&self, reference: Reference) -> Result<bool> {
+        self.db.transact(|tx| tx.add_reference(&self.name, &reference))
+    }
+
+    /// Drops the reference of a field. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`Transaction::drop_reference`](crate::Transaction::drop_reference), and those of a
+    /// [commit](crate::Error#commits).
+    pub fn drop_reference(&self, field: &str) -> Result<bool> {
+        self.db.transact(|tx| tx.drop_reference(&self.name, field))
+    }
+
+    /// The collection's references, and how far each is checked.
+    ///
+    /// # Errors
+    /// As [`DocumentsOf`](crate::DocumentsOf).
+    pub fn references(&self) -> Result<Vec<ReferenceState>> {
+        self.db.snapshot()?.documents(&self.name).references()
+    }
+
     /// The collection's views and their build progress.
     ///
     /// # Errors
@@ -119,6 +149,17 @@ impl Documents {
     /// As [`DocumentsOf::delete`](crate::DocumentsOf::delete), and those of a [commit](crate::Error#commits).
     pub fn delete(&self, key: impl Key) -> Result<bool> {
         self.db.transact(|tx| tx.documents(&self.name).delete(&key))
+    }
+
+    /// As [`Documents::delete`], and counts the documents that followed because they referred to it.
+    ///
+    /// # Errors
+    /// As [`Documents::delete`].
+    pub fn delete_counting(&self, key: impl Key) -> Result<Deleted> {
+        self.db.transact(|tx| {
+            let documents = u64::from(tx.documents(&self.name).delete(&key)?);
+            Ok(Deleted { documents, followed: tx.followed() })
+        })
     }
 
     /// The document under a key.

@@ -40,10 +40,13 @@ impl DocumentsOf<'_, Transaction<'_>> {
 
     /// Deletes the document under a key. Returns whether it was there.
     ///
+    /// What refers to it follows: [`Transaction::followed`] counts that.
+    ///
     /// # Errors
-    /// Those of a [write](crate::Error#writes); `NoSuchTree` (E0901) for an unknown collection;
-    /// `KeyTooLong` (E0202); `InvalidArgument` (E0201) for an integer in the key that does not fit in 64
-    /// bits.
+    /// Those of a [write](crate::Error#writes), of these `TooLarge` (E0203) if more than 10,000 documents
+    /// follow; `NoSuchTree` (E0901) for an unknown collection; `KeyTooLong` (E0202); `InvalidArgument`
+    /// (E0201) for an integer in the key that does not fit in 64 bits; `Rebuilding` (E0802) while a reference
+    /// to it is being checked.
     pub fn delete(&self, key: impl Key) -> Result<bool> {
         let entry = self.within.entry(self.name)?;
         let key = encode(&key)?;

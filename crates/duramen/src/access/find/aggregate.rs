@@ -124,13 +124,13 @@ impl Term {
             return Err(Error::invalid(format!(
                 "{name}: the field {field} is of type {kind}, and has no sum"
             ))
-            .with_hint("sums and means are of numbers; min, max, distinct and quantiles are of any values"));
+            .with_hint(format!("a minimum, maximum or quantile of {field} has an answer, and so has a number of distinct values")));
         }
         if let Kind::Quantile(part) = kind
             && !(0.0..=1.0).contains(part)
         {
             return Err(Error::invalid(format!("{part} is no part of the values of {field}"))
-                .with_hint("a quantile is a number from 0 to 1: 0.5 is the median"));
+                .with_hint(format!("a part is a number from 0 to 1: 0.5 for the median of {field}")));
         }
         Ok(Term { kind: *kind, name: name.clone(), path })
     }
@@ -239,6 +239,18 @@ pub(super) enum State {
     Total(Total),
     /// The first or last value, after the bytes of its order.
     Best(Option<(Vec<u8>, Value)>),
+}
+
+impl State {
+    /// So many documents.
+    pub(super) fn of_count(count: u64) -> State {
+        State::Count(count)
+    }
+
+    /// So many integers with this sum.
+    pub(super) fn of_sum(count: u64, sum: i128) -> State {
+        State::Total(Total { count, ints: sum, floats: None })
+    }
 }
 
 /// A sum and a count.

@@ -5,6 +5,8 @@
 
 use std::cmp::Ordering;
 
+use super::condition::Operator;
+use super::ranges::ElementRange;
 use crate::catalog::schema::exact_float;
 use crate::value::document::Value;
 use crate::value::json;
@@ -65,6 +67,22 @@ impl Wanted {
         self.order(found) == Some(Ordering::Equal)
     }
 
+    /// The elements of an index that compare so with it, in their order.
+    pub(super) fn ranges(&self, operator: Operator) -> Vec<ElementRange> {
+        let own = |element| ElementRange::compared(operator, element);
+        let mut ranges: Vec<ElementRange> = match self {
+            Wanted::Typed(element) => own(element).into_iter().collect(),
+            Wanted::Untyped(elements) => elements
+                .iter()
+                .flat_map(|element| [own(element), ElementRange::of_other_numbers(operator, element)])
+                .flatten()
+                .collect(),
+        };
+        ranges.retain(|range| range.and(range).is_some());
+        ranges.sort_by(|a, b| a.from.0.cmp(&b.from.0));
+        ranges
+    }
+
     /// The elements of an index that equal it, in their order.
     pub(super) fn points(&self) -> Vec<Element> {
         let mut points: Vec<Element> = match self {
@@ -101,7 +119,7 @@ fn untyped(found: &Value, wanted: &Element) -> Option<Ordering> {
 }
 
 /// The order of an integer and a float by their exact values; NaNs are outermost, as in the total order.
-fn by_value(int: i128, float: f64) -> Ordering {
+pub(super) fn by_value(int: i128, float: f64) -> Ordering {
     // No integer of a document is nearly this large.
     const BEYOND: f64 = 1e30;
     if float.is_nan() {

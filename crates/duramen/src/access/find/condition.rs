@@ -12,10 +12,10 @@ use std::fmt;
 
 use super::compare::Wanted;
 use super::path::Path;
+use super::ranges::ElementRange;
 use crate::catalog::schema::{ColumnType, Schema};
 use crate::store::error::{Error, Result};
 use crate::value::document::{Document, Value};
-use crate::value::time::Time;
 use crate::value::tuple::Element;
 
 /// A condition on documents.
@@ -80,9 +80,8 @@ pub enum Operator {
 pub(super) enum Restriction {
     /// These values, in order.
     Points(Vec<Element>),
-    /// Values from one on and before another. `is_exact` if it holds no other ones, as long as the column has
-    /// values of one type.
-    Range { from: Option<Element>, before: Option<Element>, is_exact: bool },
+    /// The values in these ranges, in order.
+    Ranges(Vec<ElementRange>),
     /// No restriction.
     None,
 }
@@ -252,14 +251,9 @@ impl Condition {
         }
     }
 
-    /// The one path that is tested, as text, if it leads to one value.
-    pub(super) fn field(&self) -> Option<&str> {
-        self.path().filter(|path| !path.is_each()).map(Path::text)
-    }
-
-    /// The one column that is tested.
-    pub(super) fn column(&self) -> Option<&str> {
-        self.path().filter(|path| path.is_column()).map(Path::text)
+    /// The one path that is tested, if it leads to one value.
+    pub(super) fn one_path(&self) -> Option<&Path> {
+        self.path().filter(|path| !path.is_each())
     }
 
     /// Whether it fails for every document without the field. An index has rows only for documents with all
@@ -273,9 +267,7 @@ impl Condition {
         }
     }
 
-    /// The part to which it restricts an order by the field.
-    ///
-    /// Inexact parts are wider: [`Condition::holds`] decides.
+    /// The part to which it restricts an order by the field: exactly the values that satisfy it.
     pub(super) fn restriction(&self) -> Restriction {
         let points = |wanted: &[Wanted]| {
             let mut points: Vec<Element> = wanted.iter().flat_map(Wanted::points).collect();
@@ -283,23 +275,17 @@ impl Condition {
             points.dedup();
             Restriction::Points(points)
         };
-        let range = |from, before, is_exact| Restriction::Range { from, before, is_exact };
         match &self.0 {
             Test::Compare { operator: Operator::Equal, wanted, .. } => points(std::slice::from_ref(wanted)),
-            Test::Compare { operator, wanted: Wanted::Typed(value), .. } => {
-                let (value, after) = (value.clone(), next(value));
-                match (operator, after) {
-                    (Operator::Less, _) => range(None, Some(value), true),
-                    (Operator::GreaterOrEqual, _) => range(Some(value), None, true),
-                    (Operator::LessOrEqual, Some(after)) => range(None, Some(after), true),
-                    (Operator::Greater, Some(after)) => range(Some(after), None, true),
-                    (Operator::Greater, None) => range(Some(value), None, false),
-                    _ => Restriction::None,
-                }
+            Test::Compare { operator, wanted, .. } if *operator != Operator::NotEqual => {
+                Restriction::Ranges(wanted.ranges(*operator))
             }
             Test::In { wanted, .. } => points(wanted),
             Test::StartsWith { text, .. } => {
-                range(Some(Element::Text(text.clone())), after_prefix(text).map(Element::Text), true)
+                let from = Element::Text(text.clone());
+                let all = ElementRange::of_type(&from);
+                let to = after_prefix(text).map_or(all.to, |after| (Element::Text(after), false));
+                Restriction::Ranges(vec![ElementRange { from: (from, true), to }])
             }
             Test::Compare { .. } | Test::Contains { .. } | Test::All(_) | Test::Any(_) => Restriction::None,
         }
@@ -373,9 +359,10 @@ fn wanted(schema: &Schema, path: &Path, mut value: Value) -> Result<Wanted> {
     let kind = kind_at(schema, path);
     let element = if kind.admit(&mut value) { value.to_element() } else { None };
     let element = element.ok_or_else(|| {
-        let (text, found) = (path.text(), value.kind());
-        let message = format!("the field {text} is of type {kind}, and cannot be compared with {found}");
-        Error::invalid(message).with_hint("compare it with a value of its type, or with null")
+        let (name, found) = (path.text(), value.kind());
+        let message = format!("the field {name} is of type {kind}, and cannot be compared with {found}");
+        Error::invalid(message)
+            .with_hint(format!("{}; '{name} is null' finds documents without it", text::example(kind)))
     })?;
     Ok(if path.is_column() { Wanted::Typed(element) } else { Wanted::Untyped(vec![element]) })
 }
@@ -409,20 +396,4 @@ fn after_prefix(prefix: &str) -> Option<String> {
         }
     }
     None
-}
-
-/// The smallest greater element of the same kind.
-fn next(element: &Element) -> Option<Element> {
-    const NANOSECOND_MAX: u32 = 999_999_999;
-    Some(match element {
-        Element::Text(text) => Element::Text(format!("{text}\0")),
-        Element::Bytes(bytes) => Element::Bytes([bytes.as_slice(), &[0]].concat()),
-        Element::Int(value) if *value < u64::MAX.into() => Element::Int(value + 1),
-        Element::Float(value) if value.is_finite() && *value != 0.0 => Element::Float(value.next_up()),
-        Element::Bool(false) => Element::Bool(true),
-        Element::Time(time) if time.nanoseconds() < NANOSECOND_MAX => {
-            Element::Time(Time::new(time.seconds(), time.nanoseconds() + 1)?)
-        }
-        _ => return None,
-    })
 }

@@ -105,6 +105,11 @@ impl<'s> Filter<'s> {
         &self.terms.schema
     }
 
+    /// Where the scan is.
+    pub(super) fn scan(&self) -> &Scan {
+        &self.scan
+    }
+
     /// The key of the document that was found.
     pub(super) fn key(&self) -> &[u8] {
         self.scan.key()

@@ -4,6 +4,7 @@ use super::filter::{FieldSet, Filter, Needs, Read};
 use super::order::SortOrder;
 use super::path::Path;
 use super::sort::{Sorted, Sorter};
+use crate::access::page::PageToken;
 use crate::catalog::schema::Schema;
 use crate::store::error::Result;
 use crate::value::document::{Document, Value};
@@ -142,6 +143,17 @@ impl<'s> FindIter<'s> {
             }
         }
         Ok(Step::Unfinished)
+    }
+
+    /// Whether documents come in the order of the scan.
+    pub(super) fn is_direct(&self) -> bool {
+        matches!(self.stage, Stage::Direct)
+    }
+
+    /// Where the document that was found last is in the order of the scan.
+    pub(super) fn token(&self) -> PageToken {
+        let scan = self.documents.scan();
+        PageToken::after(scan.position(), &scan.order())
     }
 
     /// Adds one document to the sort, or ends it.

@@ -12,6 +12,8 @@ use super::filter::{FieldSet, Filter, Needs, Read};
 use super::found::Step;
 use super::order::{OrderBy, SortOrder, write_value};
 use super::path::Path;
+use super::plan::{FindPlan, Sorting};
+use super::reduced::Reduced;
 use super::sort::{Sorted, Sorter};
 use super::spill::SpillPlace;
 use crate::catalog::schema::{ColumnType, Schema};
@@ -94,6 +96,42 @@ impl<'s> Grouped<'s> {
         Grouped { limit: Some(self.limit.map_or(at_most, |before| before.min(at_most))), ..self.clone() }
     }
 
+    /// How the groups are found, without reading a document: as [`Find::plan`] tells, or from the reductions
+    /// of a view ([`AccessPath::ViewReductions`](crate::find::AccessPath::ViewReductions)).
+    ///
+    /// A view answers if its key begins with the fields of the groups, in any order, and if it keeps the
+    /// sums. These fields are columns of integers, texts, bools or times. The aggregates are counts, and sums
+    /// and means of columns of integers. Each condition restricts the first fields of the key, and no
+    /// document may lack a row.
+    ///
+    /// # Errors
+    /// As [`Grouped::iter`].
+    pub fn plan(&self) -> Result<FindPlan> {
+        let held = self.find.of.hold()?;
+        let state = held.state();
+        let (entry, terms) = self.find.terms(state)?;
+        let (group, aggregates) = self.parts(&terms.schema)?;
+        let plan = Find { order: Vec::new(), ..self.find.clone() }.plan()?;
+        Ok(match Reduced::choose(&self.find, state, &entry, &terms, &group, &aggregates)? {
+            None => plan,
+            Some(reduced) => FindPlan {
+                path: reduced.path(),
+                read_count: 0,
+                is_exact: true,
+                sorting: Sorting::None,
+                helpful_view: Vec::new(),
+                ..plan
+            },
+        })
+    }
+
+    /// The fields of the groups, and the aggregates.
+    fn parts(&self, schema: &Schema) -> Result<(Vec<Path>, Vec<Term>)> {
+        let group = self.fields.iter().map(|field| group_path(schema, field)).collect::<Result<_>>()?;
+        let terms = self.aggregates.iter().map(|aggregate| Term::of(schema, aggregate));
+        Ok((group, terms.collect::<Result<_>>()?))
+    }
+
     /// The groups, as of one snapshot. All documents are read before the first group is returned.
     ///
     /// # Errors
@@ -108,15 +146,19 @@ impl<'s> Grouped<'s> {
         let state = held.state();
         let (entry, terms) = self.find.terms(state)?;
         let place = state.open_state().spill.clone();
-        let group =
-            self.fields.iter().map(|field| group_path(&terms.schema, field)).collect::<Result<Vec<_>>>()?;
-        let aggregates = self
-            .aggregates
-            .iter()
-            .map(|aggregate| Term::of(&terms.schema, aggregate))
-            .collect::<Result<Vec<_>>>()?;
+        let (group, aggregates) = self.parts(&terms.schema)?;
         let shown = shown_schema(&terms.schema, &self.fields, &aggregates)?;
         let order = SortOrder::of(&shown, &self.order)?;
+        let sorter =
+            (!order.is_empty()).then(|| Sorter::new(place.clone(), self.find.memory_bytes, self.limit));
+        let left = self.limit.unwrap_or(u64::MAX);
+        let reduced = Reduced::choose(&self.find, state, &entry, &terms, &group, &aggregates)?;
+        if let Some(reduced) = reduced {
+            let mut table = Table::new(place, self.find.memory_bytes, group, aggregates);
+            reduced.groups(state.source(), |fields, states| table.join(fields, states))?;
+            let stage = Stage::Gather(Box::new(table));
+            return Ok(GroupIter { documents: None, stage, shown, order, sorter, left });
+        }
         let unordered = Find { order: Vec::new(), ..self.find.clone() };
         let (scan, _) = unordered.scan(state, entry, &terms)?;
         let mut needs = FieldSet::default();
@@ -125,10 +167,8 @@ impl<'s> Grouped<'s> {
             .chain(aggregates.iter().filter_map(|term| term.path.as_ref()))
             .for_each(|path| needs.add(path));
         let documents = Filter::new(held, scan, terms, Needs::Fields(needs));
-        let table = Table::new(place.clone(), self.find.memory_bytes, group, aggregates);
-        let sorter = (!order.is_empty()).then(|| Sorter::new(place, self.find.memory_bytes, self.limit));
-        let left = self.limit.unwrap_or(u64::MAX);
-        Ok(GroupIter { documents, stage: Stage::Gather(Box::new(table)), shown, order, sorter, left })
+        let stage = Stage::Gather(Box::new(Table::new(place, self.find.memory_bytes, group, aggregates)));
+        Ok(GroupIter { documents: Some(documents), stage, shown, order, sorter, left })
     }
 }
 
@@ -166,7 +206,8 @@ fn shown_schema(schema: &Schema, fields: &[String], terms: &[Term]) -> Result<Sc
 
 /// The groups of a query, in order.
 pub struct GroupIter<'s> {
-    documents: Filter<'s>,
+    /// `None` if the groups came from the reductions of a view.
+    documents: Option<Filter<'s>>,
     stage: Stage,
     shown: Schema,
     order: SortOrder,
@@ -186,7 +227,7 @@ impl GroupIter<'_> {
     /// How many documents were read so far.
     #[must_use]
     pub fn read_count(&self) -> u64 {
-        self.documents.read_count()
+        self.documents.as_ref().map_or(0, Filter::read_count)
     }
 
     /// Reads until a group is complete, but at most `read_max` documents.
@@ -202,9 +243,13 @@ impl GroupIter<'_> {
             let next = match &mut self.stage {
                 Stage::End => return Ok(Step::End),
                 Stage::Gather(table) => {
-                    match self.documents.advance()? {
+                    let Some(documents) = &mut self.documents else {
+                        self.end_of_documents()?;
+                        continue;
+                    };
+                    match documents.advance()? {
                         Read::Passed => {}
-                        Read::Found => table.add(self.documents.schema(), self.documents.document())?,
+                        Read::Found => table.add(documents.schema(), documents.document())?,
                         Read::End => self.end_of_documents()?,
                     }
                     continue;
@@ -340,6 +385,26 @@ impl Table {
                 None => Ok(()),
             })?;
             *used_bytes = *used_bytes + state.extra_bytes() - before;
+        }
+        if self.used_bytes > self.memory_bytes { self.spill() } else { Ok(()) }
+    }
+
+    /// Joins the states of a group, which holds more than a document.
+    fn join(&mut self, fields: Vec<Value>, states: Vec<State>) -> Result<()> {
+        let mut key = Vec::new();
+        for value in &fields {
+            write_value(value, false, &mut key);
+            key.push(0);
+        }
+        match self.groups.get_mut(&key) {
+            Some(own) => {
+                let all = self.terms.iter().zip(&mut own.states).zip(states);
+                all.for_each(|((term, own), other)| term.join(own, other));
+            }
+            None => {
+                self.used_bytes += 3 * key.len() + GROUP_BYTES + self.terms.len() * size_of::<State>();
+                self.groups.insert(key, Group { fields, states });
+            }
         }
         if self.used_bytes > self.memory_bytes { self.spill() } else { Ok(()) }
     }

@@ -46,8 +46,8 @@ impl OrderBy {
     /// `InvalidArgument` (E0201) for a text without a field.
     pub fn parse(text: &str) -> Result<OrderBy> {
         let (field, direction) = match text.rsplit_once(':') {
-            Some((field, "desc")) => (field, Direction::Reverse),
-            Some((field, "asc")) => (field, Direction::Forward),
+            Some((field, word)) if word.eq_ignore_ascii_case("desc") => (field, Direction::Reverse),
+            Some((field, word)) if word.eq_ignore_ascii_case("asc") => (field, Direction::Forward),
             _ => (text, Direction::Forward),
         };
         if field.is_empty() {

@@ -1,31 +1,11 @@
-//! Paths to values inside documents: `carrier`, `home.city`, `lines[0].price`, `tags[]`.
+//! What a path means for the documents of a schema.
 //!
 //! Pure. A column of exactly the text's name comes first, so a column `a.b` of a CSV file stays a column.
 
 use crate::catalog::schema::{ColumnType, Schema};
 use crate::store::error::{Error, Result};
 use crate::value::document::{Document, Value};
-
-/// A field of documents, or a value inside one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Path {
-    /// As it was written.
-    text: String,
-    /// How many bytes of the text are the field of the document.
-    field_bytes: usize,
-    steps: Vec<Step>,
-}
-
-/// A step from a value to one inside it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
-    /// A field of a map; of a list the item of that number.
-    Name(String),
-    /// An item of a list.
-    Item(usize),
-    /// Every item of a list.
-    Each,
-}
+pub(super) use crate::value::path::Path;
 
 impl Path {
     /// The path that a text means for documents of this schema.
@@ -35,7 +15,7 @@ impl Path {
     /// column that has no parts.
     pub(super) fn of(schema: &Schema, text: &str) -> Result<Path> {
         if schema.kind(text).is_some() {
-            return Ok(Path { text: text.to_owned(), field_bytes: text.len(), steps: Vec::new() });
+            return Ok(Path::of_field(text));
         }
         let path = Path::parse(text)?;
         let field = path.field();
@@ -49,53 +29,9 @@ impl Path {
         }
     }
 
-    fn parse(text: &str) -> Result<Path> {
-        let field_bytes = text.find(['.', '[']).unwrap_or(text.len());
-        let mut path = Path { text: text.to_owned(), field_bytes, steps: Vec::new() };
-        let wrong = || {
-            Error::invalid(format!("{text:?} names no field"))
-                .with_hint("write a field, a part of it (a.b), an item of a list (a[0]) or every item (a[])")
-        };
-        let mut rest = &text[field_bytes..];
-        if field_bytes == 0 {
-            return Err(wrong());
-        }
-        while !rest.is_empty() {
-            let (step, after) = match rest.strip_prefix('.') {
-                Some(named) => {
-                    let (name, after) = named.split_at(named.find(['.', '[']).unwrap_or(named.len()));
-                    (if name.is_empty() { None } else { Some(Step::Name(name.to_owned())) }, after)
-                }
-                None => match rest.strip_prefix('[').and_then(|inside| inside.split_once(']')) {
-                    Some(("", after)) => (Some(Step::Each), after),
-                    Some((number, after)) => (number.parse().ok().map(Step::Item), after),
-                    None => (None, ""),
-                },
-            };
-            path.steps.push(step.ok_or_else(wrong)?);
-            rest = after;
-        }
-        Ok(path)
-    }
-
-    /// The path as it was written.
-    pub(super) fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// The field of the document.
-    pub(super) fn field(&self) -> &str {
-        &self.text[..self.field_bytes]
-    }
-
     /// Whether it is a column, whose values have the column's type.
     pub(super) fn is_column(&self) -> bool {
-        self.steps.is_empty()
-    }
-
-    /// Whether it may lead to several values.
-    pub(super) fn is_each(&self) -> bool {
-        self.steps.contains(&Step::Each)
+        self.is_field()
     }
 
     /// Whether a value at the path satisfies `test`. An absent value is null; a path through every item of a
@@ -106,31 +42,17 @@ impl Path {
         document: &'d Document,
         test: &mut dyn FnMut(&'d Value) -> bool,
     ) -> bool {
-        any(document.get_in(schema, self.field()).unwrap_or(&Value::Null), &self.steps, test)
+        self.any_inside(self.whole_field(schema, document), test)
     }
 
-    /// The only value at a path without [`Path::is_each`]; null if it is absent.
+    fn whole_field<'d>(&self, schema: &Schema, document: &'d Document) -> &'d Value {
+        document.get_in(schema, self.field()).unwrap_or(&Value::Null)
+    }
+
+    /// The only value at a path without `is_each`; null if it is absent.
     pub(super) fn value<'d>(&self, schema: &Schema, document: &'d Document) -> &'d Value {
-        let mut found = &Value::Null;
-        self.any(schema, document, &mut |value| {
-            found = value;
-            true
-        });
-        found
+        self.inside(self.whole_field(schema, document))
     }
-}
-
-fn any<'d>(value: &'d Value, steps: &[Step], test: &mut dyn FnMut(&'d Value) -> bool) -> bool {
-    let Some((step, rest)) = steps.split_first() else { return test(value) };
-    let inside = match (step, value) {
-        (Step::Each, Value::List(items)) => return items.iter().any(|item| any(item, rest, test)),
-        (Step::Each, _) => return false,
-        (Step::Name(name), Value::Map(fields)) => fields.get(name),
-        (Step::Name(name), Value::List(items)) => name.parse::<usize>().ok().and_then(|at| items.get(at)),
-        (Step::Item(at), Value::List(items)) => items.get(*at),
-        _ => None,
-    };
-    any(inside.unwrap_or(&Value::Null), rest, test)
 }
 
 /// The error of a field that a schema does not have.

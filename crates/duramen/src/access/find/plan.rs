@@ -7,10 +7,12 @@ use std::fmt;
 
 use super::condition::{Condition, Restriction};
 use super::order::SortOrder;
+use super::path::Path;
+use super::ranges::{Edge, ElementRange};
 use crate::store::error::Result;
-use crate::store::{Direction, TreeId};
+use crate::store::{Direction, KeyRange, TreeId};
 use crate::value::span::Span;
-use crate::value::tuple::Element;
+use crate::value::tuple::{Element, encode, prefix_end};
 
 /// How a [`Find`](crate::find::Find) will read, and how much. From [`Find::plan`](crate::find::Find::plan).
 ///
@@ -76,6 +78,14 @@ pub enum AccessPath {
         /// The leading fields that the conditions restrict, in the order of the view's key.
         fields: Vec<String>,
     },
+    /// The counts and sums of groups, which the tree of a view keeps for all ranges of its key. No document
+    /// is read; each group costs O(log n). Only [`Grouped::plan`](crate::find::Grouped::plan) has it.
+    ViewReductions {
+        /// The view's name.
+        view: String,
+        /// The leading fields that the conditions restrict, in the order of the view's key.
+        fields: Vec<String>,
+    },
     /// All documents, in the order of the key.
     Scan,
 }
@@ -85,7 +95,9 @@ impl AccessPath {
     #[must_use]
     pub fn fields(&self) -> &[String] {
         match self {
-            AccessPath::Key { fields } | AccessPath::View { fields, .. } => fields,
+            AccessPath::Key { fields }
+            | AccessPath::View { fields, .. }
+            | AccessPath::ViewReductions { fields, .. } => fields,
             AccessPath::Scan => &[],
         }
     }
@@ -94,7 +106,7 @@ impl AccessPath {
     #[must_use]
     pub fn view(&self) -> Option<&str> {
         match self {
-            AccessPath::View { name, .. } => Some(name),
+            AccessPath::View { name, .. } | AccessPath::ViewReductions { view: name, .. } => Some(name),
             AccessPath::Key { .. } | AccessPath::Scan => None,
         }
     }
@@ -107,9 +119,13 @@ impl FindPlan {
         let index = match &self.path {
             AccessPath::Key { fields } if fields.is_empty() => return "a range of the key".to_owned(),
             AccessPath::View { name, fields } if fields.is_empty() => return format!("the view {name}"),
+            AccessPath::ViewReductions { view, fields } if fields.is_empty() => {
+                return format!("the reductions of the view {view}");
+            }
             AccessPath::Scan => return "a scan of all".to_owned(),
             AccessPath::Key { .. } => "the key".to_owned(),
             AccessPath::View { name, .. } => format!("the view {name}"),
+            AccessPath::ViewReductions { view, .. } => format!("the reductions of the view {view}"),
         };
         let is_used = |condition: &&Condition| has(self.path.fields(), condition);
         let used: Vec<String> = self.conditions.iter().filter(is_used).map(ToString::to_string).collect();
@@ -156,19 +172,44 @@ impl fmt::Display for FindPlan {
 pub(super) struct Index {
     /// The view's name; `None` for the key.
     pub(super) view: Option<String>,
-    /// The fields that conditions can restrict, in order.
-    pub(super) fields: Vec<String>,
+    /// What conditions can restrict, in order.
+    pub(super) fields: Vec<IndexField>,
     /// The tree of its rows.
     pub(super) tree: TreeId,
     /// How many elements its key has.
     pub(super) elements: usize,
-    /// For each of the fields whether its column has a type, so that a range holds values of that type only.
-    pub(super) typed: Vec<bool>,
+    /// Whether the keys of documents are descending where the rest is equal.
+    pub(super) is_descending: bool,
+}
+
+/// An element of an index's key.
+#[derive(Debug, Clone)]
+pub(super) struct IndexField {
+    pub(super) path: Path,
+    /// Whether it is a column with a type, so that its values are of that type, or null.
+    pub(super) is_typed: bool,
+    pub(super) is_descending: bool,
 }
 
 impl Index {
-    fn is_of_one_type(&self, at: usize) -> bool {
-        self.typed.get(at).copied().unwrap_or_default()
+    /// Whether the values of a field are in the order of queries. Without a type of the column they are if
+    /// there are no numbers of two types and no lists, which the tree's counts tell.
+    ///
+    /// `prefix` has the single values of all fields before it.
+    fn is_in_order_of_values(
+        &self,
+        at: usize,
+        prefix: Option<&[Element]>,
+        count: &mut impl FnMut(TreeId, Span) -> Result<u64>,
+    ) -> Result<bool> {
+        let Some(field) = self.fields.get(at) else { return Ok(false) };
+        let Some(prefix) = prefix.filter(|_| !field.is_typed) else { return Ok(field.is_typed) };
+        let mut has = |element: &Element| -> Result<bool> {
+            let span = span_of(prefix, &ElementRange::of_type(element), field.is_descending)?;
+            Ok(count(self.tree, span)? > 0)
+        };
+        let has_both_numbers = has(&Element::Int(0))? && has(&Element::Float(0.0))?;
+        Ok(!has_both_numbers && !has(&Element::Tuple(Vec::new()))?)
     }
 }
 
@@ -182,6 +223,8 @@ pub(super) struct IndexRange {
     is_constant: Vec<bool>,
     /// Whether a range of the next field is used.
     is_range: bool,
+    /// The values of the leading fields that have one only.
+    constant: Vec<Element>,
     /// Which conditions all of its rows satisfy.
     satisfied: Vec<bool>,
     pub(super) spans: Vec<Span>,
@@ -189,8 +232,9 @@ pub(super) struct IndexRange {
 
 impl IndexRange {
     /// The fields that select the rows.
-    pub(super) fn fields(&self) -> &[String] {
-        &self.index.fields[..self.equal_count + usize::from(self.is_range)]
+    pub(super) fn fields(&self) -> Vec<String> {
+        let fields = &self.index.fields[..self.equal_count + usize::from(self.is_range)];
+        fields.iter().map(|field| field.path.text().to_owned()).collect()
     }
 
     /// Whether all of its rows satisfy the conditions, so that none is read in vain.
@@ -200,7 +244,7 @@ impl IndexRange {
 
     /// The same range as the public access path.
     pub(super) fn path(&self) -> AccessPath {
-        let fields = self.fields().to_vec();
+        let fields = self.fields();
         match &self.index.view {
             Some(name) => AccessPath::View { name: name.clone(), fields },
             None if fields.is_empty() && self.spans == [Span::all()] => AccessPath::Scan,
@@ -228,10 +272,9 @@ pub(super) fn choose(
 ) -> Result<IndexRange> {
     let mut best = range(key, conditions)?;
     for view in views {
-        let is_restricted = |field: &String| {
-            conditions.iter().any(|condition| {
-                condition.field() == Some(field) && condition.restriction() != Restriction::None
-            })
+        let is_restricted = |field: &IndexField| {
+            let restricts = |condition: &Condition| condition.restriction() != Restriction::None;
+            conditions.iter().any(|condition| is_on(condition, field) && restricts(condition))
         };
         // Without a restriction of its first field a view is no better than the key.
         if !view.fields.first().is_some_and(is_restricted) {
@@ -248,32 +291,54 @@ pub(super) fn choose(
     Ok(best)
 }
 
+/// Whether a condition is on a field of an index.
+fn is_on(condition: &Condition, field: &IndexField) -> bool {
+    condition.one_path().is_some_and(|path| path.leads_as(&field.path))
+}
+
 /// The direction in which a range of an index has an order, if it has.
 ///
-/// Fields with one value have any order. After the fields of the order the collection's key goes on with its
-/// rest. A view must go on with the key at once, because that is the order of equal documents.
-pub(super) fn in_order(range: &IndexRange, order: &SortOrder) -> Option<Direction> {
-    let IndexRange { index, is_constant, .. } = range;
+/// Equal documents are in the order of their keys, which decides the direction. Each field of the order must
+/// then have its own. Fields with one value have any order. After the fields of the order the collection's
+/// key goes on with its rest. A view must go on with the key at once.
+pub(super) fn in_order(
+    range: &IndexRange,
+    order: &SortOrder,
+    count: &mut impl FnMut(TreeId, Span) -> Result<u64>,
+) -> Result<Option<Direction>> {
+    let IndexRange { index, is_constant, constant, .. } = range;
     let is_constant = |at: usize| is_constant.get(at).copied().unwrap_or_default();
-    let (_, direction) = *order.parts().last()?;
+    let Some((_, last)) = order.parts().last() else { return Ok(None) };
+    let direction = turned(*last, index.is_descending);
     let mut at = 0;
     for (nth, (path, own)) in order.parts().iter().enumerate() {
-        let is_same = |field: &String| path.is_column() && field == path.text();
-        let is_before = order.parts()[..nth].iter().any(|(before, _)| before.text() == path.text());
+        let is_same = |field: &IndexField| path.leads_as(&field.path);
+        let is_before = order.parts()[..nth].iter().any(|(before, _)| before.leads_as(path));
         if is_before || (0..index.fields.len()).any(|at| is_constant(at) && is_same(&index.fields[at])) {
             continue;
         }
         while is_constant(at) {
             at += 1;
         }
-        if *own != direction || !index.is_of_one_type(at) || !index.fields.get(at).is_some_and(is_same) {
-            return None;
+        let has_order = |field: &IndexField| is_same(field) && turned(*own, field.is_descending) == direction;
+        let prefix = (constant.len() == at).then_some(constant.as_slice());
+        if !index.fields.get(at).is_some_and(has_order) || !index.is_in_order_of_values(at, prefix, count)? {
+            return Ok(None);
         }
         at += 1;
     }
     let is_followed_by_the_key =
         || index.fields.len() == index.elements && (at..index.fields.len()).all(is_constant);
-    (index.view.is_none() || is_followed_by_the_key()).then_some(direction)
+    Ok((index.view.is_none() || is_followed_by_the_key()).then_some(direction))
+}
+
+/// A direction, or the opposite one.
+fn turned(direction: Direction, is_turned: bool) -> Direction {
+    match (is_turned, direction) {
+        (false, direction) => direction,
+        (true, Direction::Forward) => Direction::Reverse,
+        (true, Direction::Reverse) => Direction::Forward,
+    }
 }
 
 /// A range that has the order and is at least as good as `best`, which does not have it.
@@ -287,12 +352,13 @@ pub(super) fn ordered_instead(
     best: &IndexRange,
     is_short: bool,
     mut is_complete: impl FnMut(&Index) -> Result<bool>,
+    count: &mut impl FnMut(TreeId, Span) -> Result<u64>,
 ) -> Result<Option<IndexRange>> {
     for index in indexes {
         let range = range(index, conditions)?;
         let is_cheap = index.view.is_none() || best.index.view.is_some();
         let is_good = (is_cheap && range.rank() >= best.rank()) || (is_short && range.is_exact());
-        if !is_good || in_order(&range, order).is_none() {
+        if !is_good || in_order(&range, order, count)?.is_none() {
             continue;
         }
         if index.view.is_none() || has_all(index, conditions, &mut is_complete)? {
@@ -303,13 +369,13 @@ pub(super) fn ordered_instead(
 }
 
 /// Whether a view has a row for every document that satisfies the conditions.
-fn has_all(
+pub(super) fn has_all(
     view: &Index,
     conditions: &[Condition],
     is_complete: &mut impl FnMut(&Index) -> Result<bool>,
 ) -> Result<bool> {
-    let excludes_null = |field: &String| {
-        conditions.iter().any(|condition| condition.field() == Some(field) && condition.excludes_null())
+    let excludes_null = |field: &IndexField| {
+        conditions.iter().any(|condition| is_on(condition, field) && condition.excludes_null())
     };
     Ok(view.fields.iter().all(excludes_null) || is_complete(view)?)
 }
@@ -325,64 +391,104 @@ pub(super) fn along(index: &Index, conditions: &[Condition], span: &Span) -> Res
 const SPANS_MAX: usize = 1024;
 
 /// The range of an index that the conditions leave.
-fn range(index: &Index, conditions: &[Condition]) -> Result<IndexRange> {
+pub(super) fn range(index: &Index, conditions: &[Condition]) -> Result<IndexRange> {
     let mut satisfied = vec![false; conditions.len()];
     let mut prefixes: Vec<Vec<Element>> = vec![Vec::new()];
-    let mut is_constant = Vec::new();
+    let (mut is_constant, mut constant) = (Vec::new(), Vec::new());
     for field in &index.fields {
-        let points = conditions.iter().enumerate().filter(|(_, condition)| condition.field() == Some(field));
+        let points = conditions.iter().enumerate().filter(|(_, condition)| is_on(condition, field));
         let points = points.filter_map(|(at, condition)| match condition.restriction() {
             Restriction::Points(points) => Some((at, points)),
             _ => None,
         });
-        let Some((at, points)) = points.min_by_key(|(_, points)| points.len()) else { break };
+        let Some((at, mut points)) = points.min_by_key(|(_, points)| points.len()) else { break };
         if prefixes.len() * points.len() > SPANS_MAX {
             break;
         }
+        if field.is_descending {
+            points.reverse();
+        }
         satisfied[at] = true;
+        if let ([point], true) = (points.as_slice(), constant.len() == is_constant.len()) {
+            constant.push(point.clone().directed(field.is_descending));
+        }
         is_constant.push(points.len() <= 1);
         let longer = |prefix: Vec<Element>| {
-            points
-                .iter()
-                .map(move |point| [prefix.as_slice(), std::slice::from_ref(point)].concat())
-                .collect::<Vec<_>>()
+            let with = |point: &Element| prefixed(&prefix, point, field.is_descending);
+            points.iter().map(with).collect::<Vec<_>>()
         };
         prefixes = prefixes.into_iter().flat_map(longer).collect();
     }
     let equal_count = is_constant.len();
-    let next = index.fields.get(equal_count);
-    let mut bounds = Vec::new();
-    for (at, condition) in conditions.iter().enumerate() {
-        if next.is_none() || condition.field() != next.map(String::as_str) {
-            continue;
+    let (ranges, is_range) = match index.fields.get(equal_count) {
+        Some(next) => ranges_of(next, conditions, &mut satisfied),
+        None => (None, false),
+    };
+    let is_descending = index.fields.get(equal_count).is_some_and(|next| next.is_descending);
+    let spans = |prefix: &Vec<Element>| match &ranges {
+        Some(ranges) => {
+            ranges.iter().map(|range| span_of(prefix, range, is_descending)).collect::<Result<Vec<_>>>()
         }
-        match condition.restriction() {
-            Restriction::Range { from, before, is_exact } => {
-                satisfied[at] = is_exact && index.is_of_one_type(equal_count);
-                bounds.push((from, before));
+        None if prefix.is_empty() => Ok(vec![Span::all()]),
+        None => Ok(vec![Span::prefix(prefix.clone())?]),
+    };
+    let spans = prefixes.iter().map(spans).collect::<Result<Vec<_>>>()?.concat();
+    Ok(IndexRange { index: index.clone(), equal_count, is_constant, is_range, constant, satisfied, spans })
+}
+
+/// The ranges of a field that all conditions on it leave, in the order of the index, and whether there is
+/// such a condition.
+fn ranges_of(
+    field: &IndexField,
+    conditions: &[Condition],
+    satisfied: &mut [bool],
+) -> (Option<Vec<ElementRange>>, bool) {
+    let mut left: Option<Vec<ElementRange>> = None;
+    for (at, condition) in conditions.iter().enumerate().filter(|(_, condition)| is_on(condition, field)) {
+        let ranges = match condition.restriction() {
+            Restriction::Ranges(ranges) => {
+                satisfied[at] = true;
+                ranges
             }
             // Too many to be read one by one.
-            Restriction::Points(points) => bounds.push((points.first().cloned(), None)),
-            Restriction::None => {}
-        }
+            Restriction::Points(points) => {
+                let ends = points.first().zip(points.last());
+                let range = |(first, last): (&Element, &Element)| ElementRange {
+                    from: (first.clone(), true),
+                    to: (last.clone(), true),
+                };
+                ends.map(range).into_iter().collect()
+            }
+            Restriction::None => continue,
+        };
+        left = Some(match left {
+            None => ranges,
+            Some(left) => {
+                left.iter().flat_map(|one| ranges.iter().filter_map(|other| one.and(other))).collect()
+            }
+        });
     }
-    let span = |prefix: &Vec<Element>| {
-        let whole = if prefix.is_empty() { Span::all() } else { Span::prefix(prefix.clone())? };
-        let with = |element: &Element| [prefix.as_slice(), std::slice::from_ref(element)].concat();
-        bounds.iter().try_fold(whole, |span, (from, before)| {
-            let span = match from {
-                Some(from) => span.and(Span::from(with(from))?),
-                None => span,
-            };
-            Ok(match before {
-                Some(before) => span.and(Span::to(with(before))?),
-                None => span,
-            })
-        })
-    };
-    let spans = prefixes.iter().map(span).collect::<Result<Vec<_>>>()?;
-    let is_range = !bounds.is_empty();
-    Ok(IndexRange { index: index.clone(), equal_count, is_constant, is_range, satisfied, spans })
+    if field.is_descending
+        && let Some(ranges) = &mut left
+    {
+        ranges.reverse();
+    }
+    let is_range = left.is_some();
+    (left, is_range)
+}
+
+fn prefixed(prefix: &[Element], element: &Element, is_descending: bool) -> Vec<Element> {
+    [prefix, &[element.clone().directed(is_descending)]].concat()
+}
+
+/// The rows that begin with `prefix`, and go on with an element of a range.
+fn span_of(prefix: &[Element], range: &ElementRange, is_descending: bool) -> Result<Span> {
+    let key = |(element, _): &Edge| encode(&prefixed(prefix, element, is_descending));
+    let after = |edge: &Edge| key(edge).map(|key| prefix_end(&key));
+    let (first, last) = if is_descending { (&range.to, &range.from) } else { (&range.from, &range.to) };
+    let from = if first.1 { key(first)? } else { after(first)? };
+    let to = if last.1 { after(last)? } else { key(last)? };
+    Ok(Span::of_bytes(KeyRange { from, to: Some(to) }))
 }
 
 /// The fields of a view that would select the documents: those with single values, then one with a range.
@@ -392,7 +498,7 @@ pub(super) fn helpful_view(conditions: &[Condition]) -> Vec<String> {
         conditions
             .iter()
             .filter(move |condition| wanted(&condition.restriction()) && condition.excludes_null())
-            .filter_map(|condition| condition.column().map(ToOwned::to_owned))
+            .filter_map(|condition| condition.one_path().map(|path| path.text().to_owned()))
     };
     let mut fields: Vec<String> = Vec::new();
     for field in of(|restriction| matches!(restriction, Restriction::Points(_))) {
@@ -400,7 +506,7 @@ pub(super) fn helpful_view(conditions: &[Condition]) -> Vec<String> {
             fields.push(field);
         }
     }
-    let is_range = |restriction: &Restriction| matches!(restriction, Restriction::Range { .. });
+    let is_range = |restriction: &Restriction| matches!(restriction, Restriction::Ranges(_));
     let range = of(is_range).find(|field| !fields.contains(field));
     fields.extend(range);
     fields.truncate(FIELDS_MAX);
@@ -409,7 +515,7 @@ pub(super) fn helpful_view(conditions: &[Condition]) -> Vec<String> {
 
 /// Whether a condition is on one of the fields.
 fn has(fields: &[String], condition: &Condition) -> bool {
-    condition.field().is_some_and(|own| fields.iter().any(|field| field == own))
+    condition.one_path().is_some_and(|own| fields.iter().any(|field| field == own.text()))
 }
 
 #[cfg(test)]
@@ -428,10 +534,13 @@ mod tests {
     fn index(view: Option<&str>, fields: &[&str]) -> Index {
         Index {
             view: view.map(ToOwned::to_owned),
-            fields: fields.iter().map(ToString::to_string).collect(),
+            fields: fields
+                .iter()
+                .map(|name| IndexField { path: Path::of_field(*name), is_typed: true, is_descending: false })
+                .collect(),
             tree: TreeId(1),
             elements: fields.len(),
-            typed: vec![true; fields.len()],
+            is_descending: false,
         }
     }
 

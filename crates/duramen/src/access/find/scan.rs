@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::plan::{Index, IndexRange};
 use crate::access::reads::sealed::Readable;
-use crate::access::views::found::lost;
-use crate::catalog::compact;
+use crate::access::views::found::{lost, order_by};
 use crate::catalog::entries::Entry;
+use crate::catalog::positional;
 use crate::catalog::schema::Schema;
 use crate::store::error::Result;
-use crate::store::{Cursor, Direction};
+use crate::store::{Cursor, Direction, KeyRange};
 use crate::value::document::Document;
 use crate::value::span::Span;
-use crate::value::tuple::split;
+use crate::value::tuple::{ascending, split, successor};
 use crate::value::version;
 
 /// The documents of some ranges of an index, in its order.
@@ -25,6 +25,8 @@ pub(super) struct Scan {
     /// The ranges that are still to be read, the next one last.
     spans: Vec<Span>,
     rows: Option<Cursor>,
+    /// The row of the current document in a view.
+    row: Vec<u8>,
     key: Vec<u8>,
     document: Vec<u8>,
 }
@@ -35,7 +37,29 @@ impl Scan {
         if direction == Direction::Forward {
             spans.reverse();
         }
-        Scan { entry, index, direction, spans, rows: None, key: Vec::new(), document: Vec::new() }
+        let (row, key, document) = Default::default();
+        Scan { entry, index, direction, spans, rows: None, row, key, document }
+    }
+
+    /// The name of the order of the rows: that of the collection or of a view.
+    pub(super) fn order(&self) -> String {
+        let name = self.entry.schema.name();
+        let view = self.entry.views.iter().find(|view| view.tree == self.index.tree);
+        view.map_or_else(|| name.to_owned(), |view| order_by(name, &view.spec))
+    }
+
+    /// Where the current document is in the order.
+    pub(super) fn position(&self) -> &[u8] {
+        if self.index.view.is_none() { &self.key } else { &self.row }
+    }
+
+    /// Leaves out everything up to a row, in the direction of the scan. Call it before the first document.
+    pub(super) fn go_on_after(&mut self, row: &[u8]) {
+        let left = Span::of_bytes(match self.direction {
+            Direction::Forward => KeyRange { from: successor(row), to: None },
+            Direction::Reverse => KeyRange { from: Vec::new(), to: Some(row.to_vec()) },
+        });
+        self.spans.iter_mut().for_each(|span| *span = span.clone().and(left.clone()));
     }
 
     /// Goes to the next document. `false` after the last.
@@ -54,8 +78,9 @@ impl Scan {
                     return Ok(true);
                 }
             } else if let Some(row) = rows.next_key()? {
-                let key = &row[split(row, self.index.elements)?..];
+                let key = &*ascending(&row[split(row, self.index.elements)?..])?;
                 if let Some(stored) = source.get(self.entry.tree, key)? {
+                    keep(&mut self.row, row);
                     keep(&mut self.key, key);
                     name(&self.entry.schema, &stored, &mut self.document)?;
                     return Ok(true);
@@ -102,8 +127,8 @@ fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
 fn name(schema: &Schema, stored: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let (version, document) = version::split(stored)?;
     out.clear();
-    if compact::is_compact(document) {
-        return compact::name(schema.compact_of(version)?, document, out);
+    if positional::is_positional(document) {
+        return positional::name(schema.positional_of(version)?, document, out);
     }
     out.extend_from_slice(document);
     Ok(())

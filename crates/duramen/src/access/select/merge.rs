@@ -8,7 +8,8 @@
 use crate::access::explain::Part;
 use crate::store::error::Result;
 use crate::store::{Cursor, Direction, KeyRange, Source, TreeId};
-use crate::value::tuple::{prefix_end, successor};
+use crate::value::tuple::{ascending, directed, prefix_end, successor};
+use crate::view::spec::ViewSpec;
 
 /// Rows to step over before a seek. A seek descends the tree, which costs as much as this many steps in a
 /// leaf or more.
@@ -63,6 +64,8 @@ struct Rows {
     tree: TreeId,
     prefix: Vec<u8>,
     view: Option<&'static str>,
+    /// Whether the keys of documents are descending, as those of a view whose last element is.
+    is_descending: bool,
     cursor: Option<Cursor>,
 }
 
@@ -74,11 +77,13 @@ impl Merge {
         source: &dyn Source,
         tree: TreeId,
         prefix: Vec<u8>,
-        view: Option<&'static str>,
+        view: Option<(&'static str, &ViewSpec)>,
         direction: Direction,
     ) -> Result<Merge> {
-        let rows = Rows { tree, prefix, view, cursor: None };
-        let rows_max = source.count(tree, &rows.range(&[], Bound::Start, direction))?;
+        let is_descending = view.is_some_and(|(_, spec)| spec.is_descending(spec.key_elements()));
+        let view = view.map(|(name, _)| name);
+        let rows = Rows { tree, prefix, view, is_descending, cursor: None };
+        let rows_max = source.count(tree, &rows.range(&[], Bound::Start, direction)?)?;
         Ok(Merge::new(Kind::Rows(Box::new(rows)), direction, rows_max))
     }
 
@@ -247,18 +252,31 @@ fn without(
 
 impl Rows {
     /// The rows from a document on, in a direction.
-    fn range(&self, at: &[u8], bound: Bound, direction: Direction) -> KeyRange {
-        let row = [&self.prefix[..], at].concat();
+    fn range(&self, at: &[u8], bound: Bound, direction: Direction) -> Result<KeyRange> {
+        let mut row = self.prefix.clone();
+        match self.is_descending {
+            true => row.extend(directed(at, |_| true)?),
+            false => row.extend_from_slice(at),
+        }
         let all = KeyRange {
             from: self.prefix.clone(),
             to: (!self.prefix.is_empty()).then(|| prefix_end(&self.prefix)),
         };
-        match (bound, direction) {
+        Ok(match (bound, direction) {
             (Bound::Start, _) => all,
             (Bound::At, Direction::Forward) => KeyRange { from: row, ..all },
             (Bound::After, Direction::Forward) => KeyRange { from: successor(&row), ..all },
             (Bound::At, Direction::Reverse) => KeyRange { to: Some(successor(&row)), ..all },
             (Bound::After, Direction::Reverse) => KeyRange { to: Some(row), ..all },
+        })
+    }
+
+    /// The direction in which rows are read, for documents in a direction.
+    fn row_direction(&self, direction: Direction) -> Direction {
+        match (self.is_descending, direction) {
+            (false, direction) => direction,
+            (true, Direction::Forward) => Direction::Reverse,
+            (true, Direction::Reverse) => Direction::Forward,
         }
     }
 
@@ -275,20 +293,21 @@ impl Rows {
             for _ in 0..STEPS {
                 let Some(row) = cursor.next_key()? else { return Ok(false) };
                 work.rows += 1;
-                let key = &row[self.prefix.len()..];
-                if reaches(direction, key, at, bound) {
+                let key = ascending(&row[self.prefix.len()..])?;
+                if reaches(direction, &key, at, bound) {
                     at.clear();
-                    at.extend_from_slice(key);
+                    at.extend_from_slice(&key);
                     return Ok(true);
                 }
             }
         }
-        let mut cursor = source.cursor(self.tree, self.range(at, bound, direction), direction)?;
+        let along = self.row_direction(direction);
+        let mut cursor = source.cursor(self.tree, self.range(at, bound, along)?, along)?;
         work.seeks += 1;
         let Some(row) = cursor.next_key()? else { return Ok(false) };
         work.rows += 1;
         at.clear();
-        at.extend_from_slice(&row[self.prefix.len()..]);
+        at.extend_from_slice(&ascending(&row[self.prefix.len()..])?);
         self.cursor = Some(cursor);
         Ok(true)
     }

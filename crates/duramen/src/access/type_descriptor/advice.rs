@@ -127,8 +127,8 @@ impl TypeDescriptor {
     fn old_struct(&self, stored: &Schema, of: &Older) -> String {
         let kind = self.short_name();
         let mut about = format!("name = {:?}", self.name);
-        if !of.compact.is_empty() {
-            about.push_str(", compact");
+        if !of.positional.is_empty() {
+            about.push_str(", positional");
         }
         if of.version > version::FIRST && !(self.migrates() && self.version == of.version) {
             let _ = write!(about, ", version = {}", of.version);

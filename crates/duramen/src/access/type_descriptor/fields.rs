@@ -7,6 +7,7 @@
 
 use super::{advice, joined};
 use crate::catalog::schema::{Column, Field, Schema};
+use crate::view::key_field::KeyField;
 
 /// Incompatibilities, and the changes that fix them.
 #[derive(Default)]
@@ -18,7 +19,7 @@ pub(crate) struct Problems {
 }
 
 impl Problems {
-    fn add(&mut self, what: String, cure: String) {
+    pub(super) fn add(&mut self, what: String, cure: String) {
         self.what.push(what);
         if !cure.is_empty() {
             self.cures.push(cure);
@@ -36,9 +37,9 @@ impl Problems {
         }
     }
 
-    /// Fields of compact documents are identified by position: a reader must have these fields first, in this
-    /// order.
-    pub(crate) fn compact(&mut self, own: &Schema, held: &[String]) {
+    /// Fields of positional documents are identified by position: a reader must have these fields first, in
+    /// this order.
+    pub(crate) fn positional(&mut self, own: &Schema, held: &[String]) {
         let fields: Vec<&str> = own.columns().iter().map(|column| column.name.as_str()).collect();
         let is_called = |held: &str, name: &str| {
             held == name || own.fields().iter().any(|field| field.name == name && field.is_called(held))
@@ -48,7 +49,7 @@ impl Problems {
         }
         self.add(
             format!(
-                "its compact documents hold ({}) in this order, and the type has ({})",
+                "its positional documents hold ({}) in this order, and the type has ({})",
                 held.join(", "),
                 fields.join(", ")
             ),
@@ -84,14 +85,18 @@ impl Problems {
         }
     }
 
-    /// The fields of documents once the type writes them too.
-    pub(crate) fn fields(&mut self, own: &Schema, stored: &Schema) -> Vec<Field> {
+    /// The fields of documents once the type writes them too, or with `writes` false once it is known.
+    ///
+    /// Only writing makes a field absent, or gives it other values.
+    pub(crate) fn fields(&mut self, own: &Schema, stored: &Schema, writes: bool) -> Vec<Field> {
         if own.fields().is_empty() {
             // A type without the derive declares no fields.
             return stored.fields().to_vec();
         }
         if stored.fields().is_empty() {
-            let adopted = |field: &Field| Field { always: field.always, ..self.unheld(stored, field) };
+            // A document without a field that has no default would not be read anyway.
+            let is_always = |field: &Field| field.always && !field.default;
+            let adopted = |field: &Field| Field { always: is_always(field), ..self.unheld(stored, field) };
             return own.fields().iter().map(adopted).collect();
         }
         let mut fields: Vec<Field> = stored.fields().to_vec();
@@ -104,7 +109,9 @@ impl Problems {
             };
             written[place] = true;
             let held = &mut fields[place];
-            held.widen(field);
+            if writes {
+                held.widen(field);
+            }
             let before: Vec<String> = held.names().map(str::to_owned).collect();
             let more = self.more_names(stored, &before, field);
             if !held.is_called(&field.name) {
@@ -114,7 +121,7 @@ impl Problems {
             held.also.extend(more);
         }
         for (field, written) in fields.iter_mut().zip(written) {
-            field.always &= written;
+            field.always &= written || !writes;
         }
         fields.extend(new);
         fields
@@ -188,7 +195,7 @@ impl Problems {
     /// A field that no type wrote until now, in the form that the catalogue keeps.
     fn unheld(&mut self, stored: &Schema, own: &Field) -> Field {
         let also = self.more_names(stored, &[], own);
-        Field { always: false, default: false, also, form: None, ..own.clone() }
+        Field { always: false, also, ..own.to_keep() }
     }
 
     /// The other names under which a type reads the field from documents of tools. Notes problems of all of
@@ -233,9 +240,10 @@ impl Problems {
             }
         }
         for view in stored.views() {
-            let mut fields = view.key.iter().chain(&view.values);
-            let found =
-                fields.find_map(|field| Some((field, names().find(|name| *name == field).and_then(missed)?)));
+            let mut fields =
+                view.key.iter().map(KeyField::own_field).chain(view.values.iter().map(String::as_str));
+            let found = fields
+                .find_map(|field| Some((field, names().find(|name| **name == *field).and_then(missed)?)));
             let Some((field, other)) = found else { continue };
             self.add(
                 format!("its view {} finds {field} under this name only, and documents may have it as {other}", view.name()),

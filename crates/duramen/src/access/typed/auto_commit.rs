@@ -6,6 +6,7 @@ use crate::access::collection::{AssignedKey, Collection};
 use crate::access::handle::Db;
 use crate::access::query::Query;
 use crate::access::reads::Reads;
+use crate::access::references::Deleted;
 use crate::access::revision::{ReplaceError, Revision, Versioned};
 use crate::access::selection::Of;
 use crate::access::views::View;
@@ -170,6 +171,42 @@ impl Db {
     /// As [`Transaction::delete`](crate::Transaction::delete), and those of a [commit](crate::Error#commits).
     pub fn delete<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<bool> {
         self.transact(|tx| tx.delete::<C>(&key))
+    }
+
+    /// As [`Db::delete`], and counts the documents that followed because they referred to it.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// #[derive(Serialize, Deserialize, Collection)]
+    /// struct User {
+    ///     #[key]
+    ///     id: u64,
+    /// }
+    ///
+    /// #[derive(Serialize, Deserialize, Collection)]
+    /// struct Comment {
+    ///     #[key]
+    ///     id: u64,
+    ///     #[references(User, on_delete = cascade)]
+    ///     author: u64,
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let db = Db::in_memory()?;
+    /// db.put(&User { id: 1 })?;
+    /// db.put(&Comment { id: 7, author: 1 })?;
+    /// let deleted = db.delete_counting::<User>(1)?;
+    /// assert_eq!((deleted.documents, deleted.followed.cascaded), (1, 1));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::delete`].
+    pub fn delete_counting<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Deleted> {
+        self.transact(|tx| {
+            let documents = u64::from(tx.delete::<C>(&key)?);
+            Ok(Deleted { documents, followed: tx.followed() })
+        })
     }
 
     /// Deletes the documents of a range, at most 1,000 per transaction. Returns how many there were.

@@ -166,9 +166,12 @@ impl Transaction<'_> {
 
     /// Deletes a document. Returns whether it was there.
     ///
+    /// What refers to it follows: [`Transaction::followed`] counts that.
+    ///
     /// # Errors
-    /// Those of a [write](crate::Error#writes); `InvalidArgument` (E0201) if the collection in the database
-    /// does not fit the type; `KeyTooLong` (E0202).
+    /// Those of a [write](crate::Error#writes), of these `TooLarge` (E0203) if more than 10,000 documents
+    /// follow; `InvalidArgument` (E0201) if the collection in the database does not fit the type;
+    /// `KeyTooLong` (E0202); `Rebuilding` (E0802) while a reference to it is being checked.
     pub fn delete<C: Collection>(&mut self, key: impl KeyFor<C::Key>) -> Result<bool> {
         let key = encode(&key)?;
         let Some(entry) = self.fits(TypeDescriptor::of::<C>())? else { return Ok(false) };

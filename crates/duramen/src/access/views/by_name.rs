@@ -5,14 +5,14 @@ use std::fmt;
 use crate::access::selection::{Of, Selected, Selection};
 use crate::access::views::found::document_of;
 use crate::access::views::state::answering_by_name;
-use crate::catalog::compact;
 use crate::catalog::entries::{Entry, OpenView};
+use crate::catalog::positional;
 use crate::store::error::Result;
 use crate::store::{KeyRange, Source};
 use crate::value::document::{Document, Value};
 use crate::value::msgpack::Reader;
 use crate::value::span::Span;
-use crate::value::tuple::{Element, Key, decode, encode, prefix_end, split};
+use crate::value::tuple::{Element, Key, ascending, directed, encode, prefix_end, split, values};
 use crate::view::kinds::Reduce;
 use crate::view::reducer::{Part, without_code};
 use crate::view::spec::ViewSpec;
@@ -35,6 +35,9 @@ use crate::view::spec::ViewSpec;
 /// ```
 ///
 /// The newest complete view of the name answers.
+///
+/// Keys and bounds are values without directions; the view has them. Ranges are in the order of the view: of
+/// a descending element from the largest value to the smallest.
 ///
 /// # Errors
 /// Every method that runs the query can return those of a [read](crate::Error#reads); `NoSuchTree` (E0901) if
@@ -132,7 +135,7 @@ impl<'s> DocumentView<'s> {
     /// # Errors
     /// As [`DocumentView`].
     pub fn count(&self) -> Result<u64> {
-        self.ask(|source, _, view| self.selection.count(source, view.tree))
+        self.ask(|source, _, view| self.selection_in(view)?.count(source, view.tree))
     }
 
     /// The reductions of the rows, in O(log n).
@@ -141,8 +144,7 @@ impl<'s> DocumentView<'s> {
     /// As [`DocumentView`]; `ReducerMissing` (E0205) if the view is reduced by code that is not registered,
     /// `ReducerPanicked` (E0208) if that code panics.
     pub fn reduce(&self) -> Result<ViewReduction> {
-        let range = self.selection.range()?;
-        self.ask(|source, _, view| reduced(source, view, &range))
+        self.ask(|source, _, view| reduced(source, view, &self.selection_in(view)?.range()?))
     }
 
     /// The reductions of each group: rows whose keys begin with the same `elements` elements.
@@ -153,9 +155,9 @@ impl<'s> DocumentView<'s> {
     /// As [`DocumentView::reduce`]; `InvalidArgument` (E0201) for more elements than a row has.
     pub fn group_by(&self, elements: usize) -> Result<Vec<(Vec<Element>, ViewReduction)>> {
         self.ask(|source, _, view| {
-            let (mut walk, mut groups) = (self.selection.groups()?, Vec::new());
+            let (mut walk, mut groups) = (self.selection_in(view)?.groups()?, Vec::new());
             while let Some((group, rows)) = walk.next(source, view.tree, elements)? {
-                groups.push((decode(&group)?, reduced(source, view, &rows)?));
+                groups.push((values(&group)?, reduced(source, view, &rows)?));
             }
             Ok(groups)
         })
@@ -167,8 +169,11 @@ impl<'s> DocumentView<'s> {
     /// As [`DocumentView`].
     pub fn rank(&self, key: impl Key) -> Result<u64> {
         let key = encode(&key)?;
-        let end = prefix_end(&key);
-        self.ask(|source, _, view| self.selection.rank(source, view.tree, key, end))
+        self.ask(|source, _, view| {
+            let key = directed(&key, |position| view.spec.is_descending(position))?;
+            let end = prefix_end(&key);
+            self.selection_in(view)?.rank(source, view.tree, key, end)
+        })
     }
 
     /// The row that has `index` others of this query before it, in O(log n).
@@ -177,7 +182,7 @@ impl<'s> DocumentView<'s> {
     /// As [`DocumentView`].
     pub fn nth(&self, index: u64) -> Result<Option<ViewRow>> {
         self.ask(|source, _, view| {
-            let found = self.selection.nth(source, view.tree, index)?;
+            let found = self.selection_in(view)?.nth(source, view.tree, index)?;
             found.map(|(row, value)| row_of(view.spec.key_elements(), &row, &value)).transpose()
         })
     }
@@ -187,9 +192,9 @@ impl<'s> DocumentView<'s> {
     /// # Errors
     /// As [`DocumentView`].
     pub fn rows(&self) -> Result<ViewRowIter> {
-        let range = self.selection.range()?;
         self.ask(|source, _, view| {
-            let found = self.selection.rows(source, view.tree, range)?;
+            let selection = self.selection_in(view)?;
+            let found = selection.rows(source, view.tree, selection.range()?)?;
             Ok(ViewRowIter { found, elements: view.spec.key_elements() })
         })
     }
@@ -212,20 +217,25 @@ impl<'s> DocumentView<'s> {
     /// # Errors
     /// As [`DocumentView`], and any error of `each`, which stops the iteration.
     pub fn for_each(&self, mut each: impl FnMut(ViewRow, Document) -> Result<()>) -> Result<()> {
-        let range = self.selection.range()?;
         self.selection.ask(|state| {
             let entry = state.entry(self.collection)?;
             let view = answering_by_name(state, &entry, &self.name)?;
-            let mut rows = self.selection.rows(state.source(), view.tree, range)?;
+            let selection = self.selection_in(view)?;
+            let mut rows = selection.rows(state.source(), view.tree, selection.range()?)?;
             let elements = view.spec.key_elements();
             while let Some((row, value)) = rows.next()? {
-                let key = &row[split(row, elements)?..];
+                let key = &*ascending(&row[split(row, elements)?..])?;
                 if let Some(stored) = document_of(state, entry.tree, self.collection, key)? {
-                    each(row_of(elements, row, value)?, compact::document(&entry.schema, &stored)?)?;
+                    each(row_of(elements, row, value)?, positional::document(&entry.schema, &stored)?)?;
                 }
             }
             Ok(())
         })
+    }
+
+    /// The selection with its bounds in the directions of the view.
+    fn selection_in(&self, view: &OpenView) -> Result<Selection<'s>> {
+        self.selection.directed(&view.spec)
     }
 
     fn ask<T>(&self, ask: impl FnOnce(&dyn Source, &Entry, &OpenView) -> Result<T>) -> Result<T> {
@@ -255,12 +265,12 @@ fn part_of(spec: &ViewSpec, reduce: &Reduce, part: &Part<'_>) -> Result<ReducedP
 
 fn row_of(elements: usize, row: &[u8], value: &[u8]) -> Result<ViewRow> {
     let (key, document) = row.split_at(split(row, elements)?);
-    let mut values = Vec::new();
+    let mut kept = Vec::new();
     let mut rest = Reader::new(value);
     while !rest.at_end() {
-        values.push(Value::from_stored(rest.raw()?)?);
+        kept.push(Value::from_stored(rest.raw()?)?);
     }
-    Ok(ViewRow { key: decode(key)?, document: decode(document)?, values })
+    Ok(ViewRow { key: values(key)?, document: values(document)?, values: kept })
 }
 
 impl fmt::Debug for DocumentView<'_> {

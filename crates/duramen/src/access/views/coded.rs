@@ -13,7 +13,7 @@ use crate::access::views::View;
 use crate::catalog::rows::ViewRows;
 use crate::store::error::{Code as ErrorCode, Error, Result};
 use crate::value::document::Value;
-use crate::value::msgpack::DEPTH_MAX;
+use crate::value::msgpack::{DEPTH_MAX, Reader};
 use crate::value::tuple::{KeyFor, OwnedKey, check_length, encode, show};
 use crate::view::reduce::Reductions;
 use crate::view::spec::{Coded, ViewSpec};
@@ -21,6 +21,8 @@ use crate::view::spec::{Coded, ViewSpec};
 /// A view whose rows are computed by code.
 ///
 /// ```
+/// use std::collections::BTreeMap;
+///
 /// use duramen::prelude::*;
 /// use duramen::view::{CodedView, Emitter, reduce};
 ///
@@ -43,19 +45,28 @@ use crate::view::spec::{Coded, ViewSpec};
 ///     const VERSION: u32 = 1;
 ///
 ///     fn map(note: &Note, emit: &mut Emitter<'_, ByWord>) {
+///         let mut times = BTreeMap::<String, u64>::new();
 ///         for word in note.text.split_whitespace() {
-///             emit.row(word.to_lowercase(), word.len() as u64);
+///             *times.entry(word.to_lowercase()).or_default() += 1;
+///         }
+///         for (word, times) in times {
+///             emit.row(word, times);
 ///         }
 ///     }
 /// }
 ///
 /// # fn main() -> Result<()> {
 /// let db = Db::in_memory()?;
-/// db.put(&Note { id: 1, text: "Hello world".into() })?;
-/// db.put(&Note { id: 2, text: "Goodbye world".into() })?;
-/// assert_eq!(db.view::<ByWord>().key("world").reduce()?, (2, 10));
+/// db.put(&Note { id: 1, text: "the dog and the cat".into() })?;
+/// db.put(&Note { id: 2, text: "The end".into() })?;
+/// // Two notes have the word, and it is there three times.
+/// assert_eq!(db.view::<ByWord>().key("the").reduce()?, (2, 3));
 /// # Ok(()) }
 /// ```
+///
+/// The rows of a document are a set: it has at most one row for each key. A second row with the same key and
+/// the same value is the same row. With another value it is an error. What occurs several times goes into the
+/// value as its number, as here.
 ///
 /// It is queried like a declared [`View`], and is current in the transaction that changes a document. The
 /// catalogue keeps its name, version and shape, but not its code. A program without the code (the command
@@ -121,9 +132,11 @@ pub struct Emitter<'d, V> {
 }
 
 impl<V: CodedView> Emitter<'_, V> {
-    /// Emits a row. Repeating a row has no effect.
+    /// Emits a row. A document has at most one row for each key.
     ///
-    /// A second value under the same key fails the write of the document: combine such values first.
+    /// Emitting a row again has no effect: it is counted once. A second row with the same key and another
+    /// value fails the write of the document with `InvalidArgument` (E0201), which names the key and both
+    /// values. To count repeats, emit their number as the value, once for each key.
     pub fn row(&mut self, key: impl KeyFor<V::Key>, value: V::Value) {
         if self.failed.is_some() {
             return;
@@ -144,8 +157,10 @@ impl<V: CodedView> Emitter<'_, V> {
         value.write(&mut stored)?;
         match self.rows.get(&row) {
             Some(other) if *other != stored => Err(Error::invalid(format!(
-                "two rows with the key {} and other values",
-                show(&row[..row.len() - self.document.len()])
+                "it emits two rows with the key {}, with the values {} and {}",
+                show(&row[..row.len() - self.document.len()]),
+                shown::<V>(other),
+                shown::<V>(&stored)
             ))
             .with_hint("a document has one row for each key: add the values up before they are emitted")),
             _ => {
@@ -154,6 +169,15 @@ impl<V: CodedView> Emitter<'_, V> {
             }
         }
     }
+}
+
+/// The values of a row, from their stored form, as in JSON.
+fn shown<V: CodedView>(stored: &[u8]) -> String {
+    let mut reader = Reader::new(stored);
+    let values = (0..V::Value::VALUES).map(|_| Value::read(&mut reader, DEPTH_MAX));
+    let values = values.collect::<Result<Vec<_>>>().unwrap_or_default();
+    let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+    if values.len() == 1 { values.concat() } else { format!("({})", values.join(", ")) }
 }
 
 impl<V: CodedView> fmt::Debug for Emitter<'_, V> {

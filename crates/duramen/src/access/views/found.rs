@@ -14,15 +14,27 @@ use crate::access::views::query::Answer;
 use crate::catalog::entries::OpenView;
 use crate::store::error::{Code, Error, Result};
 use crate::store::{KeyRange, Source, TreeId};
-use crate::value::tuple::{OwnedKey, decode, show, split};
+use crate::value::tuple::{OwnedKey, ascending, decode, show, split, values};
+use crate::view::ViewSpec;
 use crate::view::reduce::Reductions as _;
 use crate::view::reducer::without_code;
 
 type DocumentKey<V> = <<V as View>::Collection as Collection>::Key;
 
 /// The name of the order of a view's rows, for page tokens.
+///
+/// A token says nothing once the directions of the view have changed.
 pub(crate) fn order_of<V: View>() -> String {
-    format!("{}.{}", V::Collection::NAME, V::NAME)
+    order_by(V::Collection::NAME, &V::spec())
+}
+
+/// As [`order_of`], for a view that is known by its definition.
+pub(crate) fn order_by(collection: &str, spec: &ViewSpec) -> String {
+    let mut order = format!("{collection}.{}", spec.name());
+    for field in spec.key_fields().iter().filter(|field| field.is_descending()) {
+        order.push_str(&format!(" {field}"));
+    }
+    order
 }
 
 /// A row of a view.
@@ -40,7 +52,7 @@ pub(crate) fn entry_of<V: View>(row: &[u8]) -> Result<ViewEntry<V>> {
     let (key, document) = row.split_at(split(row, V::Key::ELEMENTS)?);
     Ok(ViewEntry {
         key: V::Key::from_elements(decode(key)?)?,
-        document: DocumentKey::<V>::from_elements(decode(document)?)?,
+        document: DocumentKey::<V>::from_elements(values(document)?)?,
     })
 }
 
@@ -90,7 +102,7 @@ impl<'s, V: View> ViewDocs<'s, V> {
         while let Some(row) = self.rows.next_key()? {
             self.last.clear();
             self.last.extend_from_slice(row);
-            let key = &row[split(row, V::Key::ELEMENTS)?..];
+            let key = &*ascending(&row[split(row, V::Key::ELEMENTS)?..])?;
             if let Some(stored) = document_of(self.held.state(), documents, V::Collection::NAME, key)? {
                 return codec::from_bytes(key, &stored).map(Some);
             }

@@ -24,7 +24,13 @@ use crate::store::{Direction, KeyRange, Source};
 #[cold]
 pub(crate) fn excuse(tx: &Transaction<'_>, of: ViewOf<'_>, key: &[u8], error: Error) -> Result<()> {
     let (spec, collection) = (&of.view.spec, of.entry.schema.name());
-    if spec.ready || !is_of_the_document(&error) || !failures::is_stored(tx.shared(), collection, spec)? {
+    // A reference is checked at every write, whatever its walk has found.
+    let is_of_reference = spec.of_reference.is_some();
+    if spec.ready
+        || is_of_reference
+        || !is_of_the_document(&error)
+        || !failures::is_stored(tx.shared(), collection, spec)?
+    {
         return Err(error);
     }
     walk_again_from(tx, of, key)

@@ -5,11 +5,12 @@
 //! transactions that decide on the same key conflict. left_out.rs says which views refuse no write.
 
 use crate::access::reads::sealed::Readable;
+use crate::access::references;
 use crate::access::transaction::Transaction;
 use crate::catalog::entries::{Entry, OpenView, ViewOf};
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
-use crate::value::tuple::{prefix_end, show};
+use crate::value::tuple::{prefix_end, show, split};
 
 use crate::access::views::{left_out, mapped};
 use crate::catalog::rows::{ViewRows, rows};
@@ -148,7 +149,17 @@ impl<'e> Changes<'e> {
                 .map_err(|error| if_undeclared(tx, entry, view, error))?;
             changes.rows.push(Change { view, tree: view.tree, row, value: Some(value) });
         }
+        if view.spec.of_reference.is_some() {
+            references::check_targets(tx, entry, &changes, key)?;
+        }
         Ok(changes)
+    }
+
+    /// The keys that the document begins to refer to, with the view of the reference.
+    pub(crate) fn targets<'c>(&'c self, key: &'c [u8]) -> impl Iterator<Item = (&'e OpenView, &'c [u8])> {
+        let is_new = |change: &&Change<'_>| change.view.spec.of_reference.is_some() && change.value.is_some();
+        let target = |change: &'c Change<'e>| (change.view, &change.row[..change.row.len() - key.len()]);
+        self.rows.iter().filter(is_new).map(target)
     }
 
     /// The size of the changes in bytes.
@@ -189,7 +200,7 @@ pub(crate) fn check_unique(
     if !view.spec.unique {
         return Ok(());
     }
-    let prefix = &row[..row.len() - key.len()];
+    let prefix = &row[..split(row, view.spec.key_elements())?];
     let range = KeyRange { from: prefix.to_vec(), to: Some(prefix_end(prefix)) };
     let mut cursor = tx.cursor(view.tree, range, Direction::Forward)?;
     while let Some(other) = cursor.next_key()? {

@@ -7,6 +7,7 @@ use crate::store::error::{Code, Error, Result};
 use crate::access::views::View;
 use crate::access::views::build;
 use crate::access::views::{failures, mapped};
+use crate::view::key_field::KeyField;
 use crate::view::spec::ViewSpec;
 
 /// A view of a collection, and its state.
@@ -54,13 +55,13 @@ impl ViewState {
     }
 }
 
-/// Every view of a collection, in the order in which they were added. A name repeats while its view is being
-/// changed.
+/// Every view of a collection, in the order in which they were added, then those that it keeps for
+/// references. A name repeats while its view is being changed.
 pub(crate) fn states(state: &dyn Readable, entry: &Entry) -> Result<Vec<ViewState>> {
     entry.views.iter().map(|view| state_of(state, entry, view)).collect()
 }
 
-fn state_of(state: &dyn Readable, entry: &Entry, view: &OpenView) -> Result<ViewState> {
+pub(crate) fn state_of(state: &dyn Readable, entry: &Entry, view: &OpenView) -> Result<ViewState> {
     let (source, collection) = (state.source(), entry.schema.name());
     let phase = if view.spec.ready {
         match mapped::waiting(source, view)? {
@@ -95,7 +96,7 @@ pub(crate) fn answering<'e, V: View>(state: &dyn Readable, entry: &'e Entry) -> 
 /// An earlier version of a view in code, if the program declares that it may answer.
 #[cold]
 fn answering_instead<'e>(state: &dyn Readable, entry: &'e Entry, wanted: &ViewSpec) -> Result<&'e OpenView> {
-    for view in entry.views.iter().filter(|view| view.spec.name() == wanted.name()) {
+    for view in entry.own_views().filter(|view| view.spec.name() == wanted.name()) {
         if wanted.code_version().is_some()
             && view.spec.same_shape(wanted)
             && state.open_state().types.is_followed(entry.schema.name(), &view.spec, wanted)
@@ -104,8 +105,10 @@ fn answering_instead<'e>(state: &dyn Readable, entry: &'e Entry, wanted: &ViewSp
             return Ok(view);
         }
     }
-    let own = entry.views.iter().find(|view| view.spec.same_terms(wanted));
-    Err(not_ready(state, entry, wanted.name(), own)?)
+    match entry.views.iter().find(|view| view.spec.same_terms(wanted)) {
+        Some(own) => Err(not_ready(state, entry, wanted.name(), own)?),
+        None => Err(not_registered(entry, wanted)),
+    }
 }
 
 /// Whether a view now covers every document.
@@ -126,7 +129,7 @@ pub(crate) fn answering_by_name<'e>(
     if entry.schema.is_migrating() {
         return Err(migrating(entry.schema.name(), name));
     }
-    let named = || entry.views.iter().filter(|view| view.spec.name() == name);
+    let named = || entry.own_views().filter(|view| view.spec.name() == name);
     let mut newest_first: Vec<&OpenView> = named().collect();
     newest_first.sort_by_key(|view| std::cmp::Reverse(view.spec.generation));
     for view in &newest_first {
@@ -135,7 +138,7 @@ pub(crate) fn answering_by_name<'e>(
         }
     }
     match newest_first.first() {
-        Some(view) => Err(not_ready(state, entry, name, Some(*view))?),
+        Some(view) => Err(not_ready(state, entry, name, view)?),
         None => Err(unknown(entry, name)),
     }
 }
@@ -148,18 +151,13 @@ pub(crate) fn migrating(collection: &str, view: &str) -> Error {
 }
 
 #[cold]
-fn not_ready(state: &dyn Readable, entry: &Entry, name: &str, view: Option<&OpenView>) -> Result<Error> {
+fn not_ready(state: &dyn Readable, entry: &Entry, name: &str, view: &OpenView) -> Result<Error> {
     let collection = entry.schema.name();
     let error = |how: &str| {
         Error::new(
             Code::Rebuilding,
             format!("the view {name} of {collection} does not hold every document yet: {how}"),
         )
-    };
-    let Some(view) = view else {
-        let hint =
-            "the next write of a document with the type that declares it, or Db::build_views, makes it";
-        return Ok(error("the collection does not know it in this form").with_hint(hint));
     };
     let ViewState { phase, failed, has_code, .. } = state_of(state, entry, view)?;
     Ok(match (phase, failed) {
@@ -183,10 +181,47 @@ fn not_ready(state: &dyn Readable, entry: &Entry, name: &str, view: Option<&Open
     })
 }
 
+/// The error of a view that a type declares and the collection does not have. A program that only reads adds
+/// none.
+#[cold]
+fn not_registered(entry: &Entry, wanted: &ViewSpec) -> Error {
+    let (collection, name) = (entry.schema.name(), wanted.name());
+    let known = entry.own_views().filter(|view| view.spec.name() == name).last();
+    let how = match known.map(|view| definition(&view.spec)) {
+        None => format!("the collection {collection} has no view {name} yet, and the type declares one"),
+        Some(held) if held == definition(wanted) => {
+            format!("the view {name} of {collection} is stored with other reductions than the type declares")
+        }
+        Some(held) => {
+            let wanted = definition(wanted);
+            format!("the view {name} of {collection} is stored with {held}, and the type declares {wanted}")
+        }
+    };
+    Error::new(Code::Rebuilding, format!("{how}: reading does not change the collection")).with_hint(
+        "call Db::register for the type once, or write a document: the view is then built in the background, and \
+         Db::build_views waits for it; if this program opens the database read-only, let one do it that writes",
+    )
+}
+
+/// A view's definition without its reductions, as a text.
+fn definition(spec: &ViewSpec) -> String {
+    if let Some(version) = spec.code_version() {
+        return format!("code of version {version}");
+    }
+    let element = |field: &KeyField| {
+        let name = field.name();
+        if field.is_descending() { format!("desc({name})") } else { name.to_owned() }
+    };
+    let key: Vec<String> = spec.key_fields().iter().map(element).collect();
+    let flags = [(spec.is_each(), ", each"), (spec.is_unique(), ", unique"), (spec.has_nulls(), ", nulls")];
+    let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| *flag);
+    format!("the key ({}){}", key.join(", "), flags.collect::<String>())
+}
+
 /// The error of a view that is not there.
 #[cold]
 pub(crate) fn unknown(entry: &Entry, name: &str) -> Error {
-    let names: Vec<&str> = entry.views.iter().map(|view| view.spec.name()).collect();
+    let names: Vec<&str> = entry.own_views().map(|view| view.spec.name()).collect();
     let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     Error::new(Code::NoSuchTree, format!("the collection {} has no view {name}", entry.schema.name()))
         .with_hint(format!("there is {there}"))

@@ -188,13 +188,13 @@ fn read_cell(kind: ColumnType, text: &[u8]) -> Option<Cell<'_>> {
         ColumnType::Int => parse_int(text).map(Cell::Int),
         ColumnType::Float => parse_float(text).map(Cell::Float),
         ColumnType::Bool => match text {
-            b"true" => Some(Cell::Bool(true)),
-            b"false" => Some(Cell::Bool(false)),
+            _ if text.eq_ignore_ascii_case(b"true") => Some(Cell::Bool(true)),
+            _ if text.eq_ignore_ascii_case(b"false") => Some(Cell::Bool(false)),
             _ => None,
         },
         ColumnType::Time => {
             let text = std::str::from_utf8(text).ok()?;
-            Time::parse(text).or_else(|| Time::parse_date(text)).map(Cell::Time)
+            Time::parse_in_column(text).map(Cell::Time)
         }
         ColumnType::Text | ColumnType::Any => std::str::from_utf8(text).ok().map(Cell::Text),
         // The type is unknown: stored as text, the value would be in a column without a type.

@@ -104,7 +104,7 @@ fn a_cell_that_does_not_fit_is_named() {
         (Int, b"1.5", "not an integer"),
         (Float, b"9007199254740993", "not a decimal number"),
         (Float, b"nan", "not a decimal number"),
-        (Bool, b"True", "not true or false"),
+        (Bool, b"yes", "not true or false"),
         (Time, b"2013-01-32", "not a time"),
         (Time, b"01/02/2013", "or a date such as 2013-01-01"),
         (Float, b"18446744073709551615", "not a decimal number"),

@@ -25,6 +25,9 @@ pub struct Field {
     pub(crate) also: Vec<String>,
     /// Whether the type reads documents without it. The catalogue does not keep this.
     pub(crate) default: bool,
+    /// Whether the type reads a value, and no null, from documents without it. The catalogue does not keep
+    /// this.
+    pub(crate) filled: bool,
     /// The form of an enum, and its type as written in the source. The catalogue does not keep this.
     pub(crate) form: Option<(EnumForm, String)>,
 }
@@ -47,6 +50,7 @@ impl Field {
             always: true,
             also: Vec::new(),
             default: false,
+            filled: false,
             form: None,
         }
     }
@@ -82,11 +86,29 @@ impl Field {
         self
     }
 
+    /// Marks a field for which the type makes a value where documents do not have it. A function may make any
+    /// value, others make none for an `Option`.
+    #[must_use]
+    pub fn filled(mut self, by_function: bool) -> Field {
+        self.filled = by_function || !self.nullable;
+        self
+    }
+
     /// Adds names under which the type also reads the field.
     #[must_use]
     pub fn also<const N: usize>(mut self, names: [&str; N]) -> Field {
         self.also = names.map(str::to_owned).into();
         self
+    }
+
+    /// The field without what the catalogue does not keep.
+    pub(crate) fn to_keep(&self) -> Field {
+        Field { default: false, filled: false, form: None, ..self.clone() }
+    }
+
+    /// Whether the catalogue can compare its values with those of another type.
+    pub(crate) fn is_compared(&self) -> bool {
+        is_known(&self.kind)
     }
 
     /// Whether this is one of its names.

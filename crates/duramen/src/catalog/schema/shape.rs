@@ -12,16 +12,16 @@ use crate::view::spec::ViewSpec;
 pub(crate) struct Older {
     pub(crate) version: u32,
     pub(crate) key: Vec<String>,
-    pub(crate) compact: Vec<String>,
+    pub(crate) positional: Vec<String>,
     pub(crate) fields: Vec<Field>,
 }
 
-/// The field names of a compact version that no document has any more. The change feed may still have
+/// The field names of a positional version that no document has any more. The change feed may still have
 /// documents of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) version: u32,
-    pub(crate) compact: Vec<String>,
+    pub(crate) positional: Vec<String>,
 }
 
 impl Schema {
@@ -63,7 +63,7 @@ impl Schema {
     /// The fields of a new type as the catalogue keeps them. No documents exist yet, so no field has other
     /// names.
     pub(crate) fn fields_to_keep(&self) -> Vec<Field> {
-        let kept = |field: &Field| Field { default: false, also: Vec::new(), form: None, ..field.clone() };
+        let kept = |field: &Field| Field { also: Vec::new(), ..field.to_keep() };
         self.fields.iter().map(kept).collect()
     }
 
@@ -72,22 +72,22 @@ impl Schema {
         let own = Older {
             version: self.version,
             key: self.key.clone(),
-            compact: self.compact.clone(),
+            positional: self.positional.clone(),
             fields: self.fields.clone(),
         };
         self.older.iter().cloned().chain([own]).collect()
     }
 
-    /// The field names of a compact document.
+    /// The field names of a positional document.
     ///
     /// # Errors
     /// `CorruptData` for a version that the collection does not have.
-    pub(crate) fn compact_of(&self, version: u32) -> Result<&[String]> {
+    pub(crate) fn positional_of(&self, version: u32) -> Result<&[String]> {
         if version == self.version {
-            return Ok(&self.compact);
+            return Ok(&self.positional);
         }
         let older = self.older.iter().find(|older| older.version == version);
-        older.map(|older| older.compact.as_slice()).ok_or_else(|| {
+        older.map(|older| older.positional.as_slice()).ok_or_else(|| {
             let newest = self.version;
             Error::new(
                 Code::CorruptData,
@@ -96,15 +96,15 @@ impl Schema {
         })
     }
 
-    /// The field names of a compact document in the change feed, whose version may have ended since.
+    /// The field names of a positional document in the change feed, whose version may have ended since.
     ///
     /// # Errors
     /// `Unreadable` for a version whose names are not known.
     pub(crate) fn names_in_feed(&self, version: u32) -> Result<&[String]> {
         if let Some(ended) = self.ended.iter().find(|ended| ended.version == version) {
-            return Ok(&ended.compact);
+            return Ok(&ended.positional);
         }
-        self.compact_of(version).map_err(|error| Error::new(Code::Unreadable, error.message()))
+        self.positional_of(version).map_err(|error| Error::new(Code::Unreadable, error.message()))
     }
 
     /// The key columns of documents of a version.
@@ -137,7 +137,7 @@ impl Schema {
         self.older = self.versions();
         self.version = own.version;
         self.key.clone_from(&own.key);
-        self.compact.clone_from(&own.compact);
+        self.positional.clone_from(&own.positional);
         self.fields = own.fields_to_keep();
         self.typed = true;
         for Column { name, kind } in &own.columns {
@@ -156,6 +156,7 @@ impl Schema {
             view.ready = true;
         }
         self.views = views;
+        self.begin_references(own);
     }
 
     /// Ends the migration: every document is of this version.
@@ -165,8 +166,8 @@ impl Schema {
             let stays = |name: &str| self.fields.iter().any(|field| field.is_called(name));
             let summed = |name: &String| self.sums.contains(name);
             self.columns.retain(|column| !gone(&column.name) || stays(&column.name) || summed(&column.name));
-            if !older.compact.is_empty() {
-                self.ended.push(Ended { version: older.version, compact: older.compact });
+            if !older.positional.is_empty() {
+                self.ended.push(Ended { version: older.version, positional: older.positional });
             }
         }
     }

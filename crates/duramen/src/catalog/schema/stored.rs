@@ -1,11 +1,12 @@
-//! The stored form of a catalogue entry: a document of version 1 to 5.
+//! The stored form of a catalogue entry: a document of version 1 to 7.
 
 use super::shape::Ended;
 use super::{Column, ColumnType, Field, Older, Schema};
+use crate::catalog::reference::{OnDelete, Reference, Referrer};
 use crate::store::error::{Code, Error, Result};
 use crate::value::document::{Document, Value};
 use crate::value::version;
-use crate::view::spec::ViewSpec;
+use crate::view::spec::{ViewSpec, integer};
 
 const VERSION: i128 = 1;
 
@@ -20,6 +21,14 @@ const CODED_VERSION: i128 = 4;
 /// The version of an entry with views that have rows for nulls: a build that does not know them would leave
 /// rows out.
 const NULLS_VERSION: i128 = 5;
+/// The version of an entry with views whose keys have paths or descending elements, or have nulls and a list:
+/// a build that does not know them would make other rows.
+const DIRECTED_VERSION: i128 = 6;
+/// The version of an entry with references, or of one that others refer to: a build that does not know them
+/// would store and delete documents that break them.
+const REFERENCES_VERSION: i128 = 7;
+/// The latest version that this build knows.
+const LATEST_VERSION: i128 = REFERENCES_VERSION;
 
 impl Schema {
     /// The entry as it is stored.
@@ -37,8 +46,8 @@ impl Schema {
             .with("columns", Value::List(columns.collect()))
             .with("sums", list_of(&self.sums))
             .with("null", self.null_marker.as_deref());
-        if !self.compact.is_empty() {
-            stored.set("compact", list_of(&self.compact));
+        if !self.positional.is_empty() {
+            stored.set("compact", list_of(&self.positional));
         }
         if self.needs_types() {
             stored.set("views", Value::List(self.views.iter().map(ViewSpec::to_value).collect()));
@@ -53,11 +62,24 @@ impl Schema {
                 stored.set("ended", Value::List(self.ended.iter().map(ended_value).collect()));
             }
         }
+        if !self.references.is_empty() {
+            stored.set("references", Value::List(self.references.iter().map(reference_value).collect()));
+        }
+        if !self.referred_by.is_empty() {
+            stored.set("referred_by", Value::List(self.referred_by.iter().map(referrer_value).collect()));
+        }
         stored.to_bytes()
     }
 
     fn stored_version(&self) -> i128 {
-        if self.views.iter().any(ViewSpec::has_nulls) {
+        let is_directed = |view: &ViewSpec| {
+            view.has_paths() || view.has_descending() || (view.has_nulls() && view.is_each())
+        };
+        if !self.references.is_empty() || !self.referred_by.is_empty() {
+            REFERENCES_VERSION
+        } else if self.views.iter().any(is_directed) {
+            DIRECTED_VERSION
+        } else if self.views.iter().any(ViewSpec::has_nulls) {
             NULLS_VERSION
         } else if self.views.iter().any(|view| view.code_version().is_some()) {
             CODED_VERSION
@@ -78,8 +100,9 @@ impl Schema {
         self.needs_shape()
             || self.typed
             || !self.views.is_empty()
-            || !self.compact.is_empty()
+            || !self.positional.is_empty()
             || self.view_generation > 0
+            || !self.references.is_empty()
     }
 
     /// An entry from its stored form.
@@ -90,11 +113,13 @@ impl Schema {
     pub fn from_bytes(bytes: &[u8]) -> Result<Schema> {
         let document = Document::from_bytes(bytes).map_err(|error| corrupt(error.message()))?;
         match document.get("v") {
-            Some(Value::Int(VERSION | TYPED_VERSION | SHAPED_VERSION | CODED_VERSION | NULLS_VERSION)) => {}
+            Some(Value::Int(VERSION..=LATEST_VERSION)) => {}
             Some(Value::Int(version)) => {
                 return Err(Error::new(
                     Code::Unsupported,
-                    format!("a collection has catalogue version {version}, this build knows {NULLS_VERSION}"),
+                    format!(
+                        "a collection has catalogue version {version}, this build knows {LATEST_VERSION}"
+                    ),
                 )
                 .with_hint("use a later release of Duramen"));
             }
@@ -109,7 +134,7 @@ impl Schema {
                 None | Some(Value::Null) => None,
                 Some(_) => Some(text(&document, "null")?),
             },
-            compact: match document.get("compact") {
+            positional: match document.get("compact") {
                 None => Vec::new(),
                 Some(_) => texts(&document, "compact")?,
             },
@@ -141,6 +166,14 @@ impl Schema {
                 None => Vec::new(),
                 Some(_) => list(&document, "ended")?.iter().map(ended).collect::<Result<_>>()?,
             },
+            references: match document.get("references") {
+                None => Vec::new(),
+                Some(_) => list(&document, "references")?.iter().map(reference).collect::<Result<_>>()?,
+            },
+            referred_by: match document.get("referred_by") {
+                None => Vec::new(),
+                Some(_) => list(&document, "referred_by")?.iter().map(referrer).collect::<Result<_>>()?,
+            },
         };
         schema.validate().map_err(|error| corrupt(error.message()))?;
         Ok(schema)
@@ -170,15 +203,34 @@ fn older_value(older: &Older) -> Value {
         Document::new()
             .with("version", u64::from(older.version))
             .with("key", list_of(&older.key))
-            .with("compact", list_of(&older.compact))
+            .with("compact", list_of(&older.positional))
             .with("fields", fields_value(&older.fields)),
     )
 }
 
 fn ended_value(ended: &Ended) -> Value {
     Value::Map(
-        Document::new().with("version", u64::from(ended.version)).with("compact", list_of(&ended.compact)),
+        Document::new().with("version", u64::from(ended.version)).with("compact", list_of(&ended.positional)),
     )
+}
+
+fn reference_value(reference: &Reference) -> Value {
+    Value::Map(
+        Document::new()
+            .with("field", reference.field.as_str())
+            .with("to", reference.to.as_str())
+            .with("on_delete", reference.action.name())
+            .with("each", reference.each)
+            .with("declared", reference.declared)
+            .with("elements", reference.elements as u64)
+            .with("generation", reference.generation)
+            .with("ready", reference.ready),
+    )
+}
+
+fn referrer_value(referrer: &Referrer) -> Value {
+    let Referrer { collection, field } = referrer;
+    Value::Map(Document::new().with("collection", collection.as_str()).with("field", field.as_str()))
 }
 
 fn corrupt(what: &str) -> Error {
@@ -228,6 +280,7 @@ fn field(value: &Value) -> Result<Field> {
         always: flag("always")?,
         also: texts(document, "also")?,
         default: false,
+        filled: false,
         form: None,
     })
 }
@@ -237,14 +290,43 @@ fn older(value: &Value) -> Result<Older> {
     Ok(Older {
         version: number(document, "version")?,
         key: texts(document, "key")?,
-        compact: texts(document, "compact")?,
+        positional: texts(document, "compact")?,
         fields: list(document, "fields")?.iter().map(field).collect::<Result<_>>()?,
     })
 }
 
 fn ended(value: &Value) -> Result<Ended> {
     let Value::Map(document) = value else { return Err(corrupt("an ended version is no map")) };
-    Ok(Ended { version: number(document, "version")?, compact: texts(document, "compact")? })
+    Ok(Ended { version: number(document, "version")?, positional: texts(document, "compact")? })
+}
+
+fn reference(value: &Value) -> Result<Reference> {
+    let Value::Map(document) = value else { return Err(corrupt("a reference is no map")) };
+    let flag = |name| match document.get(name) {
+        Some(Value::Bool(flag)) => Ok(*flag),
+        _ => Err(corrupt(&format!("a reference does not say {name}"))),
+    };
+    let action = text(document, "on_delete")?;
+    let action = OnDelete::from_name(&action).ok_or_else(|| {
+        Error::new(Code::Unsupported, format!("a reference has the action {action} on delete"))
+            .with_hint("use a later release of Duramen")
+    })?;
+    let generation = document.get("generation").and_then(integer);
+    Ok(Reference {
+        field: text(document, "field")?,
+        to: text(document, "to")?,
+        action,
+        each: flag("each")?,
+        declared: flag("declared")?,
+        elements: number(document, "elements")? as usize,
+        generation: generation.ok_or_else(|| corrupt("a reference has no generation"))?,
+        ready: flag("ready")?,
+    })
+}
+
+fn referrer(value: &Value) -> Result<Referrer> {
+    let Value::Map(document) = value else { return Err(corrupt("a referrer is no map")) };
+    Ok(Referrer { collection: text(document, "collection")?, field: text(document, "field")? })
 }
 
 fn column(value: &Value) -> Result<Column> {

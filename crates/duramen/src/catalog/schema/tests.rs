@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 use super::exact_float;
-use super::{ColumnType, Field, Schema};
+use super::{ColumnType, Field, OnDelete, Reference, Schema};
 use crate::doc;
 use crate::store::error::Code;
-use crate::value::document::Value;
+use crate::value::document::{Document, Value};
+use crate::view::key_field::KeyField;
 use crate::view::kinds::Reduce;
 use crate::view::spec::ViewSpec;
 
@@ -28,7 +29,7 @@ fn an_entry_comes_back() {
         .values(["cents"])
         .reduce([Reduce::Sum(0), Reduce::Max(0)])
         .unique();
-    let mut typed = Schema::new("x").key(["id"]).compact(["id", "city"]);
+    let mut typed = Schema::new("x").key(["id"]).positional(["id", "city"]);
     assert!(typed.adopt_view(&view) && typed.set_typed());
     assert_eq!(Schema::from_bytes(&typed.to_bytes().unwrap()).unwrap(), typed);
 }
@@ -100,7 +101,7 @@ fn no_generation_of_a_view_is_given_twice() {
 
 #[test]
 fn entries_of_the_future_and_corrupt_ones_are_told_apart() {
-    let future = doc! { "v": 6 }.to_bytes().unwrap();
+    let future = doc! { "v": 8 }.to_bytes().unwrap();
     assert_eq!(Schema::from_bytes(&future).unwrap_err().code(), Code::Unsupported);
     for bytes in [
         &b""[..],
@@ -112,9 +113,9 @@ fn entries_of_the_future_and_corrupt_ones_are_told_apart() {
     }
 }
 
-// A build that does not know rows for nulls would leave them out; all other collections stay open to it.
+// A build that does not know a view would make other rows; all other collections stay open to it.
 #[test]
-fn only_rows_for_nulls_need_the_newest_version() {
+fn only_views_that_earlier_builds_cannot_maintain_need_a_later_version() {
     #[track_caller]
     fn check(view: ViewSpec, version: i128) {
         let bytes = Schema::new("x").key(["id"]).view(view).to_bytes().unwrap();
@@ -125,6 +126,34 @@ fn only_rows_for_nulls_need_the_newest_version() {
     check(ViewSpec::new("v", ["a"]), 2);
     check(ViewSpec::new("v", ["a"]).unique(), 2);
     check(ViewSpec::new("v", ["a"]).nulls(), 5);
+    check(ViewSpec::new("v", ["a.b"]), 2);
+    check(ViewSpec::new("v", [KeyField::path("a")]), 2);
+    check(ViewSpec::new("v", [KeyField::path("a.b")]), 6);
+    check(ViewSpec::new("v", [KeyField::field("a"), KeyField::field("b").descending()]), 6);
+    check(ViewSpec::new("v", ["a"]).each().nulls(), 6);
+}
+
+/// A name with a dot is that of a field in every view that is stored already.
+#[test]
+fn a_stored_key_keeps_its_paths_and_directions() {
+    #[track_caller]
+    fn check(fields: &[KeyField], stored: &str) {
+        let spec = ViewSpec::new("v", fields.to_vec());
+        let Value::Map(document) = spec.to_value() else { panic!("a view is a map") };
+        let json = document.to_json().unwrap();
+        assert!(json.contains(stored), "{json}");
+        assert_eq!(ViewSpec::from_value(&Value::Map(document)).unwrap().key_fields(), fields);
+    }
+    check(&["a.b".into(), "c".into()], r#""key":["a.b","c"],"each""#);
+    let path = KeyField::path("a.b");
+    check(&[path.clone(), "a.b".into()], r#""ready":false,"paths":[0]}"#);
+    check(&["c".into(), path.descending()], r#""ready":false,"paths":[1],"descending":[1]}"#);
+    for (name, positions) in [("paths", vec![1]), ("descending", vec![-1]), ("paths", vec![0])] {
+        let Value::Map(document) = ViewSpec::new("v", ["a..b"]).to_value() else { panic!("a view is a map") };
+        let positions: Vec<Value> = positions.into_iter().map(Value::from).collect();
+        let hostile = Value::Map(document.with(name, positions.clone()));
+        assert!(ViewSpec::from_value(&hostile).is_none(), "{name} {positions:?}");
+    }
 }
 
 #[test]
@@ -200,14 +229,14 @@ fn integers_become_floats_only_where_exact() {
 // Names of ended versions are kept for the change feed. An entry of a release that did not keep them is valid
 // all the same, and so is a version without known names: such a change has no names, and nothing is corrupt.
 #[test]
-fn names_of_compact_documents_outlive_their_version() {
-    let compact = |fields: &[&str]| {
+fn names_of_positional_documents_outlive_their_version() {
+    let positional = |fields: &[&str]| {
         let field = |name: &&str| Field::of::<u64>(name, "u64");
-        let schema = Schema::new("x").key(["id"]).compact(fields.iter().copied());
+        let schema = Schema::new("x").key(["id"]).positional(fields.iter().copied());
         fields.iter().fold(schema, |schema, name| schema.field(field(name), ColumnType::Int))
     };
-    let mut schema = compact(&["id", "a"]);
-    schema.begin_version(&compact(&["id", "b"]).at_version(2));
+    let mut schema = positional(&["id", "a"]);
+    schema.begin_version(&positional(&["id", "b"]).at_version(2));
     schema.end_migration();
     let bytes = schema.to_bytes().unwrap();
     let stored = crate::Document::from_bytes(&bytes).unwrap();
@@ -215,11 +244,42 @@ fn names_of_compact_documents_outlive_their_version() {
     let schema = Schema::from_bytes(&bytes).unwrap();
     assert_eq!(schema.names_in_feed(1).unwrap(), ["id", "a"]);
     assert_eq!(schema.names_in_feed(2).unwrap(), ["id", "b"]);
-    assert_eq!(schema.compact_of(1).unwrap_err().code(), Code::CorruptData, "of a stored document");
+    assert_eq!(schema.positional_of(1).unwrap_err().code(), Code::CorruptData, "of a stored document");
     let mut earlier = stored.clone();
     earlier.remove("ended");
     let earlier = Schema::from_bytes(&earlier.to_bytes().unwrap()).unwrap();
     for (schema, version) in [(&earlier, 1), (&schema, 3)] {
         assert_eq!(schema.names_in_feed(version).unwrap_err().code(), Code::Unreadable);
     }
+}
+
+// Stored form, on both sides.
+#[test]
+fn references_are_stored_as_the_format_says() {
+    let mut schema = Schema::new("posts").key(["id"]);
+    assert!(schema.adopt_reference(&Reference::new("author", "users").on_delete(OnDelete::Clear).declared()));
+    assert!(!schema.adopt_reference(&Reference::new("author", "users").on_delete(OnDelete::Clear)));
+    let stored = schema.to_bytes().unwrap();
+    let shown = Document::from_bytes(&stored).unwrap().to_json().unwrap();
+    assert!(shown.starts_with(r#"{"v":7,"name":"posts""#), "{shown}");
+    assert!(
+        shown.ends_with(concat!(
+            r#""references":[{"field":"author","to":"users","on_delete":"clear","each":false,"declared":true,"#,
+            r#""elements":1,"generation":1,"ready":false}]}"#
+        )),
+        "{shown}"
+    );
+    assert_eq!(Schema::from_bytes(&stored).unwrap(), schema);
+    let mut users = Schema::new("users").key(["id"]);
+    assert!(users.add_referrer("posts", "author"));
+    assert!(!users.add_referrer("posts", "author"));
+    let stored = users.to_bytes().unwrap();
+    let shown = Document::from_bytes(&stored).unwrap().to_json().unwrap();
+    assert!(
+        shown.ends_with(r#""null":null,"referred_by":[{"collection":"posts","field":"author"}]}"#),
+        "{shown}"
+    );
+    assert_eq!(Schema::from_bytes(&stored).unwrap(), users);
+    assert!(users.remove_referrer("posts", "author"));
+    assert_eq!(users, Schema::new("users").key(["id"]));
 }

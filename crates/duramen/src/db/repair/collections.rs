@@ -3,21 +3,17 @@
 use std::collections::BTreeSet;
 
 use super::batch::Batch;
+use super::mentions::{RECOVERED, name_of_entry};
 use super::report::{Store, WaitingView};
 use super::{ALL, Mending};
 use crate::access::reads::sealed::Readable;
 use crate::access::views::state::ViewState;
 use crate::catalog::entries::{self, ENTRIES, ROWS, rows_tree};
-use crate::catalog::schema::Schema;
+use crate::catalog::schema::{Referrer, Schema};
 use crate::db::verify::problem_of;
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, Shared, Source, TreeId};
-use crate::value::tuple::decode;
 use crate::view::spec::{TREES as VIEW_TREES, ViewSpec};
-
-/// The name prefix of trees of bytes that hold documents whose catalogue entry is lost. The collection's name
-/// follows.
-const RENAMED: &str = "recovered/";
 
 impl Mending<'_> {
     /// Makes catalogue entries and trees consistent: every entry gets its trees, and all its views are to be
@@ -31,13 +27,13 @@ impl Mending<'_> {
             let mut rows = state.source().cursor(entries, ALL, Direction::Forward)?;
             let mut batch = Batch::new(self.db);
             while let Some((key, stored)) = rows.next()? {
+                self.report.mentions.entry(key);
                 match Schema::from_bytes(stored) {
                     Ok(schema) => schemas.push(schema),
                     // An entry of a later release is intact, but this build cannot judge it.
                     Err(error) if error.code() == Code::Unsupported => return Err(error),
                     Err(error) => {
-                        let name = decode(key).ok().and_then(|mut key| key.pop());
-                        let name = name.map_or_else(String::new, |name| name.to_string());
+                        let name = name_of_entry(key).unwrap_or_default();
                         self.leave_out(
                             Store::Own,
                             "collections",
@@ -50,7 +46,11 @@ impl Mending<'_> {
             }
             batch.commit()?;
         }
+        self.references(&mut schemas);
         for schema in &mut schemas {
+            if state.source().tree(&rows_tree(schema.name()))?.is_none() {
+                self.report.made_anew.insert((Store::Collection, schema.name().to_owned()));
+            }
             let waiting = self.db.transact(|tx| fit(tx.shared(), schema))?;
             let collection = schema.name().to_owned();
             let waiting = waiting.into_iter().map(|(view, why)| WaitingView {
@@ -65,16 +65,53 @@ impl Mending<'_> {
         Ok(schemas)
     }
 
+    /// Makes the references of all entries agree. One to a collection whose entry is lost goes; all others
+    /// are checked anew, because what they refer to may be lost.
+    fn references(&mut self, schemas: &mut [Schema]) {
+        let names: BTreeSet<String> = schemas.iter().map(|schema| schema.name().to_owned()).collect();
+        let mut referrers: Vec<(String, Referrer)> = Vec::new();
+        for schema in schemas.iter_mut() {
+            let collection = schema.name().to_owned();
+            schema.retain_references(|reference| {
+                let is_kept = names.contains(reference.to());
+                if is_kept {
+                    let referrer =
+                        Referrer { collection: collection.clone(), field: reference.field().to_owned() };
+                    referrers.push((reference.to().to_owned(), referrer));
+                } else {
+                    self.report.mentions.add(Store::Collection, reference.to(), || {
+                        format!("the collection {collection} refers to it")
+                    });
+                    self.report.views_waiting.push(WaitingView {
+                        collection: collection.clone(),
+                        view: reference.field().to_owned(),
+                        why: format!(
+                            "the reference was taken away: there is no collection {}",
+                            reference.to()
+                        ),
+                    });
+                }
+                is_kept
+            });
+        }
+        for schema in schemas.iter_mut() {
+            let to_this = referrers.iter().filter(|(to, _)| to == schema.name());
+            schema.set_referrers(to_this.map(|(_, referrer)| referrer.clone()).collect());
+        }
+    }
+
     /// Drops trees of views that no entry mentions. Their names would collide with a collection that is
     /// created anew.
-    fn drop_views_of_nobody(&self, schemas: &[Schema]) -> Result<()> {
+    fn drop_views_of_nobody(&mut self, schemas: &[Schema]) -> Result<()> {
         let of = |schema: &Schema| {
-            let names = schema.views().iter().flat_map(|view| view.tree_names(schema.name()));
-            names.collect::<Vec<_>>()
+            let kept = schema.kept_views();
+            let views = schema.views().iter().chain(&kept);
+            views.flat_map(|view| view.tree_names(schema.name())).collect::<Vec<_>>()
         };
         let known: BTreeSet<String> = schemas.iter().flat_map(of).collect();
         let state = self.db.snapshot()?;
         for (name, _) in state.trees_from(VIEW_TREES)?.iter().filter(|(name, _)| !known.contains(name)) {
+            self.report.mentions.view_tree(name);
             self.db.transact(|tx| tx.shared().drop_tree(name))?;
         }
         Ok(())
@@ -86,7 +123,7 @@ impl Mending<'_> {
         let state = self.db.snapshot()?;
         let names = state.source().tree_names()?;
         for tree in names.iter().filter(|name| name.starts_with(ROWS) && !known.contains(*name)) {
-            let mut name = format!("{RENAMED}{}", &tree[ROWS.len()..]);
+            let mut name = format!("{RECOVERED}{}", &tree[ROWS.len()..]);
             while names.contains(&name) {
                 name.push('\'');
             }
@@ -136,7 +173,9 @@ impl Mending<'_> {
         let states = self.db.documents(collection).views()?;
         let (ready, unready): (Vec<_>, Vec<_>) = states.into_iter().partition(ViewState::is_ready);
         // If every view is built and the collection still fails, it waits for a program that migrates it.
-        let of_all = if unready.is_empty() && why.is_some() { ready.as_slice() } else { &unready };
+        let is_migrating = self.db.documents(collection).schema()?.is_migrating();
+        let of_all =
+            if unready.is_empty() && why.is_some() && is_migrating { ready.as_slice() } else { &unready };
         for state in of_all {
             let why = match (&state.failed, &why) {
                 (Some(failed), _) => failed.clone(),
@@ -147,6 +186,13 @@ impl Mending<'_> {
             self.report.views_waiting.push(WaitingView { collection, view, why });
         }
         self.report.views_built += ready.len() as u64;
+        for state in
+            self.db.documents(collection).references()?.into_iter().filter(|state| !state.is_checked())
+        {
+            let why = state.failed.unwrap_or_else(|| "it is not checked yet".to_owned());
+            let (collection, view) = (collection.to_owned(), state.reference.field().to_owned());
+            self.report.views_waiting.push(WaitingView { collection, view, why });
+        }
         Ok(())
     }
 }
@@ -158,6 +204,7 @@ fn waits(error: &Error) -> bool {
         Code::Unsupported
             | Code::Rebuilding
             | Code::UniqueViolation
+            | Code::MissingTarget
             | Code::Unreadable
             | Code::ReducerPanicked
     )
@@ -182,7 +229,11 @@ fn fit(tx: &Shared<'_>, schema: &mut Schema) -> Result<Vec<(String, String)>> {
             gone.push((view.name().to_owned(), format!("it was taken away: {}", error.message())));
         }
     }
+    for view in schema.kept_views() {
+        fit_view(tx, schema.name(), &view)?;
+    }
     schema.views_mut().for_each(|view| view.ready = false);
+    schema.references_mut().for_each(|reference| reference.ready = false);
     entries::store(tx, schema)?;
     Ok(gone)
 }

@@ -1,10 +1,11 @@
 //! The reports of a repair: its progress and, at the end, what was kept and what is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::store::TreeLoss;
 
 use super::ALL;
+use super::mentions::{Mentions, is_renamed};
 use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
 use crate::blobs::{PIECES, namespace_of_records};
@@ -95,6 +96,19 @@ pub struct Repaired {
     pub lost: u64,
     /// Some range has an unknown number of rows.
     pub may_be_more: bool,
+    /// Why the number of lost rows is unknown, if it is. `lost` is then what is known of it.
+    pub lost_unknown: Option<String>,
+}
+
+/// A collection, namespace or tree that a readable list names, and of which nothing was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// What it is.
+    pub store: Store,
+    /// Its name.
+    pub name: String,
+    /// The list that names it, as text.
+    pub why: String,
 }
 
 /// A range that cannot be read.
@@ -172,6 +186,8 @@ pub struct RepairReport {
     pub lost_commits: Option<LostCommits>,
     /// What was kept, and how much of each is lost.
     pub repaired: Vec<Repaired>,
+    /// What readable lists name, and of which nothing was found. Nothing else is known of its rows.
+    pub missing: Vec<Missing>,
     /// The first ranges that cannot be read.
     pub lost: Vec<Lost>,
     /// The first rows that could be read but cannot be kept.
@@ -197,6 +213,10 @@ pub struct RepairReport {
     pub ids_may_repeat: bool,
     names_lost: bool,
     totals: Vec<TreeLoss>,
+    /// Names that lists mention.
+    pub(crate) mentions: Mentions,
+    /// Stores whose trees were not found, and were created empty.
+    pub(crate) made_anew: BTreeSet<(Store, String)>,
 }
 
 impl RepairReport {
@@ -209,6 +229,7 @@ impl RepairReport {
             is_newest: repair.is_newest,
             lost_commits: repair.lost_commits,
             repaired: Vec::new(),
+            missing: Vec::new(),
             lost: repair.ranges.into_iter().map(Lost::of).collect(),
             left_out: Vec::new(),
             left_out_count: 0,
@@ -222,6 +243,8 @@ impl RepairReport {
             ids_may_repeat: false,
             names_lost: repair.names_lost,
             totals: repair.trees,
+            mentions: Mentions::of_trees(&repair.mentioned),
+            made_anew: BTreeSet::new(),
         }
     }
 
@@ -231,6 +254,7 @@ impl RepairReport {
         self.lost_commits.is_none()
             && self.totals.is_empty()
             && self.renamed.is_empty()
+            && !self.may_have_lost_more()
             && (self.left_out_count, self.unnamed_blobs) == (0, 0)
     }
 
@@ -245,6 +269,51 @@ impl RepairReport {
     pub fn lost_rows(&self) -> u64 {
         let lost = self.repaired.iter().fold(0_u64, |sum, one| sum.saturating_add(one.lost));
         lost.saturating_add(self.left_out_count)
+    }
+
+    /// Whether more rows may be lost than [`RepairReport::lost_rows`].
+    #[must_use]
+    pub fn may_have_lost_more(&self) -> bool {
+        !self.missing.is_empty() || self.repaired.iter().any(|one| one.lost_unknown.is_some())
+    }
+
+    /// Why it is unknown how many rows of a store are lost, if it is.
+    fn lost_unknown(&self, one: &Repaired) -> Option<String> {
+        let of = (one.store, one.name.clone());
+        let is_uncertain =
+            || self.uncertain.iter().any(|rows| (rows.store, &rows.name) == (one.store, &one.name));
+        let has_lost = |loss: &TreeLoss| {
+            let (store, name) = store_of(&loss.tree);
+            one.store == Store::Bytes && is_renamed(&one.name, store, &name)
+        };
+        let why = if one.may_be_more {
+            "a range of rows cannot be read, and no page tells how many it had"
+        } else if self.made_anew.contains(&of) {
+            "no page with rows was found, although a list names it"
+        } else if is_uncertain() {
+            "the pages were found one by one, and no list of them is left"
+        } else if self.totals.iter().any(has_lost) {
+            "the losses are listed under the former name"
+        } else if self.lost_commits.is_some() && one.store != Store::Own {
+            "commits are lost, and any of them may have had more rows"
+        } else {
+            return None;
+        };
+        Some(why.to_owned())
+    }
+
+    /// Names what is missing, and the stores whose loss is unknown.
+    fn tell_unknown(&mut self) {
+        let unknown: Vec<_> = self.repaired.iter().map(|one| self.lost_unknown(one)).collect();
+        for (one, why) in self.repaired.iter_mut().zip(unknown) {
+            one.lost_unknown = why;
+        }
+        let is_there = |store: Store, name: &str| {
+            self.repaired.iter().any(|one| (one.store, one.name.as_str()) == (store, name))
+                || self.repaired.iter().any(|one| is_renamed(&one.name, store, name))
+                || self.uncertain.iter().any(|rows| rows.of == name)
+        };
+        self.missing = self.mentions.missing(is_there);
     }
 
     pub(crate) fn leave_out(&mut self, one: LeftOut) {
@@ -266,6 +335,7 @@ impl RepairReport {
             ranges: 0,
             lost: 0,
             may_be_more: false,
+            lost_unknown: None,
         };
         for tree in source.tree_names()? {
             let Some(of) = origin_of(&tree).filter(|(_, name)| !name.is_empty()) else { continue };
@@ -279,6 +349,7 @@ impl RepairReport {
             one.may_be_more |= loss.may_be_more;
         }
         self.repaired = all.into_values().collect();
+        self.tell_unknown();
         let bounds_lost = self.totals.iter().any(|loss| loss.tree == BOUNDS)
             || (self.names_lost && source.tree(BOUNDS)?.is_none());
         self.ids_may_repeat = bounds_lost || self.lost_commits.is_some();

@@ -44,6 +44,10 @@ impl Mending<'_> {
                 }),
             }
         }
+        let state = self.db.snapshot()?;
+        for tree in own.iter().filter(|tree| tree.of == ENTRIES) {
+            self.report.mentions.older_entries(state.source(), &tree.tree)?;
+        }
         // The database's own trees have told what they could.
         self.db.transact(|tx| own.iter().try_for_each(|tree| tx.shared().drop_tree(&tree.tree).map(drop)))
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::is_of_disk;
 use crate::access::reads::sealed::Readable;
+use crate::access::references;
 use crate::access::snapshot::Snapshot;
 use crate::access::views::mapped::{mapped_now, row_keys};
 use crate::access::views::state::states;
@@ -12,6 +13,13 @@ use crate::catalog::rows::ViewRows;
 use crate::catalog::rows::rows;
 use crate::store::KeyRange;
 use crate::store::error::{Error, Result};
+use crate::value::tuple::show;
+
+/// A view in a message.
+fn called(view: &OpenView) -> String {
+    let kind = if view.spec.of_reference.is_some() { "reference" } else { "view" };
+    format!("the {kind} {}", view.spec.name())
+}
 
 /// The views of one collection, and the rows that its documents have made so far.
 pub(crate) struct Views {
@@ -74,11 +82,32 @@ impl Views {
             self.made[index] = Some(made + rows.len() as u64);
             for (row, value) in rows {
                 if snapshot.source().get(view.tree, &row)?.as_deref() != Some(&value) {
-                    return Ok(Some(format!("the view {} lacks its row, or has another", view.spec.name())));
+                    return Ok(Some(format!("{} lacks its row, or has another", called(view))));
                 }
             }
         }
         Ok(None)
+    }
+
+    /// The references of a document that lead nowhere, as text, and whether each was checked before: then the
+    /// database is wrong, and not only its data.
+    pub(crate) fn dangling(
+        &self,
+        snapshot: &Snapshot,
+        key: &[u8],
+        stored: &[u8],
+    ) -> Result<Vec<(String, bool)>> {
+        let schema = &self.entry.schema;
+        let mut found = Vec::new();
+        for reference in schema.references() {
+            let spec = reference.view();
+            let missing = references::missing_target(snapshot, schema, reference, &spec, key, stored)?;
+            let Some(target) = missing else { continue };
+            let (field, to) = (reference.field(), reference.to());
+            let what = format!("{field} refers to {} of {to}, which is not there", show(&target));
+            found.push((what, reference.is_checked()));
+        }
+        Ok(found)
     }
 
     /// Views with rows that no document made. Call it after all documents were checked.
@@ -89,8 +118,8 @@ impl Views {
             let Some(made) = made else { continue };
             let count = snapshot.source().count(view.tree, &all)?;
             if count != *made {
-                let name = view.spec.name();
-                problems.push(format!("the view {name} has {count} rows, and its documents make {made}"));
+                let name = called(view);
+                problems.push(format!("{name} has {count} rows, and its documents make {made}"));
             }
         }
         Ok(problems)

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::access::background_work::Outlook;
 use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
+use crate::access::references;
 use crate::access::snapshot::Snapshot;
 use crate::catalog::entries;
 use crate::store::TreeId;
@@ -30,6 +31,24 @@ impl Unbuilt {
             return Ok(None);
         }
         Ok(db.build_step(&self.collection, &self.spec)?.map(|walked| walked.progress))
+    }
+
+    /// The error of a step, about all documents that a reference cannot have, not only the first. Reads every
+    /// document of the collection.
+    pub(crate) fn about_all(&self, db: &Db, error: Error) -> Error {
+        if error.code() != Code::MissingTarget {
+            return error;
+        }
+        self.dangling(db).ok().flatten().unwrap_or(error)
+    }
+
+    fn dangling(&self, db: &Db) -> Result<Option<Error>> {
+        let state = db.snapshot()?;
+        let entry = state.entry(&self.collection)?;
+        match entry.schema.reference_of(self.spec.name()) {
+            Some(reference) => references::all_dangling(&state, &entry, reference),
+            None => Ok(None),
+        }
     }
 
     /// Notes the error that stopped its build.
@@ -62,7 +81,8 @@ pub(crate) fn step(db: &Db, now_ns: u64) -> Result<Outlook> {
         if !db.open_state().can_make_rows(&view.collection, &view.spec) {
             continue;
         }
-        let due_ns = view.again_ns(db).unwrap_or(0);
+        let failed_until_ns = view.again_ns(db);
+        let due_ns = failed_until_ns.unwrap_or(0);
         if due_ns > now_ns {
             again_ns = Some(again_ns.unwrap_or(due_ns).min(due_ns));
             continue;
@@ -71,6 +91,8 @@ pub(crate) fn step(db: &Db, now_ns: u64) -> Result<Outlook> {
         if is_at_end(&error) {
             return Err(error);
         }
+        // Attempts after the first name one document: each may be a minute after the last.
+        let error = if failed_until_ns.is_none() { view.about_all(db, error) } else { error };
         view.note(db, &error, Some(now_ns));
         let due_ns = view.again_ns(db).unwrap_or(now_ns);
         again_ns = Some(again_ns.unwrap_or(due_ns).min(due_ns));

@@ -15,7 +15,8 @@ use crate::db::views::in_background::{Unbuilt, is_of_a_view, unbuilt_of};
 use crate::view::spec::ViewSpec;
 
 impl Db {
-    /// Builds the incomplete views of a collection, and returns once they are complete.
+    /// Builds the incomplete views of a collection, and returns once they are complete. The same goes for
+    /// references whose documents are not all checked.
     ///
     /// The background builds them as well, unless it is switched off: call this to wait for it. Readers and
     /// writers continue meanwhile; a view that is being built answers `Rebuilding`. After a restart the build
@@ -26,12 +27,13 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::register`], and those of [writing a document](crate::Error#documents); after
-    /// `UniqueViolation` (E0214) change one of the two documents, and build again. `Unsupported` (E0211) if
+    /// `UniqueViolation` (E0214) change one of the two documents, and build again. `MissingTarget` (E0216)
+    /// for documents whose reference leads nowhere: change them, and build again. `Unsupported` (E0211) if
     /// this program lacks the code of a view; `Rebuilding` (E0802) while the documents are migrated;
     /// `InvalidArgument` (E0201) if a view was dropped meanwhile.
     pub fn build_views<C: Collection>(&self, progress: impl FnMut(&Progress) -> Result<()>) -> Result<()> {
         let descriptor = TypeDescriptor::of::<C>();
-        self.seen_by_all().transact(|tx| tx.fitted(descriptor))?;
+        self.seen_by_all().transact(|tx| tx.registered(descriptor))?;
         self.build_all(C::NAME, progress)?;
         let entry = self.snapshot()?.entry(C::NAME)?;
         let own = descriptor.schema();
@@ -61,7 +63,7 @@ impl Db {
                     return Err(error);
                 }
                 let entry = self.snapshot()?.entry(collection)?;
-                if let Some(view) = entry.views.first().filter(|_| entry.schema.is_migrating()) {
+                if let Some(view) = entry.own_views().next().filter(|_| entry.schema.is_migrating()) {
                     return Err(migrating(collection, view.spec.name()));
                 }
                 return self.mend_views(collection);
@@ -70,6 +72,7 @@ impl Db {
                 Ok(Some(walked)) => progress(&walked)?,
                 Ok(None) => {}
                 Err(error) => {
+                    let error = view.about_all(self, error);
                     view.note(self, &error, None);
                     if !is_of_a_view(&error) {
                         return Err(error);

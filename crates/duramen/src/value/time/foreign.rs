@@ -1,13 +1,41 @@
-//! Times of `chrono` and `jiff`, to and from [`Time`].
+//! Times of the standard library, of `chrono` and of `jiff`, to and from [`Time`].
 //!
-//! Documents and keys hold a [`Time`]. The text that these crates write through serde has no fixed number of
+//! Documents and keys hold a [`Time`]. The text that the crates write through serde has no fixed number of
 //! digits, so it is not in the order of time.
+
+use std::time::{Duration, SystemTime};
 
 use super::Time;
 use crate::store::error::{Error, Result};
 
 fn out_of_range(time: Time, of: &str) -> Error {
     Error::invalid(format!("{time} is beyond the times of {of}")).with_hint("keep it as a Time")
+}
+
+impl From<SystemTime> for Time {
+    fn from(time: SystemTime) -> Time {
+        let epoch = Time::from_seconds(0);
+        match time.duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(after) => epoch + after,
+            Err(before) => epoch - before.duration(),
+        }
+    }
+}
+
+impl TryFrom<Time> for SystemTime {
+    type Error = Error;
+
+    /// `InvalidArgument` (E0201) for a time beyond those of the system: on Windows they begin in 1601.
+    fn try_from(time: Time) -> Result<Self> {
+        let seconds = Duration::from_secs(time.seconds.unsigned_abs());
+        let second = match time.seconds < 0 {
+            true => SystemTime::UNIX_EPOCH.checked_sub(seconds),
+            false => SystemTime::UNIX_EPOCH.checked_add(seconds),
+        };
+        second
+            .and_then(|second| second.checked_add(Duration::from_nanos(time.nanoseconds.into())))
+            .ok_or_else(|| out_of_range(time, "the system"))
+    }
 }
 
 #[cfg(feature = "chrono")]

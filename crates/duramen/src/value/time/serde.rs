@@ -10,7 +10,7 @@ use super::Time;
 use crate::value::msgpack::{Reader, Token, write};
 
 /// The name by which `rmp-serde` knows an extension.
-const EXTENSION: &str = "_ExtStruct";
+pub(crate) const EXTENSION: &str = "_ExtStruct";
 
 /// The extension type of times.
 const TIMESTAMP: i8 = -1;

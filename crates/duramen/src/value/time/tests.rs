@@ -1,6 +1,8 @@
 //! Time as text: a wrong day here is a wrong key order for ever.
 #![allow(clippy::unwrap_used)]
 
+use std::time::{Duration, SystemTime};
+
 use proptest::prelude::*;
 
 use super::Time;
@@ -86,5 +88,50 @@ proptest! {
 fn the_ends_of_the_range_can_be_shown() {
     for seconds in [i64::MIN, i64::MAX] {
         let _ = Time::new(seconds, 0).unwrap().to_string();
+    }
+}
+
+// Whatever the system's clock or a configuration gives, nothing panics.
+#[test]
+fn sums_stop_at_the_ends() {
+    let second = Duration::from_secs(1);
+    assert_eq!(Time::MAX + Duration::from_nanos(1), Time::MAX);
+    assert_eq!(Time::MIN - second, Time::MIN);
+    assert_eq!(Time::MIN + Duration::MAX, Time::new(i64::MAX, 999_999_999).unwrap());
+    assert_eq!(Time::MAX.checked_add(Duration::from_nanos(1)), None);
+    assert_eq!(Time::MIN.checked_sub(Duration::from_nanos(1)), None);
+    assert_eq!(Time::MAX - Time::MIN, Duration::MAX);
+    assert_eq!(Time::MIN - Time::MAX, Duration::ZERO);
+    assert_eq!(Time::MIN.checked_duration_since(Time::MAX), None);
+    let mut time = Time::from_seconds(1);
+    time -= Duration::from_millis(1_250);
+    assert_eq!((time.seconds(), time.nanoseconds()), (-1, 750_000_000));
+    time += second;
+    assert_eq!((time.seconds(), time.nanoseconds()), (0, 750_000_000));
+}
+
+#[test]
+fn a_time_of_the_system_comes_back() {
+    for (seconds, nanoseconds) in [(0, 0), (1_700_000_000, 1), (-1, 999_999_900), (-86_400, 0)] {
+        let time = Time::new(seconds, nanoseconds / 100 * 100).unwrap();
+        assert_eq!(Time::from(SystemTime::try_from(time).unwrap()), time);
+    }
+    // Where the system cannot hold it, that is an error.
+    for time in [Time::MIN, Time::MAX] {
+        if let Ok(system) = SystemTime::try_from(time) {
+            assert_eq!(Time::from(system), time);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn sums_are_undone(seconds in any::<i64>(), nanoseconds in 0..1_000_000_000_u32, more in any::<u64>(), part in 0..1_000_000_000_u32) {
+        let (time, duration) = (Time::new(seconds, nanoseconds).unwrap(), Duration::new(more, part));
+        if let Some(later) = time.checked_add(duration) {
+            prop_assert!(later >= time);
+            prop_assert_eq!(later - time, duration);
+            prop_assert_eq!(later.checked_sub(duration), Some(time));
+        }
     }
 }

@@ -19,7 +19,7 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Element>> {
     // The limit on the length also limits the depth: each level takes at least one byte.
     const _: () = assert!(KEY_BYTES_MAX <= 4096, "recursion is bounded by the length of a key");
     check_length(bytes)?;
-    let mut reader = Reader { bytes, at: 0 };
+    let mut reader = Reader { bytes, at: 0, is_outermost: true };
     let mut elements = Vec::new();
     while let Some(tag) = reader.peek() {
         reader.at += 1;
@@ -33,7 +33,7 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Element>> {
 /// # Errors
 /// As [`decode`]; `InvalidArgument` if there are fewer.
 pub(crate) fn split(bytes: &[u8], count: usize) -> Result<usize> {
-    let mut reader = Reader { bytes, at: 0 };
+    let mut reader = Reader { bytes, at: 0, is_outermost: true };
     for _ in 0..count {
         let tag = reader.peek().ok_or_else(|| reader.wrong("it has too few elements"))?;
         reader.at += 1;
@@ -45,6 +45,8 @@ pub(crate) fn split(bytes: &[u8], count: usize) -> Result<usize> {
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Whether elements may be descending: not those inside of others.
+    is_outermost: bool,
 }
 
 impl Reader<'_> {
@@ -78,6 +80,7 @@ impl Reader<'_> {
             code::TRUE => Ok(Element::Bool(true)),
             code::UUID => Ok(Element::Uuid(self.take()?)),
             code::TIME => self.time(),
+            code::DESCENDING_MIN..=code::DESCENDING_SUM if self.is_outermost => self.descending(tag),
             other => {
                 self.at -= 1;
                 Err(self.wrong(&format!("{other:#04x} begins no element")))
@@ -109,7 +112,27 @@ impl Reader<'_> {
         }
     }
 
+    /// The complement of the bytes is an ascending element.
+    fn descending(&mut self, tag: u8) -> Result<Element> {
+        let code = code::DESCENDING_SUM - tag;
+        let mut inside: Vec<u8> = self.bytes[self.at - 1..].iter().map(|byte| !byte).collect();
+        inside[0] = code;
+        let mut reader = Reader { bytes: &inside, at: 1, is_outermost: false };
+        let element = reader.element(code).map_err(|_| {
+            self.wrong(&format!("the descending element that {tag:#04x} begins cannot be read"))
+        })?;
+        self.at += reader.at - 1;
+        if code::has_end(code) {
+            if self.peek() != Some(code::DESCENDING_END) {
+                return Err(self.wrong("a descending element without an end"));
+            }
+            self.at += 1;
+        }
+        Ok(Element::Descending(Box::new(element)))
+    }
+
     fn tuple(&mut self) -> Result<Element> {
+        let was_outermost = std::mem::replace(&mut self.is_outermost, false);
         let mut elements = Vec::new();
         loop {
             let tag = self.peek().ok_or_else(|| self.wrong("a tuple without an end"))?;
@@ -120,6 +143,7 @@ impl Reader<'_> {
                 self.at += 1;
                 elements.push(Element::Null);
             } else {
+                self.is_outermost = was_outermost;
                 return Ok(Element::Tuple(elements));
             }
         }

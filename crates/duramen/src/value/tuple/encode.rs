@@ -3,6 +3,8 @@
 //! Owns the writing half of the tuple encoding and the traits by which Rust values become keys. Allocates
 //! only in the caller's buffer.
 
+use std::cmp::Reverse;
+
 use super::{Element, code};
 use crate::store::error::{Error, Result};
 use crate::value::time::Time;
@@ -132,10 +134,34 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
+    /// Appends the element that `write` appends, in the opposite order.
+    ///
+    /// Its bytes are the complement of the ascending ones. A text is ended by two bytes: one could be taken
+    /// for a NUL if a null follows. The first byte is less than `ff`, which is after every element.
+    ///
+    /// # Errors
+    /// As `write`; `InvalidArgument` (E0201) inside of a tuple, and for a second direction.
+    pub(crate) fn descending(&mut self, write: impl FnOnce(&mut Encoder<'_>) -> Result<()>) -> Result<()> {
+        let from = self.out.len();
+        write(self)?;
+        let Some(first) = self.out.get(from).copied().filter(|first| *first <= code::TIME && self.depth == 0)
+        else {
+            return Err(Error::invalid("a descending element is inside of another, or of a tuple")
+                .with_hint("only whole elements of a key have a direction, and one each"));
+        };
+        self.out[from..].iter_mut().for_each(|byte| *byte = !*byte);
+        self.out[from] = code::DESCENDING_SUM - first;
+        if code::has_end(first) {
+            self.out.push(code::DESCENDING_END);
+        }
+        Ok(())
+    }
+
     /// Appends an element of any type.
     ///
     /// # Errors
-    /// `InvalidArgument` (E0201) for an integer that does not fit in 64 bits.
+    /// `InvalidArgument` (E0201) for an integer that does not fit in 64 bits, and for a descending element
+    /// inside of another one.
     pub fn element(&mut self, element: &Element) -> Result<()> {
         match element {
             Element::Null => self.null(),
@@ -147,6 +173,7 @@ impl<'a> Encoder<'a> {
             Element::Bool(value) => self.bool(*value),
             Element::Uuid(value) => self.uuid(*value),
             Element::Time(value) => self.time(*value),
+            Element::Descending(inside) => return self.descending(|encoder| encoder.element(inside)),
         }
         Ok(())
     }
@@ -161,8 +188,8 @@ fn byte_length(magnitude: u64) -> u8 {
 /// A value that can be one element of a key.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an element of a key",
-    note = "integers up to 64 bits, f64, bool, text, bytes, `Time`, `Option` of these, `Element` and types with \
-            #[derive(Key)] can"
+    note = "u8 to u64, i8 to i64, f64, bool, text, bytes, `Time`, `Option` of these, `Element` and types with \
+            #[derive(Key)] can; a usize becomes a u64"
 )]
 pub trait AsElement {
     /// Appends itself.
@@ -254,6 +281,18 @@ impl<T: AsElement> AsElement for Option<T> {
 }
 
 impl<T: AsElement> Key for Option<T> {
+    fn write(&self, encoder: &mut Encoder<'_>) -> Result<()> {
+        self.append(encoder)
+    }
+}
+
+impl<T: AsElement> AsElement for Reverse<T> {
+    fn append(&self, encoder: &mut Encoder<'_>) -> Result<()> {
+        encoder.descending(|encoder| self.0.append(encoder))
+    }
+}
+
+impl<T: AsElement> Key for Reverse<T> {
     fn write(&self, encoder: &mut Encoder<'_>) -> Result<()> {
         self.append(encoder)
     }

@@ -51,6 +51,9 @@ pub trait EnumElement {
 /// stored number without a variant is an error when it is read. By name, `serde(rename)` and
 /// `serde(rename_all)` apply, and the enum above would be ordered High, Low, Medium. An enum whose values are
 /// stored in one form is refused in the other.
+///
+/// The derive also makes the enum a [`Value`](crate::Value) in its stored form, for documents without types
+/// and conditions: `Condition::new(&schema, "priority", Operator::Equal, Priority::High)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnumForm {
     /// The names of its variants, in the order of their bytes: `#[key(by_name)]`.

@@ -4,6 +4,8 @@
 //! say which Rust type may be used where the key was declared with another. All integers are encoded alike,
 //! so any integer type may be used for any other.
 
+use std::cmp::Reverse;
+
 use super::{AsElement, Element, Key};
 use crate::store::error::{Error, Result};
 use crate::value::byte_array::ByteArray;
@@ -16,13 +18,17 @@ use crate::value::time::Time;
 /// has chosen how it is stored and ordered ([`EnumForm`](crate::tuple::EnumForm)).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of a key, nor be ordered in a view",
-    note = "integers up to 64 bits, f64, bool, String and `Time` can, and types with #[derive(Key)]",
+    note = "u8 to u64, i8 to i64, f64, bool, String and `Time` can, and types with #[derive(Key)]; a usize becomes a u64",
+    note = "a list is the last key field of a view with `each`: view(ByTag, key = tags, each)",
     note = "bytes are a `duramen::ByteArray<16>`; `Uuid` needs the feature `uuid`; other times become a `Time` by `into`",
     note = "an enum needs #[derive(duramen::Key)], and #[key(by_number)] or #[key(by_name)] to choose its order"
 )]
 pub trait OwnedElement: AsElement + ElementFor<Self> + Sized {
     /// The column type of such elements.
     const COLUMN: ColumnType;
+
+    /// Whether they are descending, as `Reverse` is. Such a field is no part of the key of a collection.
+    const IS_DESCENDING: bool = false;
 
     /// The value of an element.
     ///
@@ -34,7 +40,9 @@ pub trait OwnedElement: AsElement + ElementFor<Self> + Sized {
 /// A whole key that can be decoded: an element, or a tuple of up to eight.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the key of a collection or view",
-    note = "an element can (an integer, String, `Time`, a type with #[derive(Key)]), and a tuple of up to eight",
+    note = "an element can (u8 to u64, i8 to i64, String, `Time`, a type with #[derive(Key)]), and a tuple of up to \
+            eight; a usize becomes a u64",
+    note = "a list is the last key field of a view with `each`: view(ByTag, key = tags, each)",
     note = "bytes are a `duramen::ByteArray<16>`; `Uuid` needs the feature `uuid`; other times become a `Time` by `into`",
     note = "an enum needs #[derive(duramen::Key)], and #[key(by_number)] or #[key(by_name)] to choose its order"
 )]
@@ -52,13 +60,16 @@ pub trait OwnedKey: KeyFor<Self> + PrefixFor<Self> + Sized {
 /// An element that may stand for one of type `K`: `&str` for `String`, any integer for any other.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot stand for `{K}` in a key",
-    note = "ask with a value of the type that the collection's key has there"
+    note = "ask with a value of the type that the collection's key has there",
+    note = "where a view's key is descending the value is in a `Reverse`: `(\"Oslo\", Reverse(5))`"
 )]
 pub trait ElementFor<K>: AsElement {}
 
 /// A key that may stand for one of type `K`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a key of this collection, whose key is `{K}`",
+    message = "`{Self}` is not a key of this collection or view, whose key is `{K}`",
+    label = "not a `{K}`",
+    note = "in a view with `nulls`, ask with the value itself, `.key(\"ann\")`, or with `None`: no `Some` around it",
     note = "give as many elements as the key has, of the same types, as a tuple: `(\"Oslo\", 1)`; `&str` stands for `String`",
     note = "`db.collection::<C>().prefix(..)` finds all documents whose keys begin with the first elements"
 )]
@@ -75,16 +86,20 @@ pub trait PrefixFor<K>: Key {}
 #[must_use]
 #[cold]
 pub fn unexpected(found: &Element, expected: &str) -> Error {
-    Error::invalid(format!("a key holds {found}, and {expected} was expected there"))
+    Error::invalid(format!("a key holds {found}, and {expected} was expected there")).with_hint(
+        "give the key the type that it was stored with; an enum by name needs a variant for each stored name",
+    )
 }
 
 impl<T: ElementFor<K> + ?Sized, K> ElementFor<K> for &T {}
+#[diagnostic::do_not_recommend]
 impl<T: KeyFor<K> + ?Sized, K> KeyFor<K> for &T {}
 impl<T: PrefixFor<K> + ?Sized, K> PrefixFor<K> for &T {}
 impl<T: ElementFor<K>, K> ElementFor<Option<K>> for Option<T> {}
 
 impl<T: OwnedElement> OwnedElement for Option<T> {
     const COLUMN: ColumnType = T::COLUMN;
+    const IS_DESCENDING: bool = T::IS_DESCENDING;
 
     fn from_element(element: Element) -> Result<Option<T>> {
         match element {
@@ -134,8 +149,10 @@ macro_rules! __key_element {
 #[macro_export]
 macro_rules! __key_stands_for {
     ($asked:ty, $kept:ty) => {
+        #[diagnostic::do_not_recommend]
         impl $crate::tuple::KeyFor<$kept> for $asked {}
         impl $crate::tuple::PrefixFor<$kept> for $asked {}
+        #[diagnostic::do_not_recommend]
         impl $crate::tuple::KeyFor<::core::option::Option<$kept>> for $asked {}
         impl $crate::tuple::PrefixFor<::core::option::Option<$kept>> for $asked {}
     };
@@ -254,6 +271,32 @@ macro_rules! begins {
 }
 
 impl<T: OwnedElement> OwnedKey for Option<T> {
+    const ELEMENTS: usize = 1;
+
+    fn from_elements(elements: Vec<Element>) -> Result<Self> {
+        let (element,): (Self,) = OwnedKey::from_elements(elements)?;
+        Ok(element)
+    }
+}
+
+impl<T: ElementFor<K>, K> ElementFor<Reverse<K>> for Reverse<T> {}
+impl<T: ElementFor<K>, K> KeyFor<Reverse<K>> for Reverse<T> {}
+impl<T: ElementFor<K>, K> PrefixFor<Reverse<K>> for Reverse<T> {}
+begins!([T: AsElement] Reverse<T>; [] A B C D E F G H);
+
+impl<T: OwnedElement> OwnedElement for Reverse<T> {
+    const COLUMN: ColumnType = T::COLUMN;
+    const IS_DESCENDING: bool = true;
+
+    fn from_element(element: Element) -> Result<Reverse<T>> {
+        match element {
+            Element::Descending(inside) => T::from_element(*inside).map(Reverse),
+            element => Err(unexpected(&element, "a descending element")),
+        }
+    }
+}
+
+impl<T: OwnedElement> OwnedKey for Reverse<T> {
     const ELEMENTS: usize = 1;
 
     fn from_elements(elements: Vec<Element>) -> Result<Self> {

@@ -1,7 +1,7 @@
 //! The key encoding is the file format: its bytes are pinned, its order and its canonicity are properties.
 #![allow(clippy::unwrap_used)]
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use proptest::prelude::*;
 
@@ -49,13 +49,44 @@ fn element() -> impl Strategy<Value = Element> {
 }
 
 fn tuple() -> impl Strategy<Value = Vec<Element>> {
-    prop::collection::vec(element(), 0..5)
+    prop::collection::vec((element(), any::<bool>()).prop_map(|(element, down)| element.directed(down)), 0..5)
+}
+
+/// Tuples of up to four values without directions, and a direction for each place.
+fn pair_and_directions() -> impl Strategy<Value = (Vec<Element>, Vec<Element>, Vec<bool>)> {
+    let values = || prop::collection::vec(element(), 0..5);
+    (values(), values(), 0..5_usize, prop::collection::vec(any::<bool>(), 4)).prop_map(
+        |(a, mut b, shared, directions)| {
+            let shared = shared.min(a.len()).min(b.len());
+            b[..shared].clone_from_slice(&a[..shared]);
+            (a, b, directions)
+        },
+    )
+}
+
+/// The order of two tuples by values and directions, written without the encoding.
+fn by_values(a: &[Element], b: &[Element], directions: &[bool]) -> Ordering {
+    let unequal =
+        a.iter().zip(b).zip(directions).map(|((a, b), down)| if *down { b.cmp(a) } else { a.cmp(b) });
+    unequal.into_iter().find(|order| order.is_ne()).unwrap_or(a.len().cmp(&b.len()))
 }
 
 proptest! {
     #[test]
     fn bytes_compare_as_the_tuples_do(a in tuple(), b in tuple()) {
         prop_assert_eq!(encode(&a).unwrap().cmp(&encode(&b).unwrap()), a.cmp(&b));
+    }
+
+    #[test]
+    fn each_element_has_its_own_direction((a, b, directions) in pair_and_directions()) {
+        let directed = |values: &[Element]| -> Vec<Element> {
+            values.iter().zip(&directions).map(|(value, down)| value.clone().directed(*down)).collect()
+        };
+        let (left, right) = (encode(&directed(&a)).unwrap(), encode(&directed(&b)).unwrap());
+        prop_assert_eq!(left.cmp(&right), by_values(&a, &b, &directions));
+        prop_assert_eq!(decode(&left).unwrap(), directed(&a));
+        prop_assert_eq!(super::directed(&left, |_| false).unwrap(), encode(&a).unwrap());
+        prop_assert_eq!(super::directed(&encode(&a).unwrap(), |at| directions[at]).unwrap(), left);
     }
 
     #[test]
@@ -74,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn accepted_bytes_are_canonical(bytes in prop::collection::vec(prop_oneof![Just(0_u8), Just(0xff), 0_u8..0x42, any::<u8>()], 0..24)) {
+    fn accepted_bytes_are_canonical(bytes in prop::collection::vec(prop_oneof![Just(0_u8), Just(0xff), 0_u8..0x42, 0xbd_u8.., any::<u8>()], 0..24)) {
         if let Ok(elements) = decode(&bytes) {
             prop_assert_eq!(encode(&elements).unwrap(), bytes);
         }
@@ -170,6 +201,44 @@ fn golden_vectors() {
     golden(&("UA", 1545, Option::<i64>::None, true), "02 55 41 00 16 06 09 00 27");
 }
 
+/// The descending forms exist on disk, too, in rows of views.
+#[test]
+fn golden_vectors_of_descending_elements() {
+    golden(&Reverse(Element::Null), "fe");
+    golden(&Reverse(b"a\0b".as_slice()), "fd 9e ff 00 9d ff ff");
+    golden(&Reverse(""), "fc ff ff");
+    golden(&Reverse("UA"), "fc aa be ff ff");
+    golden(&Reverse("\0"), "fc ff 00 ff ff");
+    golden(&Reverse(Element::Tuple(vec![])), "f9 ff ff");
+    golden(
+        &Reverse(Element::Tuple(vec![Element::Null, Element::Int(1), Element::Text("a".into())])),
+        "f9 ff 00 ea fe fd 9e ff ff ff",
+    );
+    golden(&Reverse(0), "ea");
+    golden(&Reverse(1), "e9 fe");
+    golden(&Reverse(1545), "e8 f9 f6");
+    golden(&Reverse(-1), "eb 01");
+    golden(&Reverse(i64::MIN), "f2 80 00 00 00 00 00 00 00");
+    golden(&Reverse(u64::MAX), "e2 00 00 00 00 00 00 00 00");
+    golden(&Reverse(1.5), "dd 40 07 ff ff ff ff ff ff");
+    golden(&Reverse(false), "d8");
+    golden(&Reverse(true), "d7");
+    golden(&Reverse(Element::Uuid([0xab; 16])), "ce 54 54 54 54 54 54 54 54 54 54 54 54 54 54 54 54");
+    golden(&Reverse(Time::default()), "be 7f ff ff ff ff ff ff ff ff ff ff ff");
+    golden(&("UA", Reverse(1545), Option::<i64>::None), "02 55 41 00 e8 f9 f6 00");
+    golden(&(Reverse("UA"), Option::<i64>::None), "fc aa be ff ff 00");
+}
+
+#[test]
+fn a_direction_is_of_a_whole_element() {
+    let down = |element| Element::Descending(Box::new(element));
+    for element in [down(down(Element::Int(1))), Element::Tuple(vec![down(Element::Int(1))])] {
+        let error = encode(&element).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument);
+        assert!(error.message().contains("inside of another"), "{error}");
+    }
+}
+
 #[test]
 fn bytes_that_no_key_has_are_refused() {
     for bytes in [
@@ -193,6 +262,17 @@ fn bytes_that_no_key_has_are_refused() {
         b"\x21\0\0",
         b"\x30\0",
         b"\x40\0\0\0\0\0\0\0\0\x3b\x9a\xca\x00", // a thousand million nanoseconds
+        b"\xbd",
+        b"\xcd",
+        b"\xe9",     // descending: cut short
+        b"\xe9\xff", // longer than need be
+        b"\xfc\x9e",
+        b"\xfc\x9e\xff",
+        b"\xfc\x9e\xff\x01", // neither end nor NUL
+        b"\xfc\0\xff\xff",   // not UTF-8
+        b"\xf9\xea\xff",     // a tuple without an end
+        b"\xf9\x01\xff\xff", // descending twice
+        b"\x05\xea\0",       // descending inside of a tuple
     ] {
         assert_eq!(decode(bytes).unwrap_err().code(), Code::InvalidArgument, "{bytes:x?}");
     }
@@ -254,6 +334,19 @@ fn the_order_on_one_page() {
         encode(&true),
         encode(&Element::Uuid([0; 16])),
         encode(&Time::default()),
+        encode(&Reverse(Time::default())),
+        encode(&Reverse(true)),
+        encode(&Reverse(1)),
+        encode(&Reverse(0)),
+        encode(&Reverse(-1)),
+        encode(&Reverse("UA\u{1}")),
+        encode(&Reverse("UA\0")),
+        encode(&Reverse("UA")),
+        encode(&(Reverse("UA"), Option::<i64>::None)),
+        encode(&(Reverse("UA"), Reverse(Element::Null))),
+        encode(&Reverse("U")),
+        encode(&Reverse("")),
+        encode(&Reverse(Element::Null)),
     ]
     .into_iter()
     .map(Result::unwrap)

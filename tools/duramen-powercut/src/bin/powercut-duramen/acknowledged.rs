@@ -7,6 +7,7 @@
 //! - `backup NAME WRITER:COUNT ...`: a backup returned. COUNT commits of each writer had returned before it
 //!   was begun.
 //! - `gone NAME`: the backup is being removed.
+//! - `compacted BYTES`: a compaction returned or was stopped, and has moved so many. The check ignores it.
 //!
 //! A line that was cut short acknowledges nothing.
 
@@ -58,6 +59,10 @@ pub(crate) fn backup_line(name: &str, counts: &Counts) -> String {
 
 pub(crate) fn gone_line(name: &str) -> String {
     format!("gone {name}\n")
+}
+
+pub(crate) fn compacted_line(moved_bytes: u64) -> String {
+    format!("compacted {moved_bytes}\n")
 }
 
 impl Acknowledged {

@@ -1,8 +1,8 @@
 //! Checks a database that a cut has left.
 //!
 //! It opens. It holds what was acknowledged, and a whole prefix of one order. Its own checks find nothing;
-//! backups exist. It then takes new writes of every kind, finishes all pending work, closes, opens again, and
-//! still holds everything.
+//! backups exist. It then takes new writes of every kind, finishes all pending work, is compacted, closes,
+//! opens again, and still holds everything.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -123,5 +123,6 @@ fn write_on(place: &Place, db: Db, states: &States, acknowledged: &mut Acknowled
     db.sweep_expired()?;
     db.sweep_blobs()?;
     judge::contents(&db).map_err(|wrong| wrong.while_doing("written on"))?;
+    db.compact().map_err(|error| Wrong::from(error).while_doing("compact"))?;
     Ok(db)
 }

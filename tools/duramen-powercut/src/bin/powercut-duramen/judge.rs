@@ -13,10 +13,12 @@ use duramen::{Db, Direction, Document, Error, KeyRange, Reads, Span, Time, Value
 
 use crate::acknowledged::{Acknowledged, Counts};
 use crate::opening::{
-    self, COMMITS, COUNTERS, FILES, LOG, NEXT_TICKET, PLAIN, SESSIONS, TICKETS, row_key, scratch, temporary,
+    self, COMMITS, COUNTERS, FILES, LOG, NEXT_TICKET, PARCELS, PLAIN, SESSIONS, TICKETS, row_key, scratch,
+    temporary,
 };
-use crate::plan::{Row, State, content, own_key};
+use crate::plan::{State, content, own_key};
 use crate::releases::{Order, Release, answer};
+use crate::row::Row;
 use crate::views;
 use crate::writer::millis;
 use crate::wrong::{Outcome, Wrong, same};
@@ -66,6 +68,7 @@ pub(crate) fn contents(db: &Db) -> Outcome<States> {
     same_tickets(db, &tickets_taken)?;
     let release = opening::release(db)?;
     documents(db, &states, release)?;
+    parcels(db, &states)?;
     views::equal(db, release)?;
     for (writer, state) in &states {
         let name = temporary(*writer);
@@ -85,8 +88,11 @@ pub(crate) fn contents(db: &Db) -> Outcome<States> {
 /// Runs both checks of the database itself.
 pub(crate) fn checks_are_clean(db: &Db) -> Outcome<()> {
     let report = db.check_documents()?;
-    if !report.is_clean() {
-        return Err(Wrong::told(format!("check_documents: {:?} {:?}", report.problems, report.unreadable)));
+    if !report.is_clean() || report.dangling_count > 0 {
+        return Err(Wrong::told(format!(
+            "check_documents: {:?} {:?} {:?}",
+            report.problems, report.unreadable, report.dangling
+        )));
     }
     let report = db.check()?;
     if report.problems.is_empty() && report.unreached.is_empty() {
@@ -206,6 +212,36 @@ fn documents(db: &Db, states: &States, release: Release) -> Outcome<()> {
     let ids = |orders: &[Order]| orders.iter().map(|order| order.id).collect::<Vec<_>>();
     same("the keys of the documents", &ids(&found), &ids(&wanted))?;
     found.iter().zip(&wanted).try_for_each(|(found, wanted)| same("a document", found, wanted))
+}
+
+/// Compares the parcels: those of deleted orders are gone with them, all others are there.
+fn parcels(db: &Db, states: &States) -> Outcome<()> {
+    let wanted: Vec<[i128; 3]> = all_of(states, |state| state.parcels.clone())
+        .into_iter()
+        .map(|(id, (order, number))| [id, order, number].map(i128::from))
+        .collect();
+    let collection = db.documents(PARCELS);
+    let Some(found) = answer(collection.scan(Span::all()))? else {
+        return same("the parcels, of which there is no collection", &[][..], &wanted[..]);
+    };
+    let fields = |document: Document| match ["id", "order", "number"].map(|name| document.get(name)) {
+        [Some(Value::Int(id)), Some(Value::Int(order)), Some(Value::Int(number))] => {
+            Ok([*id, *order, *number])
+        }
+        _ => Err(Wrong::from(format!("a parcel is {document:?}"))),
+    };
+    let found: Vec<[i128; 3]> =
+        found.map(|document| document.map_err(Wrong::from).and_then(fields)).collect::<Outcome<_>>()?;
+    same("the parcels", &found, &wanted)?;
+    let sum = collection.reduce(Span::all())?;
+    same("the count of the parcels", &sum.count(), &(wanted.len() as u64))?;
+    same(
+        "the sum of the parcels",
+        &sum.sum("number"),
+        &Some(wanted.iter().map(|[.., number]| number).sum()),
+    )?;
+    let are_checked = collection.references()?.iter().map(|state| state.is_checked()).collect::<Vec<_>>();
+    same("which references of the parcels are checked", &are_checked[..], &[true])
 }
 
 /// Compares untyped documents and their sums.

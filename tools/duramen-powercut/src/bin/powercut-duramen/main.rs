@@ -20,6 +20,7 @@ mod mirror;
 mod opening;
 mod plan;
 mod releases;
+mod row;
 mod steward;
 mod views;
 mod writer;

@@ -1,5 +1,5 @@
-//! A consumer of the change feed: it stores a row for each change of a document, in the transaction of its
-//! position.
+//! A consumer of the change feed: it stores a row for each change of an order or a parcel, in the transaction
+//! of its position. The keys of the two differ.
 //!
 //! Owns the check of these rows: of each writer the planned changes, each once and in order, in whole
 //! commits, up to its position and no further (D1, D2). Changes by a migration are in the feed too, and
@@ -11,6 +11,7 @@ use duramen::tuple::Element;
 use duramen::{AnyChange, Consumer, Db, Direction, Error, KeyRange, Origin, Reads, Value};
 
 use crate::acknowledged::Acknowledged;
+use crate::opening::PARCELS;
 use crate::plan::State;
 use crate::releases::{ORDERS, answer};
 use crate::wrong::Outcome;
@@ -58,7 +59,8 @@ pub(crate) fn work(db: &Db, batch: usize, batches: usize) -> Result<usize, Error
 
 /// Commit, document, kind of change, and the commit of its writer that had stored the document.
 fn row_of(change: &AnyChange) -> Result<Option<Vec<u8>>, Error> {
-    if change.origin != Origin::Collection(ORDERS.to_owned()) || change.key().is_none() {
+    let is_known = matches!(&change.origin, Origin::Collection(name) if [ORDERS, PARCELS].contains(&&**name));
+    if !is_known || change.key().is_none() {
         return Ok(None);
     }
     let id = match &change.key_elements()?[..] {
@@ -68,8 +70,9 @@ fn row_of(change: &AnyChange) -> Result<Option<Vec<u8>>, Error> {
     let (kind, number) = match change.document()? {
         None => (DELETED, 0),
         Some(document) => match (document.get("number"), document.get("converted")) {
-            (Some(Value::Int(number)), Some(Value::Bool(converted))) => {
-                (if *converted { CONVERTED } else { PUT }, u64::try_from(*number).unwrap_or(u64::MAX))
+            (Some(Value::Int(number)), converted @ (None | Some(Value::Bool(_)))) => {
+                let kind = if converted == Some(&Value::Bool(true)) { CONVERTED } else { PUT };
+                (kind, u64::try_from(*number).unwrap_or(u64::MAX))
             }
             other => return Err(Error::invalid(format!("the document {id} has {other:?}"))),
         },

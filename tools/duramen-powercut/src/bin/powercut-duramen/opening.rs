@@ -5,11 +5,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use duramen::{Db, DbOptions, Durability, Geometry, Reads, Schema};
+use duramen::{Db, DbOptions, Durability, Geometry, OnDelete, Reads, Reference, Schema};
 use duramen_engine::GiveBack;
 
 use crate::plan::Terms;
-use crate::releases::Release;
+use crate::releases::{ORDERS, Release};
 use crate::wrong::{Outcome, Wrong};
 
 /// A row for each commit of a writer.
@@ -25,6 +25,8 @@ pub(crate) const HAS_VIEW: &[u8] = b"view by name";
 /// Bytes of any size.
 pub(crate) const PLAIN: &str = "plain";
 pub(crate) const LOG: &str = "log";
+/// Documents that refer to orders, and are deleted with them.
+pub(crate) const PARCELS: &str = "parcels";
 pub(crate) const COUNTERS: &str = "counters";
 pub(crate) const SESSIONS: &str = "sessions";
 pub(crate) const FILES: &str = "files";
@@ -42,6 +44,12 @@ pub(crate) fn scratch(writer: u32) -> String {
 /// Documents with a number that is summed.
 pub(crate) fn numbers(name: &str) -> Schema {
     Schema::new(name).key(["id"]).sum(["n"])
+}
+
+/// Parcels, with the order that each refers to, and the commit that stored it.
+pub(crate) fn parcels() -> Schema {
+    let order = Reference::new("order", ORDERS).on_delete(OnDelete::Cascade);
+    Schema::new(PARCELS).key(["id"]).sum(["number"]).reference(order)
 }
 
 pub(crate) fn row_key(writer: u32, number: u64) -> Vec<u8> {

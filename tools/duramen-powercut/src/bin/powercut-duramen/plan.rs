@@ -2,8 +2,8 @@
 //!
 //! Owns no database. A commit depends only on its writer, its number and the writer's earlier commits. So the
 //! number of commits of each writer determines every byte that must exist, without a record of it. Writers
-//! share trees, and use keys of their own. Two facts are known only to the commit itself, and stored in its
-//! row: its time, and the release that wrote it.
+//! share trees, and use keys of their own. Some facts are known only to the commit itself, and stored in its
+//! [row](Row): its time, the release that wrote it, its ticket.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,15 @@ use duramen::Durability;
 use duramen_disk::memory::{Random, mixed};
 
 use crate::releases::{Order, Release};
+use crate::row::Row;
 
 /// The numbers of documents of a writer, and of keys of other kinds.
 const ORDER_COUNT: usize = 16;
 const KEY_COUNT: usize = 6;
+
+/// The keys of a writer's parcels: from this one on, so that no order has the same.
+const PARCELS_FROM: u64 = 100;
+const PARCEL_COUNT: usize = 24;
 
 /// The key of a blob that is larger than the space that a checkpoint keeps free.
 const HUGE: u64 = 9;
@@ -46,6 +51,8 @@ pub(crate) enum Count {
 pub(crate) enum Write {
     Put(Order),
     Delete(u64),
+    /// A parcel of this order, which exists when the commit ends; `None` deletes the parcel.
+    Parcel(u64, Option<u64>),
     Log(u64, Option<i64>),
     /// This many documents of the writer's own collection, from this key on.
     Fill(u64, u64),
@@ -80,14 +87,6 @@ pub(crate) struct Plan {
     pub(crate) abandoned_bytes: usize,
 }
 
-/// The data of a commit in its own row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) release: Release,
-    pub(crate) now_ms: u64,
-    pub(crate) ticket: Option<u64>,
-}
-
 /// The result of a writer's commits.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
@@ -99,6 +98,8 @@ pub(crate) struct State {
     now_ms: u64,
     /// Documents, and the release that stored each.
     pub(crate) orders: BTreeMap<u64, (Order, Release)>,
+    /// The order of each, and the commit that stored it.
+    pub(crate) parcels: BTreeMap<u64, (u64, u64)>,
     pub(crate) log: BTreeMap<u64, i64>,
     pub(crate) temporary: Option<BTreeMap<u64, i64>>,
     pub(crate) counters: BTreeMap<u64, i64>,
@@ -108,7 +109,8 @@ pub(crate) struct State {
     /// The commit that stored each, and the number of bytes.
     pub(crate) bytes: BTreeMap<u64, (u64, usize)>,
     pub(crate) blobs: BTreeMap<u64, (u64, usize)>,
-    /// The changes of each commit in the feed: documents, and whether they were put or deleted. In key order.
+    /// The changes of orders and parcels of each commit in the feed: documents, and whether they were put or
+    /// deleted. In key order.
     pub(crate) told: Vec<Vec<(u64, bool)>>,
 }
 
@@ -121,33 +123,6 @@ impl Terms {
         let (seed, [is_heavy, is_plain]) = bytes.split_first_chunk::<8>()? else { return None };
         Some(Terms { seed: u64::from_le_bytes(*seed), is_heavy: *is_heavy == 1, is_plain: *is_plain == 1 })
     }
-}
-
-impl Row {
-    /// With a checksum that covers writer and number.
-    pub(crate) fn encode(self, writer: u32, number: u64) -> Vec<u8> {
-        let mut bytes = vec![self.release as u8];
-        bytes.extend_from_slice(&self.now_ms.to_le_bytes());
-        bytes.extend_from_slice(&self.ticket.unwrap_or(u64::MAX).to_le_bytes());
-        let sum = checksum(&bytes, writer, number);
-        bytes.extend_from_slice(&sum.to_le_bytes());
-        bytes
-    }
-
-    pub(crate) fn decode(bytes: &[u8], writer: u32, number: u64) -> Option<Row> {
-        let (fields, sum) = bytes.split_last_chunk::<8>()?;
-        if checksum(fields, writer, number) != u64::from_le_bytes(*sum) || fields.len() != 17 {
-            return None;
-        }
-        let word = |at: usize| fields[at..].first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
-        let ticket = word(9).filter(|ticket| *ticket != u64::MAX);
-        Some(Row { release: Release::of_byte(fields[0])?, now_ms: word(1)?, ticket })
-    }
-}
-
-fn checksum(bytes: &[u8], writer: u32, number: u64) -> u64 {
-    let start = mixed(u64::from(writer) << 40 ^ number);
-    bytes.iter().fold(start, |sum, byte| mixed(sum.rotate_left(8) ^ u64::from(*byte)))
 }
 
 /// Bytes that are unique to this commit and key.
@@ -174,6 +149,7 @@ impl State {
             count: 0,
             now_ms: 0,
             orders: BTreeMap::new(),
+            parcels: BTreeMap::new(),
             log: BTreeMap::new(),
             temporary: None,
             counters: BTreeMap::new(),
@@ -201,6 +177,11 @@ impl State {
                 writes.push(write);
             }
         }
+        if random.chance(1, 3)
+            && let Some(parcel) = first_of_new_order(&writes, &mut random)
+        {
+            writes.insert(0, parcel);
+        }
         let is_given_up_first = random.chance(1, 12);
         let abandons = !self.terms.is_plain && random.chance(1, 20);
         let abandoned_bytes = if abandons { random.between(1, 12 * 1024) } else { 0 };
@@ -222,28 +203,29 @@ impl State {
         let key = random.below(KEY_COUNT) as u64;
         let number = i64::try_from(random.below(1000)).expect("less than a thousand") - 500;
         let Terms { is_heavy, is_plain, .. } = self.terms;
-        match random.below(if is_plain { 16 } else { 26 }) {
+        match random.below(if is_plain { 19 } else { 29 }) {
             0..=6 => Write::Put(self.order(is_first, random)),
             7..=8 => Write::Delete(random.below(ORDER_COUNT) as u64),
-            9..=10 => Write::Log(random.below(20) as u64, (!random.chance(1, 4)).then_some(number)),
-            11 => Write::Count(key, Count::Put(number)),
-            12 => Write::Count(key, Count::Increment(number)),
-            13 => Write::Count(key, Count::Delete),
-            14 => Write::Session(key, *random.pick(&[None, Some(60), Some(400), Some(HOUR_MS)])),
-            15 => Write::EndSession(key),
+            9..=11 => self.parcel(random),
+            12..=13 => Write::Log(random.below(20) as u64, (!random.chance(1, 4)).then_some(number)),
+            14 => Write::Count(key, Count::Put(number)),
+            15 => Write::Count(key, Count::Increment(number)),
+            16 => Write::Count(key, Count::Delete),
+            17 => Write::Session(key, *random.pick(&[None, Some(60), Some(400), Some(HOUR_MS)])),
+            18 => Write::EndSession(key),
             // Only long-lived values: whether others still exist depends on the clock.
-            16 if self.outlives_everything(key) => Write::Touch(key, 2 * HOUR_MS),
-            16..=17 => Write::Scratch(key, number),
-            18 if random.chance(1, 3) => Write::Clear,
-            18 if random.chance(1, 2) => Write::Drop,
-            18 => Write::Fill(random.below(400) as u64, random.between(20, 200) as u64),
-            19..=21 => {
+            19 if self.outlives_everything(key) => Write::Touch(key, 2 * HOUR_MS),
+            19..=20 => Write::Scratch(key, number),
+            21 if random.chance(1, 3) => Write::Clear,
+            21 if random.chance(1, 2) => Write::Drop,
+            21 => Write::Fill(random.below(400) as u64, random.between(20, 200) as u64),
+            22..=24 => {
                 let long = if is_heavy { (40_000, 300_000) } else { (300, 20_000) };
                 let (from, to) = if random.chance(1, 5) { long } else { (0, 200) };
                 Write::Bytes(key, (!random.chance(1, 5)).then(|| random.between(from, to)))
             }
-            22 => Write::DeleteBlob(random.below(3) as u64),
-            23 => Write::RenameBlob(random.below(3) as u64, 3 + random.below(2) as u64),
+            25 => Write::DeleteBlob(random.below(3) as u64),
+            26 => Write::RenameBlob(random.below(3) as u64, 3 + random.below(2) as u64),
             _ => {
                 let (bytes, piece_bytes) = match (is_heavy, random.chance(1, 6)) {
                     (true, true) => (random.between(1_200_000, 3_500_000), 1024 * 1024),
@@ -259,6 +241,13 @@ impl State {
     fn outlives_everything(&self, key: u64) -> bool {
         let expires = self.sessions.get(&key).and_then(|(_, expires)| *expires);
         expires.is_some_and(|at| at > self.now_ms + HOUR_MS / 2)
+    }
+
+    /// A parcel of an order that existed before the commit, or a delete.
+    fn parcel(&self, random: &mut Random) -> Write {
+        let orders: Vec<u64> = self.orders.keys().map(|id| id % 1000).collect();
+        let is_put = !orders.is_empty() && !random.chance(1, 6);
+        Write::Parcel(parcel_key(random), is_put.then(|| *random.pick(&orders)))
     }
 
     fn order(&self, is_first: bool, random: &mut Random) -> Order {
@@ -289,25 +278,40 @@ impl State {
 
     /// Applies the next commit.
     pub(crate) fn apply(&mut self, plan: &Plan, row: &Row) {
-        let mut told = Vec::new();
+        let mut told = BTreeMap::new();
         plan.writes.iter().for_each(|write| self.apply_write(write, row, &mut told));
-        told.sort_unstable();
-        self.told.push(told);
+        self.told.push(told.into_iter().collect());
         self.count += 1;
         self.now_ms = row.now_ms;
     }
 
-    fn apply_write(&mut self, write: &Write, row: &Row, told: &mut Vec<(u64, bool)>) {
+    fn apply_write(&mut self, write: &Write, row: &Row, told: &mut BTreeMap<u64, bool>) {
         let number = self.count;
         match write {
             Write::Put(order) => {
-                told.push((order.id, true));
+                told.insert(order.id, true);
                 self.orders.insert(order.id, (order.clone(), row.release));
             }
             Write::Delete(id) => {
                 let id = own_key(self.writer, *id);
                 if self.orders.remove(&id).is_some() {
-                    told.push((id, false));
+                    told.insert(id, false);
+                    self.parcels.retain(|parcel, (order, _)| {
+                        let stays = *order != id;
+                        if !stays {
+                            told.insert(own_key(self.writer, *parcel), false);
+                        }
+                        stays
+                    });
+                }
+            }
+            Write::Parcel(key, Some(order)) => {
+                told.insert(own_key(self.writer, *key), true);
+                self.parcels.insert(*key, (own_key(self.writer, *order), number));
+            }
+            Write::Parcel(key, None) => {
+                if self.parcels.remove(key).is_some() {
+                    told.insert(own_key(self.writer, *key), false);
                 }
             }
             Write::Log(key, Some(n)) => drop(self.log.insert(*key, *n)),
@@ -344,18 +348,35 @@ impl State {
     }
 }
 
+fn parcel_key(random: &mut Random) -> u64 {
+    PARCELS_FROM + random.below(PARCEL_COUNT) as u64
+}
+
+/// A parcel of an order that the same commit stores. It comes first: the database looks for the order of a
+/// parcel again at the commit.
+fn first_of_new_order(writes: &[Write], random: &mut Random) -> Option<Write> {
+    let order = writes.iter().find_map(|write| match write {
+        Write::Put(order) => Some(order.id % 1000),
+        _ => None,
+    })?;
+    let parcel = Write::Parcel(parcel_key(random), Some(order));
+    writes.iter().all(|other| !parcel.meets(other)).then_some(parcel)
+}
+
 impl Write {
-    /// Whether two writes may have the same key; the plan avoids such pairs within a commit.
+    /// Whether two writes may have the same key, or one deletes what the other refers to; the plan avoids
+    /// such pairs within a commit.
     fn meets(&self, other: &Write) -> bool {
         use Write::{
-            Blob, Bytes, Clear, Count, Delete, DeleteBlob, Drop, EndSession, Fill, Log, Put, RenameBlob,
-            Scratch, Session, Touch,
+            Blob, Bytes, Clear, Count, Delete, DeleteBlob, Drop, EndSession, Fill, Log, Parcel, Put,
+            RenameBlob, Scratch, Session, Touch,
         };
         match (self, other) {
             // A document's key among the writer's own.
             (Put(a), Put(b)) => a.id == b.id,
             (Put(put), Delete(id)) | (Delete(id), Put(put)) => put.id % 1000 == *id,
-            (Delete(a), Delete(b)) | (Log(a, _), Log(b, _)) => a == b,
+            (Delete(a), Delete(b)) | (Log(a, _), Log(b, _)) | (Parcel(a, _), Parcel(b, _)) => a == b,
+            (Parcel(_, order), Delete(id)) | (Delete(id), Parcel(_, order)) => *order == Some(*id),
             (Count(a, _), Count(b, _)) | (Bytes(a, _), Bytes(b, _)) => a == b,
             (Session(a, _) | Touch(a, _) | EndSession(a), Session(b, _) | Touch(b, _) | EndSession(b)) => {
                 a == b

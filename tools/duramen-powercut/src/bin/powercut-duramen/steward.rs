@@ -1,5 +1,5 @@
 //! Everything that happens to a database beside its writers: expiry, views that are added, dropped and built,
-//! migrations, backups, and reopening, sometimes as the next release.
+//! migrations, compactions, backups, and reopening, sometimes as the next release.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,12 +10,15 @@ use duramen::view::{Reduce, ViewSpec};
 use duramen::{Durability, Error, Reads};
 use duramen_disk::memory::Random;
 
-use crate::acknowledged::{backup_line, gone_line};
+use crate::acknowledged::{backup_line, compacted_line, gone_line};
 use crate::load::{Open, Shop};
 use crate::opening::{HAS_VIEW, LIFE, RELEASE};
 use crate::releases::{ORDERS, Release, answer};
 use crate::views::BY_CENTS;
 use crate::wrong::{Outcome, Wrong};
+
+/// The reason of an operation that is not to run to its end.
+const STOPPED: &str = "stopped";
 
 /// The maintenance thread of a load.
 #[derive(Debug)]
@@ -38,12 +41,13 @@ impl<'s, 'a> Steward<'s, 'a> {
             if self.shop.is_over.load(Ordering::Acquire) {
                 return Ok(());
             }
-            let (doing, done) = match self.random.below(12) {
+            let (doing, done) = match self.random.below(15) {
                 0..=1 => ("sweep_expired", self.with(|open| Ok(open.db.sweep_expired().map(drop)?))),
                 2 => ("sweep_blobs", self.with(|open| Ok(open.db.sweep_blobs().map(drop)?))),
                 3..=4 => ("a view by name", self.view_by_name()),
                 5..=7 => ("open again", self.open_again()),
                 8..=9 => ("build", self.build()),
+                10..=12 => ("compact", self.compact()),
                 _ => ("backup", self.back_up()),
             };
             done.map_err(|wrong| wrong.while_doing(doing))?;
@@ -103,20 +107,26 @@ impl<'s, 'a> Steward<'s, 'a> {
 
     /// Converts documents and builds views beside the writers, completely or in part.
     fn build(&mut self) -> Outcome<()> {
-        const STOPPED: &str = "stopped";
         let random = &mut self.random;
         self.shop.with(|open| {
             if open.release == Release::Plain {
                 return Ok(());
             }
-            let built = open
-                .release
-                .build(&open.db, || if random.chance(1, 4) { Err(Error::invalid(STOPPED)) } else { Ok(()) });
-            match built {
-                Err(error) if error.to_string().contains(STOPPED) => Ok(()),
-                other => Ok(other?),
-            }
+            unless_stopped(open.release.build(&open.db, || may_stop(random, 4)))
         })
+    }
+
+    /// Shortens the data file beside the writers, completely or in part.
+    fn compact(&mut self) -> Outcome<()> {
+        let random = &mut self.random;
+        let mut moved_bytes = 0;
+        self.shop.with(|open| {
+            unless_stopped(open.db.compact_with(|progress| {
+                moved_bytes = progress.moved_bytes;
+                may_stop(random, 20)
+            }))
+        })?;
+        self.shop.said.say(&compacted_line(moved_bytes))
     }
 
     /// Makes a backup beside the writers, and removes the previous one.
@@ -140,5 +150,18 @@ impl<'s, 'a> Steward<'s, 'a> {
             std::fs::remove_dir_all(backups.join(before)).map_err(failed)?;
         }
         Ok(())
+    }
+}
+
+/// Stops an operation between two of its steps, once in so many.
+fn may_stop(random: &mut Random, times: usize) -> Result<(), Error> {
+    if random.chance(1, times) { Err(Error::invalid(STOPPED)) } else { Ok(()) }
+}
+
+/// The error of an operation, unless it was stopped here.
+fn unless_stopped<T>(done: Result<T, Error>) -> Outcome<()> {
+    match done {
+        Err(error) if error.to_string().contains(STOPPED) => Ok(()),
+        other => Ok(other.map(drop)?),
     }
 }

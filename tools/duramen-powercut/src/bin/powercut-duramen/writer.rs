@@ -8,11 +8,12 @@ use duramen::blobs::Upload;
 use duramen::{Db, Durability, Error, Reads, Time, Transaction, Ttl, doc};
 
 use crate::opening::{
-    COMMITS, COUNTERS, FILES, LOG, NEXT_TICKET, PLAIN, SESSIONS, TICKETS, numbers, row_key, scratch,
-    temporary,
+    COMMITS, COUNTERS, FILES, LOG, NEXT_TICKET, PARCELS, PLAIN, SESSIONS, TICKETS, numbers, parcels, row_key,
+    scratch, temporary,
 };
-use crate::plan::{Count, Plan, Row, State, Write, content, own_key};
+use crate::plan::{Count, Plan, State, Write, content, own_key};
 use crate::releases::Release;
+use crate::row::Row;
 use crate::wrong::{Outcome, Wrong};
 
 /// A writer, and the result of its commits so far.
@@ -85,6 +86,16 @@ impl Writer {
         match write {
             Write::Put(order) => release.put(tx, order),
             Write::Delete(id) => release.delete(tx, own(*id)).map(drop),
+            Write::Parcel(key, order) => {
+                tx.ensure(&parcels())?;
+                let parcels = tx.documents(PARCELS);
+                match order {
+                    Some(order) => {
+                        parcels.put(doc! { "id": own(*key), "order": own(*order), "number": number })
+                    }
+                    None => parcels.delete(own(*key)).map(drop),
+                }
+            }
             Write::Log(key, n) => {
                 tx.ensure(&numbers(LOG))?;
                 match n {

@@ -1,6 +1,7 @@
 //! A misread condition finds the wrong documents.
 use super::*;
 use crate::doc;
+use crate::value::time::Time;
 
 fn schema() -> Schema {
     Schema::new("flights")
@@ -70,19 +71,6 @@ fn parts_are_held_to_the_columns_type() {
     }
 }
 
-#[test]
-fn nothing_lies_between_an_element_and_the_next() {
-    for (element, expected) in [
-        (Element::Int(5), Some(Element::Int(6))),
-        (Element::Int(u64::MAX.into()), None),
-        (Element::Text("a".into()), Some(Element::Text("a\0".into()))),
-        (Element::Float(1.0), Some(Element::Float(1.0_f64.next_up()))),
-        (Element::Bool(true), None),
-    ] {
-        assert_eq!(next(&element), expected);
-    }
-}
-
 // Readings of words: the value may hold anything.
 #[test]
 fn words_say_what_signs_cannot() {
@@ -104,6 +92,51 @@ fn words_say_what_signs_cannot() {
     check("delay is null", doc! {}, true);
     check("delay is not null", doc! { "delay": Value::Null }, false);
     check("delay is not null", doc! { "delay": 0 }, true);
+}
+
+/// What people write by habit finds what they mean, or is refused: a column of text would take it in silence.
+#[test]
+fn habits_of_other_languages_find_what_is_meant() {
+    for text in ["carrier==UA", "carrier=\"UA\"", "carrier='UA'", "carrier = UA", "carrier in AA, UA"] {
+        check(text, doc! { "carrier": "UA" }, true);
+        check(text, doc! { "carrier": "DL" }, false);
+    }
+    check("carrier<>UA", doc! { "carrier": "AA" }, true);
+    check("carrier<>UA", doc! { "carrier": "UA" }, false);
+    check("carrier in (AA, 'UA')", doc! { "carrier": "UA" }, true);
+    check("carrier in (\"AA\",\"UA\")", doc! { "carrier": "AA" }, true);
+    check("delay in (5, 6)", doc! { "delay": 6 }, true);
+    check("carrier contains 'A=B'", doc! { "carrier": "xA=Bx" }, true);
+    check("carrier=\"null\"", doc! { "carrier": "null" }, true);
+    check("carrier=\"a and delay=5\"", doc! { "carrier": "a and delay=5" }, true);
+    check("carrier=salt and pepper", doc! { "carrier": "salt and pepper" }, true);
+    check("carrier=a, b", doc! { "carrier": "a, b" }, true);
+    check(
+        "time>='2013-01-01'",
+        doc! { "time": Value::Time(Time::parse("2013-01-02T00:00:00Z").unwrap()) },
+        true,
+    );
+    check("more.a=\"5\"", doc! { "more": Value::Map(doc! { "a": 5 }) }, false);
+    check("more.a=\"5\"", doc! { "more": Value::Map(doc! { "a": "5" }) }, true);
+}
+
+#[test]
+fn values_that_are_probably_meant_otherwise_are_refused() {
+    let schema = schema().null_marker("NA");
+    for (text, hint) in [
+        ("carrier=null", "carrier is null"),
+        ("carrier!=NULL", "carrier is not null"),
+        ("carrier=NA", "carrier=\"NA\""),
+        ("carrier=UA and delay=2", "each condition by itself"),
+        ("carrier=UA or more.a=2", "each condition by itself"),
+        ("carrier=salt and pepper and delay=2", "each condition by itself"),
+        ("carrier=UA, delay=2", "each condition by itself"),
+        ("carrier contains U and delay=2", "each condition by itself"),
+        ("carrier in \"a,b\",c", "as JSON"),
+    ] {
+        let error = Condition::parse(&schema, text).unwrap_err();
+        assert!(error.hint().contains(hint), "{text}: {error} {}", error.hint());
+    }
 }
 
 #[test]

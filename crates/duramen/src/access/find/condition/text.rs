@@ -2,6 +2,8 @@
 //!
 //! Owns the syntax, which the command line and its shell share with programs.
 
+mod written;
+
 use super::{Condition, Operator, Test, check_text, kind_at, wanted};
 use crate::access::find::compare::Wanted;
 use crate::access::find::path::Path;
@@ -10,13 +12,16 @@ use crate::catalog::schema::{ColumnType, Schema};
 use crate::store::error::{Error, Result};
 use crate::value::document::Value;
 use crate::value::json;
+use crate::value::tuple::Element;
 
 /// The sign before a value that is given as JSON. The operator is then `Equal`.
 const JSON_SIGN: &str = ":=";
 
 /// The signs of conditions in text; of two with a common prefix the longer comes first.
-const SIGNS: [(&str, Operator); 7] = [
+const SIGNS: [(&str, Operator); 9] = [
     (JSON_SIGN, Operator::Equal),
+    ("==", Operator::Equal),
+    ("<>", Operator::NotEqual),
     ("!=", Operator::NotEqual),
     ("<=", Operator::LessOrEqual),
     (">=", Operator::GreaterOrEqual),
@@ -49,12 +54,16 @@ const FORMS: &str = "write FIELD=VALUE, with = != < <= > >= or := and JSON; or F
 
 impl Condition {
     /// Parses a condition: a field, one of the signs `=` `!=` `<` `<=` `>` `>=`, and a value as in a cell of
-    /// CSV, by the type of the field's column; or a field, `:=` and a value in JSON.
+    /// CSV, by the type of the field's column; or a field, `:=` and a value in JSON. `==` is `=`, and `<>` is
+    /// `!=`.
     ///
     /// `carrier=UA`, `delay>=60`, `time<2013-01-01T10:00:00Z`, `tailnum:=null`.
     ///
     /// Words do what signs cannot: `carrier in UA,AA`, `carrier in ["UA","AA"]`, `name contains Air`,
     /// `name starts with Jet`, `tailnum is null`, `tailnum is not null`.
+    ///
+    /// A text may be quoted: `city="New York"`. Without quotes it is neither the word for null, nor does it
+    /// go on with another condition.
     ///
     /// Inside of values, where no column sets a type, the type of the value that is found decides how the
     /// text is read: `home.zip=0150` finds the text, `home.floor=3` the number and the text.
@@ -66,8 +75,9 @@ impl Condition {
         let Some((field, word, value)) = split(text, Some(schema)) else {
             return Err(Error::invalid(format!("{text:?} is no condition")).with_hint(FORMS));
         };
+        let (field, value) = trimmed(schema, field, value);
         let path = Path::of(schema, field)?;
-        let read = |value: &str| read(schema, &path, text, value);
+        let read = |value: &str| read(schema, &path, text, word, value);
         Ok(Condition(match word {
             Word::Sign(JSON_SIGN, operator) => {
                 let wanted =
@@ -80,15 +90,18 @@ impl Condition {
                     Ok(Value::List(items)) => {
                         items.into_iter().map(|item| wanted(schema, &path, item)).collect::<Result<_>>()?
                     }
-                    _ => value.split(',').map(read).collect::<Result<_>>()?,
+                    _ => written::items(value)?.into_iter().map(read).collect::<Result<_>>()?,
                 };
                 Test::In { path, wanted }
             }
             Word::Contains => {
                 check_text(schema, &path, "contains", true)?;
-                Test::Contains { path, wanted: Wanted::of_text(value) }
+                let wanted = part(schema, &path, text, word, value)?;
+                Test::Contains { wanted: Wanted::of_text(wanted), path }
             }
-            Word::StartsWith => return Condition::starts_with(schema, field, value),
+            Word::StartsWith => {
+                return Condition::starts_with(schema, field, part(schema, &path, text, word, value)?);
+            }
             Word::IsNull => return Condition::is_null(schema, field),
             Word::IsNotNull => return Condition::is_not_null(schema, field),
         }))
@@ -206,13 +219,40 @@ fn split<'t>(text: &'t str, schema: Option<&Schema>) -> Option<(&'t str, Word, &
     readings.iter().find(exists).or(readings.first()).copied()
 }
 
+/// Field and value without the blanks around the sign: `delay >= 60`.
+fn trimmed<'t>(schema: &Schema, field: &'t str, value: &'t str) -> (&'t str, &'t str) {
+    let short = field.trim_end();
+    let is_spaced = short.len() < field.len() && schema.kind(field).is_none();
+    if is_spaced { (short, value.trim_start()) } else { (field, value) }
+}
+
 /// A value in plain text, as the column's cells have it.
-fn read(schema: &Schema, path: &Path, text: &str, value: &str) -> Result<Wanted> {
+fn read(schema: &Schema, path: &Path, text: &str, word: Word, value: &str) -> Result<Wanted> {
+    let kind = kind_at(schema, path);
+    let quoted = written::unquoted(value).filter(|_| !path.is_column() || written::may_be_quoted(kind));
+    let value = match quoted {
+        Some(quoted) if !path.is_column() => {
+            return Ok(Wanted::Untyped(vec![Element::Text(quoted.to_owned())]));
+        }
+        Some(quoted) => quoted,
+        None if written::may_be_quoted(kind) => {
+            written::check(schema, path, text, word, value)?;
+            value
+        }
+        None => value,
+    };
     if !path.is_column() {
         return Ok(Wanted::of_text(value));
     }
-    let element = key_element(kind_at(schema, path), value);
-    element.map(Wanted::Typed).ok_or_else(|| refused(schema, path, text, value))
+    key_element(kind, value).map(Wanted::Typed).ok_or_else(|| refused(schema, path, text, value))
+}
+
+/// A part of a text, which `contains` and `starts with` look for.
+fn part<'t>(schema: &Schema, path: &Path, text: &str, word: Word, value: &'t str) -> Result<&'t str> {
+    if let Some(quoted) = written::unquoted(value) {
+        return Ok(quoted);
+    }
+    written::check(schema, path, text, word, value).map(|()| value)
 }
 
 fn from_json(schema: &Schema, path: &Path, text: &str) -> Option<Wanted> {
@@ -222,13 +262,13 @@ fn from_json(schema: &Schema, path: &Path, text: &str) -> Option<Wanted> {
 fn refused(schema: &Schema, path: &Path, text: &str, value: &str) -> Error {
     let (field, kind) = (path.text(), kind_at(schema, path));
     Error::invalid(format!("{text}: the field {field} is of type {kind}, and {value:?} is not"))
-        .with_hint(format!("{}; FIELD:=null finds documents without it", example(kind)))
+        .with_hint(format!("{}; '{field} is null' finds documents without it", example(kind)))
 }
 
 /// An example of a value of a type.
-fn example(kind: ColumnType) -> &'static str {
+pub(super) fn example(kind: ColumnType) -> &'static str {
     match kind {
-        ColumnType::Int => "an int is written -5 or 60",
+        ColumnType::Int => "an int is written -5 or 60, and an enum stored by number as its number",
         ColumnType::Float => "a float is written -0.5 or 1e9",
         ColumnType::Bool => "a bool is true or false",
         ColumnType::Time => "a time is written 2013-01-01T10:00:00Z, and a date 2013-01-01",

@@ -1,0 +1,86 @@
+//! What `view` and `reference` do alike: they change definitions that the catalogue of a collection holds.
+
+use duramen::{Code, Document, Durability, Reads, Receipt, Schema, Snapshot};
+
+use crate::args::{DatabaseArgs, Target};
+use crate::database::{self, Opened, candidates};
+use crate::failure::{FAILED, Failure, Result};
+use crate::output::{Output, printable};
+
+/// A database that is open to change the definitions of a collection.
+pub(crate) struct Change {
+    pub(crate) db: Opened,
+    pub(crate) schema: Schema,
+    level: Durability,
+}
+
+impl Change {
+    pub(crate) fn open(target: &Target, level: Durability) -> Result<Change> {
+        let db = database::open_to_write(&target.database, level)?;
+        let schema = database::schema(&db.snapshot()?, &target.collection)?;
+        Ok(Change { db, schema, level })
+    }
+
+    /// Reports a change: with JSON `fields`, else the sentence.
+    pub(crate) fn done(
+        &self,
+        kind: &str,
+        sentence: &str,
+        mut fields: Document,
+        receipt: &Receipt,
+        out: Output,
+    ) -> Result<()> {
+        let level = self.level.name();
+        if out.is_json() {
+            fields.set("seq", receipt.seq().0);
+            fields.set("durability", level);
+            return out.object(kind, fields);
+        }
+        out.line(&printable(&format!("{sentence}, seq {}, durability {level}", receipt.seq())))
+    }
+}
+
+/// A database that is open to list the definitions of one or all collections.
+pub(crate) struct Listing {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) schemas: Vec<Schema>,
+    /// Holds the lock, and is dropped after the snapshot.
+    _db: Opened,
+}
+
+impl Listing {
+    pub(crate) fn open(args: &DatabaseArgs, collection: Option<&str>) -> Result<Listing> {
+        let db = database::open_to_read(args)?;
+        let snapshot = db.snapshot()?;
+        let schemas = match collection {
+            Some(name) => vec![database::schema(&snapshot, name)?],
+            None => snapshot.collections()?,
+        };
+        Ok(Listing { snapshot, schemas, _db: db })
+    }
+}
+
+/// The error for a name that no definition of the collection has: `thing` is a view or a reference. `adding`
+/// is the rest of the command that adds one.
+pub(crate) fn missing(
+    schema: &Schema,
+    (thing, said): (&str, &str),
+    name: &str,
+    names: &[String],
+    (code, adding): (Code, &str),
+) -> Failure {
+    let collection = schema.name();
+    let hint = match names {
+        [] => format!("it has none: `duramen {thing} add DB -c {collection} {adding}` adds one"),
+        names => candidates(&format!("{thing}s"), name, names),
+    };
+    Failure::said(FAILED, code, format!("{collection} has no {said} {name}"), hint)
+}
+
+/// How far a definition is, and why it goes no further.
+pub(crate) fn phase_and_failure(phase: String, failed: Option<&String>) -> String {
+    match failed {
+        Some(why) => format!("{phase}: {why}"),
+        None => phase,
+    }
+}

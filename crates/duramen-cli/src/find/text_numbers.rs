@@ -1,0 +1,206 @@
+//! Warnings of columns of text that hold numbers, where a query compares their values.
+//!
+//! Text is ordered character by character. The answer is right for text, and probably wrong for the question.
+
+use std::collections::BTreeSet;
+
+use duramen::find::OrderBy;
+use duramen::schema::ColumnType;
+use duramen::{Reads, Schema, Snapshot, Value, cell};
+
+use super::groups;
+use crate::args::FindArgs;
+use crate::failure::{Failure, Result};
+use crate::import::{is_null_word, null_flag, type_flag};
+use crate::output::Output;
+use duramen::find::Condition;
+
+/// The first documents, and as many of the last, tell whether a column of text holds numbers.
+const SAMPLE_MAX: u64 = 500;
+
+/// Of more different words none stands for null.
+const WORDS_MAX: usize = 4;
+
+/// What is doubtful about a query, such as a comparison of numbers as texts.
+pub(super) struct Warning {
+    pub(super) message: String,
+    hint: String,
+}
+
+impl Warning {
+    pub(super) fn new(message: String, hint: String) -> Warning {
+        Warning { message, hint }
+    }
+
+    /// The warning about a condition in text, if it needs one. With JSON, as in `n:="5"`, the text is meant.
+    pub(super) fn of(schema: &Schema, text: &str) -> Option<Warning> {
+        let field = Condition::field_of(text)?;
+        let rest = text.strip_prefix(field)?;
+        let (sign, value) = ["!=", "<=", ">=", "=", "<", ">"]
+            .iter()
+            .find_map(|sign| Some((*sign, rest.strip_prefix(sign)?)))?;
+        let is_number = value.parse::<f64>().is_ok_and(f64::is_finite);
+        if !is_number || schema.kind(field) != Some(ColumnType::Text) {
+            return None;
+        }
+        let how = match sign {
+            "=" | "!=" => format!("{value} and {value}.0 are different texts"),
+            _ => "as text 10 comes before 9".to_owned(),
+        };
+        Some(Warning {
+            message: format!("the column {field} is text, and {text} compares text: {how}"),
+            hint: Held::default().hint(schema, field, "compare"),
+        })
+    }
+
+    /// The warnings about the flags that compare the values of a field: one for each column of text in which
+    /// two numbers are in another order than as text.
+    pub(super) fn of_flags(
+        snapshot: &Snapshot,
+        stored: &Schema,
+        fields: &Schema,
+        args: &FindArgs,
+    ) -> Result<Vec<Warning>> {
+        let mut compared: Vec<(String, Vec<String>)> = Vec::new();
+        for (field, flag) in comparisons(args)? {
+            // What is joined has other documents.
+            let is_text = |schema: &Schema| schema.kind(&field) == Some(ColumnType::Text);
+            if !is_text(stored) || !is_text(fields) {
+                continue;
+            }
+            match compared.iter_mut().find(|(known, _)| *known == field) {
+                Some((_, flags)) => flags.push(flag),
+                None => compared.push((field, vec![flag])),
+            }
+        }
+        let mut warnings = Vec::new();
+        for (field, flags) in compared {
+            let held = Held::of(snapshot, stored, &field)?;
+            let Some((less, more)) = held.disorder() else { continue };
+            let verb = if flags.len() == 1 { "compares" } else { "compare" };
+            let flags = flags.join(" and ");
+            warnings.push(Warning {
+                message: format!(
+                    "the column {field} is text, and {flags} {verb} text: as text {more} comes before {less}"
+                ),
+                hint: held.hint(stored, &field, "compare"),
+            });
+        }
+        Ok(warnings)
+    }
+
+    pub(super) fn say(&self, out: Output) {
+        out.warning(&self.message, &self.hint);
+    }
+}
+
+/// The fields whose values the flags compare, each with its flag as it was written.
+fn comparisons(args: &FindArgs) -> Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for text in args.order_by.iter().flatten() {
+        let order = OrderBy::parse(text).map_err(|error| Failure::usage(error.message(), error.hint()))?;
+        // The other results of groups are aggregates.
+        let is_field =
+            !groups::are_wanted(args) || args.group_by.iter().flatten().any(|name| name == order.field());
+        if is_field {
+            found.push((order.field().to_owned(), format!("--order-by {text}")));
+        }
+    }
+    for (flag, fields) in [("--min", &args.aggregates.min), ("--max", &args.aggregates.max)] {
+        found.extend(fields.iter().flatten().map(|field| (field.clone(), format!("{flag} {field}"))));
+    }
+    for text in args.aggregates.quantile.iter().flatten() {
+        found.push((groups::quantile(text)?.0, format!("--quantile {text}")));
+    }
+    Ok(found)
+}
+
+/// Refuses sums of a column of text. The hint tells how its numbers are stored as numbers.
+pub(super) fn check_sum(snapshot: &Snapshot, stored: &Schema, flag: &str, field: &str) -> Result<()> {
+    if stored.kind(field) != Some(ColumnType::Text) {
+        return Ok(());
+    }
+    let held = Held::of(snapshot, stored, field)?;
+    let hint = match held.has_numbers() {
+        true => held.hint(stored, field, "sum"),
+        false => format!("{field} holds no numbers; --distinct, --min and --max take it"),
+    };
+    Err(Failure::usage(format!("{flag} {field}: the column {field} is text, which has no sum"), hint))
+}
+
+/// What some values of a column of text are.
+#[derive(Default)]
+struct Held {
+    /// The numbers, each with its text.
+    numbers: Vec<(f64, String)>,
+    kind: ColumnType,
+    other_count: usize,
+    /// The first different values that are no numbers.
+    words: BTreeSet<String>,
+}
+
+impl Held {
+    fn of(snapshot: &Snapshot, stored: &Schema, field: &str) -> Result<Held> {
+        let all = snapshot.documents(stored.name()).find([]).fields([field]).limit(SAMPLE_MAX);
+        let mut held = Held::default();
+        for document in all.iter()?.chain(all.reverse().iter()?) {
+            if let Some(Value::Text(text)) = document?.get(field) {
+                held.add(text);
+            }
+        }
+        Ok(held)
+    }
+
+    fn add(&mut self, text: &str) {
+        let kind = cell::infer(text.as_bytes());
+        match text.parse::<f64>() {
+            Ok(number) if kind != ColumnType::Text => {
+                self.kind = cell::widen(self.kind, kind);
+                self.numbers.push((number, text.to_owned()));
+            }
+            _ => {
+                self.other_count += 1;
+                if self.words.len() < WORDS_MAX {
+                    self.words.insert(text.to_owned());
+                }
+            }
+        }
+    }
+
+    /// Whether all words usually stand for null.
+    fn has_null_words(&self) -> bool {
+        self.words.len() < WORDS_MAX && self.words.iter().all(|word| is_null_word(word))
+    }
+
+    /// Whether the column is one of numbers, as an import decides it.
+    fn has_numbers(&self) -> bool {
+        !self.numbers.is_empty() && (self.numbers.len() >= self.other_count || self.has_null_words())
+    }
+
+    /// The texts of two numbers of which the smaller one comes second as text.
+    fn disorder(&self) -> Option<(String, String)> {
+        if !self.has_numbers() {
+            return None;
+        }
+        let mut numbers = self.numbers.clone();
+        numbers.sort_by(|(one, text), (other, next)| one.total_cmp(other).then_with(|| text.cmp(next)));
+        let pair = numbers.windows(2).find(|pair| pair[0].1 > pair[1].1)?;
+        Some((pair[0].1.clone(), pair[1].1.clone()))
+    }
+
+    /// How the values are compared, or summed, as numbers.
+    fn hint(&self, schema: &Schema, field: &str, what: &str) -> String {
+        if schema.is_typed() {
+            return format!("to {what} numbers, give the field {field} a type of numbers in the program");
+        }
+        let kind = if self.kind == ColumnType::Unknown { ColumnType::Int } else { self.kind };
+        let again =
+            format!("to {what} numbers, import again into a new collection with {}", type_flag(field, kind));
+        if self.numbers.is_empty() || !self.has_null_words() {
+            return format!("{again}, and --null for each word that stands for null");
+        }
+        let known = schema.null().map(ToOwned::to_owned);
+        let nulls: BTreeSet<String> = self.words.iter().cloned().chain(known).collect();
+        nulls.iter().fold(again, |again, word| format!("{again} {}", null_flag(word)))
+    }
+}

@@ -1,0 +1,176 @@
+//! What an import tells at its end: what is stored now, and how the rest is completed.
+
+use std::time::Instant;
+
+use duramen::{Db, Document, doc};
+
+use super::documents;
+use super::findings::Findings;
+use super::pipeline::{Loaded, Terms};
+use crate::args::ImportArgs;
+use crate::failure::{Failure, Result};
+use crate::numbers::{counted, grouped, rate, time};
+use crate::output::Output;
+use crate::signals::Signals;
+
+/// What the rows did to the collection.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Effect {
+    /// Rows that added a document.
+    new: u64,
+    /// Rows that replaced one.
+    replaced: u64,
+    /// Those of them that replaced a row of the same input.
+    repeated: u64,
+    /// Whether there may be more of the latter.
+    is_at_least: bool,
+    /// Lines with the same key.
+    example: Option<(u64, u64)>,
+}
+
+impl Effect {
+    /// The effect of a finished import. No other writer has the database open.
+    pub(super) fn of(db: &Db, terms: &Terms, loaded: &Loaded) -> Result<Effect> {
+        if !terms.replace || loaded.failure.is_some() || loaded.rows == 0 {
+            return Ok(Effect { new: loaded.rows, ..Effect::default() });
+        }
+        let before = terms.documents_before.unwrap_or(0);
+        let new = documents(db, &terms.schema)?.saturating_sub(before);
+        let replaced = loaded.rows.saturating_sub(new);
+        let example = loaded.first_repeat.map(|repeat| (repeat.earlier, repeat.line));
+        Ok(Effect {
+            new,
+            replaced,
+            repeated: if before == 0 { replaced } else { loaded.repeats },
+            is_at_least: before > 0 && loaded.has_forgotten_keys,
+            example,
+        })
+    }
+
+    /// Warns of rows that are lost because a row of the same input replaced them.
+    fn warn(self, out: Output) {
+        if self.repeated == 0 || out.is_json() {
+            return;
+        }
+        let least = if self.is_at_least { "at least " } else { "" };
+        let rows = counted(self.repeated, "row");
+        let example = match self.example {
+            Some((earlier, line)) => format!(", such as lines {earlier} and {line}"),
+            None => String::new(),
+        };
+        out.warning(
+            &format!("{least}{rows} of the input replaced others of it with the same key{example}"),
+            "to keep them all, import into a new collection with a column more in --key, or with --assign-id",
+        );
+    }
+}
+
+/// What is told at the end, and when the import began.
+pub(super) struct Report<'a> {
+    pub(super) args: &'a ImportArgs,
+    pub(super) first_id: Option<u64>,
+    pub(super) begun: Instant,
+    pub(super) out: Output,
+}
+
+impl Report<'_> {
+    /// The flags with which the same command completes the rows.
+    pub(super) fn again(&self) -> String {
+        match self.first_id {
+            Some(first) => format!("--replace --first-id {first}"),
+            None => "--replace".to_owned(),
+        }
+    }
+
+    /// Prints what is stored now, unless the failure will.
+    pub(super) fn say(&self, loaded: &Loaded, effect: Effect, findings: &Findings, syncs: u64) -> Result<()> {
+        let took = self.begun.elapsed();
+        let level = self.args.durability.name();
+        if loaded.failure.is_some() {
+            return Ok(());
+        }
+        if self.out.is_json() {
+            let mut fields: Document = doc! {
+                "collection": self.args.collection.as_str(), "rows": loaded.rows, "batches": loaded.batches,
+                "seq": loaded.seq, "syncs": syncs, "durability": level, "complete": loaded.complete,
+            };
+            fields.set("seconds", took.as_secs_f64());
+            fields.set("new", effect.new);
+            fields.set("replaced", effect.replaced);
+            fields.set("repeated", effect.repeated);
+            findings.write(&mut fields);
+            if let Some(first) = self.first_id {
+                fields.set("first_id", first);
+            }
+            return self.out.object("import", fields);
+        }
+        if loaded.rows == 0 && !loaded.complete {
+            return Ok(());
+        }
+        effect.warn(self.out);
+        let changed = match self.args.replace {
+            true => format!("; {} new, {} replaced", counted(effect.new, "row"), grouped(effect.replaced)),
+            false => String::new(),
+        };
+        self.out.note(&format!(
+            "{} in {} into {} in {} ({} rows/s), seq {}, {}, durability {level}{changed}",
+            counted(loaded.rows, "row"),
+            counted(loaded.batches, "batch"),
+            self.args.collection,
+            time(took),
+            grouped(rate(loaded.rows, took)),
+            loaded.seq,
+            counted(syncs, "sync"),
+        ));
+        Ok(())
+    }
+}
+
+/// The result of the command: its failure, the signal that came, or success.
+pub(super) fn finish(
+    loaded: Loaded,
+    threads: u16,
+    again: &str,
+    signals: &Signals,
+    out: Output,
+) -> Result<()> {
+    let left = left(&loaded, threads, again);
+    if let Some(failure) = loaded.failure {
+        let hint = match loaded.rows {
+            0 => "make room on the disk, and repeat".to_owned(),
+            _ => format!("make room on the disk: then the same command with {again} completes the rows"),
+        };
+        return Err(failure
+            .when_full(hint)
+            .when_batched()
+            .when_vague("correct the input, and repeat")
+            .and(&format!("; {left}")));
+    }
+    let rows = counted(loaded.rows, "row");
+    match signals.received() {
+        Some(number) if !loaded.complete => {
+            out.note(&match loaded.rows {
+                0 => format!("stopped by signal {number}: nothing of this import is stored"),
+                _ => format!(
+                    "stopped by signal {number}: {rows} stored; the same command with {again} completes them"
+                ),
+            });
+            Err(Failure::signal(number))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a failed import has stored, as text.
+fn left(loaded: &Loaded, threads: u16, again: &str) -> String {
+    let (rows, batches) = (counted(loaded.rows, "row"), counted(loaded.batches, "batch"));
+    let doubt = if loaded.in_doubt { ", and what was being committed may be too" } else { "" };
+    match loaded.rows {
+        0 if loaded.in_doubt => "nothing of this import is known to be stored".to_owned(),
+        0 => "nothing of this import is stored".to_owned(),
+        _ if threads == 1 => format!("what came before is stored: {rows} in {batches}{doubt}"),
+        _ => format!(
+            "stored are {rows} in {batches}, with {threads} threads perhaps of later lines too{doubt}: once the cause is fixed, the same command with {again} completes them"
+        ),
+    }
+}

@@ -1,0 +1,112 @@
+//! `reduce --explain`: which tree answers, and how much of it is read.
+
+use duramen::view::DocumentView;
+use duramen::{Reads, Schema, Snapshot, Span, Value, doc};
+
+use super::of_view;
+use crate::args::{RangeFlags, ReduceArgs};
+use crate::failure::Result;
+use crate::keys;
+use crate::names::listed;
+use crate::numbers::{counted, grouped};
+use crate::output::{Output, new_table, printable};
+
+/// What is reduced, and how.
+struct Plan {
+    view: Option<String>,
+    path: String,
+    rows: u64,
+    rows_of_tree: u64,
+    document_count: u64,
+    reductions: Vec<String>,
+    /// The key fields of each group.
+    group_by: Vec<String>,
+}
+
+/// Explains the reductions of a range of the collection's key.
+pub(super) fn explain_key(
+    snapshot: &Snapshot,
+    schema: &Schema,
+    args: &ReduceArgs,
+    out: Output,
+) -> Result<()> {
+    let documents = snapshot.documents(schema.name());
+    let document_count = documents.count(Span::all())?;
+    let plan = Plan {
+        view: None,
+        path: format!("the key{}", range_shown(&args.range)),
+        rows: documents.count(keys::span(schema, &args.range)?)?,
+        rows_of_tree: document_count,
+        document_count,
+        reductions: schema.sum_columns().iter().map(|column| format!("sum of {column}")).collect(),
+        group_by: Vec::new(),
+    };
+    plan.show(args, out)
+}
+
+/// Explains the reductions of rows of a view.
+pub(super) fn explain_view(
+    snapshot: &Snapshot,
+    schema: &Schema,
+    rows: &DocumentView<'_>,
+    args: &ReduceArgs,
+    out: Output,
+) -> Result<()> {
+    let documents = snapshot.documents(schema.name());
+    let spec = rows.spec()?;
+    let field = |at: usize| spec.value_fields().get(at).map(String::as_str);
+    let reductions = spec.reductions().iter().map(|reduce| of_view::name(reduce, field(reduce.value())));
+    let fields = spec.key_fields().iter().map(|field| field.name().to_owned());
+    let plan = Plan {
+        view: Some(spec.name().to_owned()),
+        path: format!("the view {}{}", spec.name(), range_shown(&args.range)),
+        rows: rows.count()?,
+        rows_of_tree: documents.view(spec.name()).count()?,
+        document_count: documents.count(Span::all())?,
+        reductions: reductions.collect(),
+        group_by: fields.take(args.group.unwrap_or(0)).collect(),
+    };
+    plan.show(args, out)
+}
+
+/// The flags that restrict the key.
+fn range_shown(range: &RangeFlags) -> String {
+    let flags = [("prefix", &range.prefix), ("from", &range.from), ("to", &range.to)];
+    let given = flags.into_iter().filter_map(|(flag, text)| Some(format!("{flag} {}", text.as_ref()?)));
+    let given: Vec<String> = given.collect();
+    if given.is_empty() { String::new() } else { format!(": {}", given.join(", ")) }
+}
+
+impl Plan {
+    fn show(self, args: &ReduceArgs, out: Output) -> Result<()> {
+        let Plan { view, path, rows, rows_of_tree, document_count, reductions, group_by } = self;
+        if out.is_json() {
+            let texts = |texts: Vec<String>| texts.into_iter().map(Value::from).collect::<Vec<_>>();
+            let fields = doc! {
+                "collection": args.target.collection.as_str(),
+                "way": if view.is_some() { "view" } else { "key" },
+                "view": view,
+                "reads": 0,
+                "documents": document_count,
+                "rows": rows,
+                "of": rows_of_tree,
+                "group_by": texts(group_by),
+                "reductions": texts(reductions),
+            };
+            return out.object("reduce_plan", fields);
+        }
+        let paths = "the nodes on two paths of its tree";
+        let nodes = match group_by.as_slice() {
+            [] => format!("{paths}, whatever the range holds"),
+            fields => format!("{paths} for each {}", listed(fields)),
+        };
+        let mut table = new_table(&["", ""]);
+        table.add_row(["access path".to_owned(), printable(&path)]);
+        let reads = format!("0 of {}; {nodes}", counted(document_count, "document"));
+        table.add_row(["reads".to_owned(), printable(&reads)]);
+        let of = format!("{} of {}", grouped(rows), counted(rows_of_tree, "row"));
+        let reductions: Vec<String> = ["count".to_owned()].into_iter().chain(reductions).collect();
+        table.add_row(["returns".to_owned(), printable(&format!("{} of {of}", reductions.join(", ")))]);
+        out.table(&table)
+    }
+}

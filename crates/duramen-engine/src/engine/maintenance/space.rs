@@ -1,0 +1,111 @@
+//! Room in the data file: kept free ahead, made before commits need it, and given back.
+
+use std::sync::atomic::Ordering;
+
+use super::Maintenance;
+use crate::commit::checkpoint_bytes;
+use crate::error::Result;
+use crate::ids::CommitSeq;
+use crate::limits::MARK_IDLE_MS;
+
+/// A clean close keeps free room in the data file: this part of what is used, and that of the space map. The
+/// next open may find the disk full, and must still delete (D7).
+const REST_SPARE_PART: u64 = 16;
+
+/// More is not kept by a close. A larger transaction of deletes must be split.
+const REST_SPARE_BYTES_MAX: u64 = 24 << 20;
+
+/// Less is kept only if it suffices to write every page anew: a delete changes no more than all pages. A
+/// delete of one document with many views changes as many paths.
+const REST_SPARE_BYTES_MIN: u64 = 2 << 20;
+
+const _: () =
+    assert!(REST_SPARE_BYTES_MIN < REST_SPARE_BYTES_MAX, "a small database keeps less than a large one");
+
+/// Pages reclaimed by one checkpoint are free once the second checkpoint after it is durable.
+const SETTLING_CHECKPOINTS: u64 = 3;
+
+impl Maintenance {
+    /// Cuts the file to the length that a closed or compacted database keeps.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(in crate::engine) fn cut_to_rest(&self) -> Result<()> {
+        self.store.space.cut_tail_to_rest(self.rest_spare_bytes(), &|| checkpoint_bytes(&self.store))
+    }
+
+    /// The room that a closed or compacted database keeps free in the data file: as the throttle wants it for
+    /// a checkpoint of that many dirty bytes, with a quarter more for fragmentation.
+    pub(in crate::engine) fn rest_spare_bytes(&self) -> u64 {
+        let used = self.store.space.stats().used_blocks * self.store.geometry.block_bytes as u64;
+        let everything = used + used / 4;
+        let part = (used / REST_SPARE_PART).clamp(everything.min(REST_SPARE_BYTES_MIN), REST_SPARE_BYTES_MAX);
+        self.spare_bytes().min(part + self.store.space.map_bytes())
+    }
+
+    /// The room kept free for the next checkpoint; see the throttle.
+    pub(super) fn spare_bytes(&self) -> u64 {
+        self.memory_bytes() / 4
+    }
+
+    pub(super) fn give_space_back(&self, spare_bytes: u64) -> Result<()> {
+        let held_blocks = self.checkpointer.release();
+        let held_bytes = held_blocks * self.store.geometry.block_bytes as u64;
+        if self.snapshot_space_bytes_max.is_some_and(|max| held_bytes > max)
+            && let Some(oldest) = oldest_before(&self.store.registry.held(), self.checkpointer.freed_to())
+        {
+            self.store.registry.expire_before(oldest.next());
+            self.checkpointer.release();
+        }
+        self.store.space.cut_tail(spare_bytes, &|| checkpoint_bytes(&self.store))?;
+        // The checkpoint is durable all the same.
+        if let Err(error) = self.store.space.punch(spare_bytes) {
+            self.failed(error);
+        }
+        Ok(())
+    }
+
+    /// Makes room on the disk before commits need it.
+    ///
+    /// # Errors
+    /// `Full`. Commits fail with the same error later.
+    pub(in crate::engine) fn make_room(&self) -> Result<()> {
+        self.committer.throttle.make_room_ahead(&self.store)
+    }
+
+    /// Makes an empty commit and a checkpoint while dropped trees are not reclaimed and no other commit
+    /// comes. Each checkpoint reclaims one slice. It continues until everything is reclaimed and both
+    /// superblocks agree.
+    ///
+    /// # Errors
+    /// Any error of the commit or the checkpoint.
+    pub(in crate::engine) fn reclaim_when_quiet(&self) -> Result<()> {
+        let root = self.published_root();
+        if root.seq > self.checkpointer.superblock().replay.seq
+            || self.idle_ms(self.disk.monotonic_ns(), root.seq) < MARK_IDLE_MS
+        {
+            return Ok(());
+        }
+        // Checking every tree costs O(trees), so it is done once for each root.
+        if self.rested_at.load(Ordering::Relaxed) == root.seq.0 {
+            return Ok(());
+        }
+        // One with a page that cannot be read waits for the checkpoints of other commits.
+        if root.trees.iter().any(|tree| tree.dropped_at.is_some() && self.checkpointer.can_reclaim(tree.id)) {
+            self.settling.store(SETTLING_CHECKPOINTS, Ordering::Relaxed);
+        } else if self.settling.load(Ordering::Relaxed) == 0 {
+            self.rested_at.store(root.seq.0, Ordering::Relaxed);
+            return Ok(());
+        }
+        self.committer.submit_nothing()?;
+        self.checkpoint(&mut || ())?;
+        self.settling.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The oldest of the held roots that holds space which is otherwise free: one before the checkpoint of the
+/// older superblock. Later roots hold nothing, and new snapshots share the newest of them.
+pub(in crate::engine) fn oldest_before(held: &[CommitSeq], freed_to: CommitSeq) -> Option<CommitSeq> {
+    held.iter().copied().filter(|held| *held < freed_to).min()
+}

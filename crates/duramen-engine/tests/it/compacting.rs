@@ -1,0 +1,97 @@
+//! Compaction beside a close, and before a disk that fills: what it may not take from others.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use duramen_disk::MemDisk;
+use duramen_engine::{Code, Durability, Engine, Error, Options, TreeId};
+
+use crate::basics::{open, tiny};
+use crate::compact::{filled, key, options, thin_out, value};
+
+fn commit(engine: &Engine, tree: TreeId, rows: &[u32]) -> Result<(), Error> {
+    let put = |tx: &mut duramen_engine::Transaction| {
+        rows.iter().try_for_each(|row| tx.put(tree, &key(*row), &value(*row)))
+    };
+    engine.transact(Durability::Disk, put).map(drop)
+}
+
+/// D7: the end of a compaction cuts the file, and leaves the room that commits made meanwhile have reserved.
+#[test]
+fn the_room_of_commits_beside_a_compaction_stays_when_it_cuts_the_file() {
+    let disk = MemDisk::new(1);
+    let (engine, tree) =
+        filled(&disk, Options { memory_bytes: 64 << 20, ..tiny() }, &(0..4000).collect::<Vec<_>>());
+    engine.checkpoint().unwrap();
+    engine.checkpoint().unwrap();
+    // What it holds is freed by none of the last checkpoints, so there are several.
+    let holder = engine.snapshot().unwrap();
+    thin_out(&engine, tree, 4000, 1);
+    let (mut same, mut last, mut next) = (0, u64::MAX, 10_000_u32);
+    engine
+        .compact(&mut |now| {
+            same = if now.moved_bytes == last { same + 1 } else { 0 };
+            last = now.moved_bytes;
+            if same < 3 || next > 100_000 {
+                return Ok(());
+            }
+            let rows: Vec<u32> = (next..next + 15_000).collect();
+            next += 15_000;
+            rows.chunks(500).try_for_each(|some| commit(&engine, tree, some))
+        })
+        .unwrap();
+    assert!(next > 10_000, "commits were made while the file was cut");
+    disk.set_capacity(Some(disk.used_bytes()));
+    engine.checkpoint().unwrap();
+    engine.transact(Durability::Disk, |tx| tx.delete(tree, &key(10_000))).unwrap();
+    engine.checkpoint().unwrap();
+    drop(holder);
+}
+
+#[test]
+fn a_close_ends_a_compaction_and_nothing_is_written_after_it() {
+    let disk = MemDisk::new(1);
+    let (engine, tree) = filled(&disk, options(), &(0..4000).collect::<Vec<_>>());
+    thin_out(&engine, tree, 4000, 1);
+    let moves = AtomicBool::new(false);
+    let data = || disk.read_file(Path::new("/db/data")).unwrap();
+    let (compacted, closed) = std::thread::scope(|scope| {
+        let closing = scope.spawn(|| {
+            while !moves.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            engine.close().unwrap();
+            data()
+        });
+        let compacted = engine.compact(&mut |now| {
+            moves.store(now.moved_bytes > 0, Ordering::Release);
+            std::thread::yield_now();
+            Ok(())
+        });
+        moves.store(true, Ordering::Release);
+        (compacted, closing.join().unwrap())
+    });
+    if let Err(error) = compacted {
+        assert_eq!(error.code(), Code::Closed, "{error}");
+    }
+    assert!(closed == data(), "the data file was written after the close");
+    assert_eq!(engine.checkpoint().unwrap_err().code(), Code::Closed);
+    assert_eq!(engine.compact(&mut |_| Ok(())).unwrap_err().code(), Code::Closed);
+    drop(engine);
+    let engine = open(&disk, options());
+    assert!(engine.check().unwrap().is_clean());
+}
+
+#[test]
+fn a_close_in_the_progress_of_a_compaction_is_refused() {
+    let (engine, tree) = filled(&MemDisk::new(3), options(), &(0..1000).collect::<Vec<_>>());
+    thin_out(&engine, tree, 1000, 1);
+    let mut refused = 0;
+    let closes = |_: &_| {
+        refused += u32::from(engine.close().unwrap_err().code() == Code::InvalidArgument);
+        Ok(())
+    };
+    engine.compact(&mut { closes }).unwrap();
+    assert!(refused > 0);
+    engine.close().unwrap();
+}

@@ -1,0 +1,123 @@
+//! D7 at rest: a closed database keeps free room in its file (decision 0031). Another program may fill the
+//! disk before the next opening, and deletes, checkpoints and a close still need room.
+
+use duramen_disk::MemDisk;
+use duramen_engine::{Direction, Durability, Engine, Geometry, KeyRange, Options, Transaction, TreeId};
+
+use crate::basics::{open, tiny};
+
+fn key(row: u32) -> [u8; 4] {
+    row.to_be_bytes()
+}
+
+fn value(row: u32) -> Vec<u8> {
+    let length = if row % 50 == 7 { 1500 } else { 100 };
+    (0..length).map(|at| ((row + at) % 251) as u8).collect()
+}
+
+/// A database of so many rows that was closed, on a disk that is full now.
+fn at_rest(options: &Options, rows: u32) -> (MemDisk, TreeId) {
+    let disk = MemDisk::new(u64::from(rows));
+    let engine = open(&disk, options.clone());
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
+    let all: Vec<u32> = (0..rows).collect();
+    for some in all.chunks(500) {
+        let put =
+            |tx: &mut Transaction| some.iter().try_for_each(|row| tx.put(tree, &key(*row), &value(*row)));
+        engine.transact(Durability::Process, put).unwrap();
+        engine.step().unwrap();
+    }
+    engine.close().unwrap();
+    drop(engine);
+    disk.set_capacity(Some(disk.used_bytes()));
+    (disk, tree)
+}
+
+fn delete(engine: &Engine, tree: TreeId, rows: &[u32]) {
+    let delete = |tx: &mut Transaction| rows.iter().try_for_each(|row| tx.delete(tree, &key(*row)).map(drop));
+    engine.transact(Durability::Disk, delete).unwrap_or_else(|error| panic!("{} rows: {error}", rows.len()));
+}
+
+fn holds(engine: &Engine, tree: TreeId, rows: impl Iterator<Item = u32>) {
+    let found = engine.snapshot().unwrap().rows(tree, KeyRange::all(), Direction::Forward).unwrap();
+    let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
+    let wanted: Vec<_> = rows.map(|row| (key(row).to_vec(), value(row))).collect();
+    assert!(found == wanted, "{} rows, want {}", found.len(), wanted.len());
+    let report = engine.check().unwrap();
+    assert!(report.is_clean(), "{:?}", report.problems);
+    assert_eq!(report.unreached, []);
+}
+
+/// Deletes on a full disk in so many transactions, each followed by a checkpoint, and closes. The first
+/// deletes dirty the pages of every row of theirs.
+fn deletes_checkpoints_and_closes(options: &Options, rows: u32, transactions: usize) {
+    let (disk, tree) = at_rest(options, rows);
+    let full = disk.used_bytes();
+    let engine = open(&disk, options.clone());
+    let all: Vec<u32> = (0..rows).collect();
+    for part in all.chunks(all.len().div_ceil(transactions)) {
+        delete(&engine, tree, &part.iter().copied().filter(|row| row % 2 == 1).collect::<Vec<_>>());
+        engine.checkpoint().unwrap_or_else(|error| panic!("{rows} rows, a checkpoint: {error}"));
+    }
+    holds(&engine, tree, (0..rows).step_by(2));
+    engine.close().unwrap_or_else(|error| panic!("{rows} rows: {error}"));
+    drop(engine);
+    assert!(disk.used_bytes() <= full, "the disk was full");
+    // The next process, on the disk that is still full.
+    disk.set_capacity(Some(disk.used_bytes()));
+    let engine = open(&disk, options.clone());
+    holds(&engine, tree, (0..rows).step_by(2));
+    let left: Vec<u32> = (0..rows).step_by(2).collect();
+    for some in left.chunks(left.len().div_ceil(transactions)) {
+        delete(&engine, tree, some);
+        engine.checkpoint().unwrap();
+    }
+    holds(&engine, tree, 0..0);
+    engine.close().unwrap();
+    drop(engine);
+    disk.set_capacity(None);
+    let engine = open(&disk, options.clone());
+    holds(&engine, tree, 0..0);
+    engine.transact(Durability::Disk, |tx| tx.put(tree, b"again", b"")).unwrap();
+}
+
+fn small() -> Options {
+    Options { memory_bytes: 16 << 20, ..tiny() }
+}
+
+/// The sizes of a database that is shipped, in the blocks of the file system.
+fn shipped() -> Options {
+    Options { geometry: Geometry::default(), memory_bytes: 64 << 20, ..tiny() }
+}
+
+#[test]
+fn a_small_database_that_was_closed_is_changed_whole_on_a_full_disk() {
+    for rows in [1, 20, 300, 2000] {
+        deletes_checkpoints_and_closes(&small(), rows, 1);
+    }
+    for rows in [20, 2000, 6000] {
+        deletes_checkpoints_and_closes(&shipped(), rows, 1);
+    }
+}
+
+/// A twentieth of the data at a time: each transaction frees room for the next.
+#[test]
+fn a_larger_database_that_was_closed_is_emptied_on_a_full_disk_part_by_part() {
+    deletes_checkpoints_and_closes(&small(), 60_000, 20);
+    deletes_checkpoints_and_closes(&shipped(), 300_000, 20);
+}
+
+/// Commits without a checkpoint between them: the background makes it when it is due.
+#[test]
+fn a_database_that_was_closed_deletes_beside_its_background_on_a_full_disk() {
+    let rows = 20_000;
+    let (disk, tree) = at_rest(&small(), rows);
+    let engine = open(&disk, small());
+    let odd: Vec<u32> = (0..rows).filter(|row| row % 2 == 1).collect();
+    for some in odd.chunks(500) {
+        delete(&engine, tree, some);
+        // It may fail for want of room for a log segment.
+        drop(engine.step());
+    }
+    holds(&engine, tree, (0..rows).step_by(2));
+}

@@ -1,0 +1,68 @@
+//! Decodes some stored documents before a type writes.
+//!
+//! Owns the check of what the catalogue does not keep: the insides of fields, such as those of a struct in a
+//! field. A type that cannot read them must not write beside them, and must not begin a migration. The check
+//! reads a sample. It is no proof, but a change of a type affects most documents alike.
+
+use super::TypeDescriptor;
+use crate::catalog::entries::Entry;
+use crate::catalog::schema::{Field, Schema};
+use crate::store::error::{Error, Result};
+use crate::store::{KeyRange, Source};
+
+/// Documents that are decoded: the first, the last, and others at equal distances.
+const DOCUMENTS: u64 = 64;
+
+/// Bytes of documents after which no more are decoded.
+const BYTES: usize = 4 * 1024 * 1024;
+
+impl TypeDescriptor {
+    /// Whether stored documents may have insides that the catalogue cannot compare with the type's.
+    pub(crate) fn looks_inside(&self, stored: &Schema) -> bool {
+        let own = self.own();
+        let ancestors = if stored.is_migrating() || own.version() > stored.version() {
+            (self.older)()
+        } else {
+            Vec::new()
+        };
+        let is_unknown =
+            |schema: &Schema| schema.fields().is_empty() || !schema.fields().iter().all(Field::is_compared);
+        stored.fields().is_empty() || is_unknown(&own) || ancestors.iter().any(is_unknown)
+    }
+
+    /// Decodes a sample of the stored documents. Costs at most 64 lookups.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with the key of a document that does not decode as the type, the path of the field,
+    /// and the change to make.
+    pub(crate) fn read_sample(&self, source: &dyn Source, entry: &Entry) -> Result<()> {
+        let count = source.count(entry.tree, &KeyRange { from: Vec::new(), to: None })?;
+        let Some(last) = count.checked_sub(1) else { return Ok(()) };
+        let taken = DOCUMENTS.min(count);
+        let inner = (1..taken.saturating_sub(1)).map(|at| at * last / (taken - 1));
+        let mut bytes = 0;
+        let mut before = None;
+        for index in [0, last].into_iter().chain(inner) {
+            let Some((key, stored)) = source.nth(entry.tree, index)? else { continue };
+            if before.replace(index) == Some(index) {
+                continue;
+            }
+            (self.decodes)(&key, &stored).map_err(|error| self.unread(&error))?;
+            bytes += stored.len();
+            if bytes > BYTES {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn unread(&self, error: &Error) -> Error {
+        let (kind, name) = (self.short_name(), self.name);
+        Error::invalid(format!(
+            "the collection {name} in the database does not fit {kind}: {}",
+            error.message()
+        ))
+        .with_hint(format!("{}; nothing was written", error.hint()))
+    }
+}

@@ -1,0 +1,199 @@
+//! The references of a collection as its entry keeps them, and those of others to it.
+//!
+//! Owns which definitions are valid together, and what a type adds or takes away.
+
+use super::{Field, Schema};
+use crate::catalog::reference::{OnDelete, REFERENCES_MAX, Reference, Referrer};
+use crate::store::error::{Error, Result};
+use crate::view::spec::{NAME_BYTES_MAX, ViewSpec};
+
+impl Schema {
+    /// Adds a reference.
+    #[must_use]
+    pub fn reference(mut self, reference: Reference) -> Schema {
+        self.references.push(reference);
+        self
+    }
+
+    /// Its references to documents of other collections, or its own.
+    #[must_use]
+    pub fn references(&self) -> &[Reference] {
+        &self.references
+    }
+
+    /// The collections whose references name this one.
+    #[must_use]
+    pub fn referred_by(&self) -> &[Referrer] {
+        &self.referred_by
+    }
+
+    /// Whether documents that are deleted may be referred to.
+    pub(crate) fn is_referred_to(&self) -> bool {
+        !self.referred_by.is_empty()
+    }
+
+    /// Whether documents that are stored may refer to others.
+    pub(crate) fn refers(&self) -> bool {
+        !self.references.is_empty()
+    }
+
+    /// The reference of a field.
+    pub(crate) fn reference_of(&self, field: &str) -> Option<&Reference> {
+        self.references.iter().find(|reference| reference.field == field)
+    }
+
+    pub(crate) fn references_mut(&mut self) -> impl Iterator<Item = &mut Reference> {
+        self.references.iter_mut()
+    }
+
+    /// The views that the database keeps for the references.
+    pub(crate) fn kept_views(&self) -> Vec<ViewSpec> {
+        self.references.iter().map(Reference::view).collect()
+    }
+
+    /// The same collection without references in either direction.
+    pub(crate) fn without_references(mut self) -> Schema {
+        self.references.clear();
+        self.referred_by.clear();
+        self
+    }
+
+    /// Adds a reference, to be checked, unless its field has the same one. Returns whether anything changed.
+    ///
+    /// A different reference of the field is replaced. One that a type declares stays declared.
+    pub(crate) fn adopt_reference(&mut self, reference: &Reference) -> bool {
+        if let Some(known) = self.references.iter_mut().find(|known| known.same_terms(reference)) {
+            let is_news = reference.declared && !known.declared;
+            known.declared |= reference.declared;
+            return is_news;
+        }
+        let declared = reference.declared
+            || self.reference_of(&reference.field).is_some_and(|replaced| replaced.declared);
+        self.references.retain(|known| known.field != reference.field);
+        self.view_generation += 1;
+        let generation = self.view_generation;
+        self.references.push(Reference { generation, declared, ready: false, ..reference.clone() });
+        true
+    }
+
+    /// Removes the reference of a field. Returns whether there is one.
+    pub(crate) fn remove_reference(&mut self, field: &str) -> bool {
+        let count = self.references.len();
+        self.references.retain(|reference| reference.field != field);
+        self.references.len() < count
+    }
+
+    /// Takes over the references of a type. Returns whether anything changed.
+    ///
+    /// A declared reference goes if the type has its field without the attribute, and `is_declared` by no
+    /// other type of this program. Those of tools stay.
+    pub(crate) fn fit_references(&mut self, own: &Schema, is_declared: impl Fn(&Reference) -> bool) -> bool {
+        let is_field = |name: &str| own.columns.iter().any(|column| column.name == name);
+        let goes = |known: &Reference| {
+            known.declared
+                && is_field(&known.field)
+                && own.reference_of(&known.field).is_none()
+                && !is_declared(known)
+        };
+        let count = self.references.len();
+        self.references.retain(|known| !goes(known));
+        let mut grew = self.references.len() < count;
+        for reference in &own.references {
+            grew |= self.adopt_reference(reference);
+        }
+        grew
+    }
+
+    /// Begins the references anew with a version: the rows of a document come with its conversion.
+    pub(crate) fn begin_references(&mut self, own: &Schema) {
+        self.fit_references(own, |_| false);
+        for reference in &mut self.references {
+            self.view_generation += 1;
+            reference.generation = self.view_generation;
+            reference.ready = true;
+        }
+    }
+
+    /// Marks a reference as checked: its view covers every document.
+    pub(crate) fn reference_is_ready(&mut self, view: &ViewSpec) {
+        let of_view = |reference: &&mut Reference| reference.generation == view.generation;
+        self.references.iter_mut().filter(of_view).for_each(|reference| reference.ready = true);
+    }
+
+    /// Notes that a collection refers to this one. Returns whether that is new.
+    pub(crate) fn add_referrer(&mut self, collection: &str, field: &str) -> bool {
+        let referrer = Referrer { collection: collection.to_owned(), field: field.to_owned() };
+        let is_new = !self.referred_by.contains(&referrer);
+        if is_new {
+            self.referred_by.push(referrer);
+        }
+        is_new
+    }
+
+    /// Notes that a collection no longer refers to this one by a field. Returns whether it did.
+    pub(crate) fn remove_referrer(&mut self, collection: &str, field: &str) -> bool {
+        let count = self.referred_by.len();
+        self.referred_by
+            .retain(|known| (known.collection.as_str(), known.field.as_str()) != (collection, field));
+        self.referred_by.len() < count
+    }
+
+    /// Replaces what is known of the references to this collection. For a repair.
+    pub(crate) fn set_referrers(&mut self, referred_by: Vec<Referrer>) {
+        self.referred_by = referred_by;
+    }
+
+    pub(crate) fn retain_references(&mut self, is_kept: impl FnMut(&Reference) -> bool) {
+        self.references.retain(is_kept);
+    }
+
+    pub(crate) fn validate_references(&self) -> Result<()> {
+        let name = &self.name;
+        if self.references.len() > REFERENCES_MAX {
+            let count = self.references.len();
+            let message =
+                format!("the collection {name} has {count} references, and can have {REFERENCES_MAX}");
+            return Err(Error::invalid(message));
+        }
+        for (index, reference) in self.references.iter().enumerate() {
+            let field = &reference.field;
+            let is_name = |name: &str| {
+                !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control)
+            };
+            if !is_name(field) || !is_name(&reference.to) {
+                return Err(Error::invalid(format!(
+                    "the reference of {field:?} to {:?} needs names of 1 to {NAME_BYTES_MAX} bytes without control \
+                     characters",
+                    reference.to
+                )));
+            }
+            if self.references[..index].iter().any(|other| other.field == *field) {
+                return Err(Error::invalid(format!("the field {field} of {name} has two references")));
+            }
+            if reference.action == OnDelete::Clear {
+                self.check_clearable(field, reference.each)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a field may become null; of a list, that items may be removed.
+    fn check_clearable(&self, field: &str, each: bool) -> Result<()> {
+        let name = &self.name;
+        if self.key.iter().any(|key| key == field) {
+            return Err(Error::invalid(format!(
+                "the field {field} is part of the key of {name}, and on_delete = clear would change it"
+            ))
+            .with_hint("use restrict or cascade"));
+        }
+        // The source of a type may spell an Option in ways that are not resolved.
+        let is_never_null = |known: &&Field| !known.nullable && !known.kind.contains("Option<");
+        if !each && self.fields.iter().filter(is_never_null).any(|known| known.is_called(field)) {
+            return Err(Error::invalid(format!(
+                "the field {field} of {name} is no Option in its type, and on_delete = clear would make it null"
+            ))
+            .with_hint("make it an Option, or use restrict or cascade"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! Finds the next readable row after a corrupt node, by the numbers of rows.
+//!
+//! The nodes above a corrupt one record how many rows it has. So a row after it can be reached by its number.
+
+use super::{ALL, is_of_disk};
+use crate::store::error::Result;
+use crate::store::{Source, TreeId};
+
+/// The first readable row with at least `index` rows before it, as their number and its key; `None` if there
+/// is none.
+///
+/// All rows below one corrupt node fail with the same message, which names the node's offset. So the end of
+/// the node is found by bisection, and no readable row is skipped. It costs O(log n) lookups a corrupt node.
+pub(super) fn readable_from(
+    source: &dyn Source,
+    tree: TreeId,
+    mut index: u64,
+) -> Result<Option<(u64, Vec<u8>)>> {
+    let end = match source.count(tree, &ALL) {
+        Err(error) if is_of_disk(&error) => return Ok(None),
+        end => end?,
+    };
+    while index < end {
+        let why = match source.nth(tree, index) {
+            Err(error) if is_of_disk(&error) => error,
+            found => return Ok(found?.map(|(key, _)| (index, key))),
+        };
+        index = first_after(index, end, &mut |index| match source.nth(tree, index) {
+            Err(error) if is_of_disk(&error) => Ok(error.message() == why.message()),
+            found => found.map(|_| false),
+        })?;
+    }
+    Ok(None)
+}
+
+/// The first number from `inside` on for which `is_inside` is false; at most `end`.
+fn first_after(mut inside: u64, end: u64, is_inside: &mut dyn FnMut(u64) -> Result<bool>) -> Result<u64> {
+    let mut step = 1;
+    let mut outside = loop {
+        let next = inside.saturating_add(step).min(end);
+        if next == end || !is_inside(next)? {
+            break next;
+        }
+        (inside, step) = (next, step.saturating_mul(2));
+    };
+    while outside - inside > 1 {
+        let middle = u64::midpoint(inside, outside);
+        if is_inside(middle)? { inside = middle } else { outside = middle }
+    }
+    Ok(outside)
+}
+
+#[cfg(test)]
+mod tests {
+    //! The end of every run of rows is found, wherever the steps land.
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_run_is_found() {
+        for first in 0..20 {
+            for after in first + 1..=40 {
+                let mut is_inside = |index| Ok((first..after).contains(&index));
+                assert_eq!(first_after(first, 40, &mut is_inside).unwrap(), after, "{first}..{after}");
+            }
+        }
+    }
+}

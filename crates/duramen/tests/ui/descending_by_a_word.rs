@@ -1,0 +1,11 @@
+use duramen::prelude::*;
+
+#[derive(Serialize, Deserialize, Collection)]
+#[collection(view(Newest, key = (at desc)))]
+struct Person {
+    #[key]
+    id: u64,
+    at: u64,
+}
+
+fn main() {}

@@ -1,0 +1,19 @@
+use duramen::prelude::*;
+
+#[derive(Serialize, Deserialize, Nested)]
+struct Address {
+    city: String,
+    tags: Vec<String>,
+    #[serde(alias = "level")]
+    floor: i32,
+}
+
+#[derive(Serialize, Deserialize, Collection)]
+#[collection(view(ByTown, key = home.town))]
+struct Person {
+    #[key]
+    id: u64,
+    home: Address,
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+use duramen::prelude::*;
+
+#[derive(Serialize, Deserialize, Collection)]
+struct Comment {
+    #[key]
+    id: u64,
+    #[references]
+    parent: Option<u64>,
+}
+
+fn main() {}

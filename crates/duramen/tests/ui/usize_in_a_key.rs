@@ -1,0 +1,9 @@
+use duramen::prelude::*;
+
+#[derive(Serialize, Deserialize, Collection)]
+struct Order {
+    #[key]
+    number: usize,
+}
+
+fn main() {}
