@@ -8,6 +8,7 @@ mod awkward;
 mod basics;
 #[cfg(not(feature = "shuttle"))]
 mod compact;
+#[cfg(not(feature = "shuttle"))]
 mod compacting;
 #[cfg(not(feature = "shuttle"))]
 mod corrupt;

@@ -56,7 +56,8 @@ use crate::value::tuple::{Encoder, OwnedKey};
 ///
 /// It does not keep the insides of fields, such as those of a struct in a field. Before the first write and
 /// before a migration, a type with such fields decodes up to 64 of the stored documents, or 4 MiB. It is
-/// refused if it cannot read one; the error has the document's key and the path of the field.
+/// refused if it reads less than half of them; the error has the key of the first that it cannot read, and
+/// the path of the field.
 ///
 /// | the change | what to write |
 /// |---|---|

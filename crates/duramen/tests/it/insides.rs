@@ -86,6 +86,36 @@ fn a_type_that_does_not_read_the_insides_of_stored_documents_does_not_write() {
     db.put(&new).unwrap();
 }
 
+// One document that a tool has stored in another form must not stop the program that would mend it.
+#[test]
+fn a_type_that_reads_most_documents_writes_and_replaces_the_others() {
+    let numbered =
+        |id: u64| after::Order { id, lines: vec![after::Line { article: "pen".into(), price: 12 }] };
+    let odd =
+        |id: u64| doc! { "id": id, "lines": vec![Value::from(doc! { "article": "pen", "price": "12" })] };
+    let stored_by_a_tool = |odd_ids: &[u64]| {
+        let db = Db::in_memory().unwrap();
+        db.transact(|tx| tx.ensure(&Schema::new("orders").key(["id"])).map(drop)).unwrap();
+        for id in 1..=5_u64 {
+            let line = Value::from(doc! { "article": "pen", "price": 12 });
+            let document = if odd_ids.contains(&id) {
+                odd(id)
+            } else {
+                doc! { "id": id, "lines": vec![line] }
+            };
+            db.documents("orders").put(document).unwrap();
+        }
+        db
+    };
+    let db = stored_by_a_tool(&[1, 5]);
+    assert_eq!(db.get::<after::Order>(1).unwrap_err().code(), Code::Unreadable);
+    db.put(&numbered(1)).unwrap();
+    db.put(&numbered(6)).unwrap();
+    assert_eq!(db.get::<after::Order>(1).unwrap(), Some(numbered(1)));
+    let db = stored_by_a_tool(&[1, 3, 5]);
+    says(&db.put(&numbered(6)).unwrap_err(), "the document 1 of orders", "nothing was written");
+}
+
 #[test]
 fn a_new_field_inside_is_refused_without_a_default_and_fine_with_one() {
     #[derive(Debug, Serialize, Deserialize)]

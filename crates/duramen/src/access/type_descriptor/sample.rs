@@ -4,10 +4,12 @@
 //! field. A type that cannot read them must not write beside them, and must not begin a migration. The check
 //! reads a sample. It is no proof, but a change of a type affects most documents alike.
 
+use std::iter;
+
 use super::TypeDescriptor;
 use crate::catalog::entries::Entry;
 use crate::catalog::schema::{Field, Schema};
-use crate::store::error::{Error, Result};
+use crate::store::error::{Code, Error, Result};
 use crate::store::{KeyRange, Source};
 
 /// Documents that are decoded: the first, the last, and others at equal distances.
@@ -32,28 +34,43 @@ impl TypeDescriptor {
 
     /// Decodes a sample of the stored documents. Costs at most 64 lookups.
     ///
+    /// A type is refused if it reads less than half of the sample. One document that does not decode refuses
+    /// no write: the program may be about to replace or delete it. Nor does a corrupt page.
+    ///
     /// # Errors
-    /// `InvalidArgument` with the key of a document that does not decode as the type, the path of the field,
-    /// and the change to make.
+    /// `InvalidArgument` with the key of the first document that does not decode as the type, the path of the
+    /// field, and the change to make.
     pub(crate) fn read_sample(&self, source: &dyn Source, entry: &Entry) -> Result<()> {
         let count = source.count(entry.tree, &KeyRange { from: Vec::new(), to: None })?;
         let Some(last) = count.checked_sub(1) else { return Ok(()) };
         let taken = DOCUMENTS.min(count);
         let inner = (1..taken.saturating_sub(1)).map(|at| at * last / (taken - 1));
-        let mut bytes = 0;
-        let mut before = None;
-        for index in [0, last].into_iter().chain(inner) {
-            let Some((key, stored)) = source.nth(entry.tree, index)? else { continue };
-            if before.replace(index) == Some(index) {
-                continue;
+        let (mut bytes, mut decoded, mut failed) = (0, 0_u64, 0_u64);
+        let mut first_failure = None;
+        for index in iter::once(0).chain((last > 0).then_some(last)).chain(inner) {
+            let (key, stored) = match source.nth(entry.tree, index) {
+                Ok(Some(document)) => document,
+                Ok(None) => continue,
+                Err(error) if error.is_corruption() => continue,
+                Err(error) => return Err(error),
+            };
+            match (self.decodes)(&key, &stored) {
+                Ok(()) => decoded += 1,
+                Err(error) if error.code() == Code::Unreadable => {
+                    failed += 1;
+                    first_failure.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
             }
-            (self.decodes)(&key, &stored).map_err(|error| self.unread(&error))?;
             bytes += stored.len();
             if bytes > BYTES {
                 break;
             }
         }
-        Ok(())
+        match first_failure {
+            Some(error) if failed > decoded => Err(self.unread(&error)),
+            _ => Ok(()),
+        }
     }
 
     #[cold]
