@@ -257,6 +257,12 @@ impl Space {
         }
     }
 
+    /// Whether some of these pages belong to a value that no checkpoint contains.
+    pub(crate) fn is_in_log_alone(&self, pages: &[PagePointer]) -> bool {
+        let state = self.lock();
+        pages.iter().any(|page| state.holds_value(page.block, page.block_count))
+    }
+
     /// Frees a value after its transaction was given up without a sequence, or its group was dropped.
     pub(crate) fn value_aborted(&self, pages: &[PagePointer]) {
         let mut state = self.lock();

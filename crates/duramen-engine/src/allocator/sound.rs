@@ -178,7 +178,7 @@ impl State {
     }
 
     /// Whether a value that no checkpoint contains lies in one of these blocks.
-    fn holds_value(&self, block: u64, block_count: u32) -> bool {
+    pub(super) fn holds_value(&self, block: u64, block_count: u32) -> bool {
         let end = block.saturating_add(u64::from(block_count));
         let before_end = self.unrooted.range(..end).next_back();
         before_end.is_some_and(|(value, (count, _))| value + u64::from(*count) > block)

@@ -5,6 +5,12 @@
 //! pending-free list like any other that replaces them (`allocator.rs`). A big value is copied before the
 //! commit. No log record ever names the copy, only a leaf that a checkpoint writes, and that checkpoint syncs
 //! the data file before its superblock (D1).
+//!
+//! D3: a big value is moved only once a checkpoint contains it. Until then the log alone names its pages. If
+//! it moved then, the map of the next checkpoint would call these pages free, and that of the older
+//! superblock never called them used. After a crash other values would overwrite them. But if the newest
+//! superblock is lost then, the older one and the log lead to that value at its first place: the record of
+//! the move is empty, so no record replaces it. Pages that the older superblock's map calls used are held.
 
 use std::sync::Arc;
 

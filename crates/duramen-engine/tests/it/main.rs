@@ -9,6 +9,8 @@ mod basics;
 #[cfg(not(feature = "shuttle"))]
 mod compact;
 #[cfg(not(feature = "shuttle"))]
+mod compact_crash;
+#[cfg(not(feature = "shuttle"))]
 mod compacting;
 #[cfg(not(feature = "shuttle"))]
 mod corrupt;

@@ -74,6 +74,10 @@ impl<'a> Plan<'a> {
             if end_of(&pages) <= self.relocation.compacting.end_block {
                 continue;
             }
+            // A later round moves it; see `commit/relocate.rs`.
+            if self.store.space.is_in_log_alone(&pages) {
+                continue;
+            }
             let (key, encoded) = (key.to_vec(), value.bytes.to_vec());
             self.value(tree.id, key, encoded, &old, end_of(&pages))?;
         }
