@@ -41,13 +41,14 @@ pub(crate) struct Group {
     pub from: Vec<u8>,
     /// Where the keys of its last leaf end.
     pub to: Option<Vec<u8>>,
-    /// Bytes of the pages that are written anew.
+    /// Bytes of the pages that are written anew, of nodes above it too.
     pub bytes: usize,
     /// Blocks of the leaves now.
     pub blocks: u64,
     /// Blocks of the leaves when they are packed.
     pub packed_blocks: u64,
-    /// A node above it, or one of its leaves, is moved, or the leaves are packed.
+    /// One of its leaves is moved, or the leaves are packed, or it is the first group below a node that is
+    /// moved.
     pub is_due: bool,
 }
 
@@ -127,28 +128,32 @@ impl GroupWalk<'_> {
         from: &[u8],
         visit: &mut dyn FnMut(Group) -> Result<bool>,
     ) -> Result<()> {
-        let place = Place { lower: &[], upper: None, is_below_moved: false };
-        Walk { with: self, visit }.node(root, from, place).map(drop)
+        let place = Place { lower: &[], upper: None };
+        Walk { with: self, visit, above_bytes: 0 }.node(root, from, place).map(drop)
     }
 }
 
 struct Walk<'a> {
     with: GroupWalk<'a>,
     visit: &'a mut dyn FnMut(Group) -> Result<bool>,
+    /// Bytes of the moved nodes on the way to the next group. A range moves the nodes above it, so the first
+    /// group below a node moves that node, and the others need not.
+    above_bytes: usize,
 }
 
-/// The keys that may lie below a node, and whether a node above it is moved.
+/// The keys that may lie below a node.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     lower: &'a [u8],
     upper: Option<&'a [u8]>,
-    is_below_moved: bool,
 }
 
 impl Walk<'_> {
     /// Returns whether to go on.
-    fn node(&mut self, slot: &Slot, from: &[u8], mut place: Place<'_>) -> Result<bool> {
-        place.is_below_moved |= self.with.compacting.moves(slot);
+    fn node(&mut self, slot: &Slot, from: &[u8], place: Place<'_>) -> Result<bool> {
+        if self.with.compacting.moves(slot) {
+            self.above_bytes += page_bytes(slot);
+        }
         let is_leaf = slot.pointer().is_some_and(|pointer| !pointer.page.is_inner());
         let node = if is_leaf { None } else { Some(slot.load(self.with.pages, true)?) };
         let Some(Body::Inner(inner)) = node.as_ref().map(|node| node.body()) else {
@@ -160,7 +165,7 @@ impl Walk<'_> {
         let first = inner.separators().child_of(from);
         for child in first..inner.len() {
             let (lower, upper) = (lower(inner, child, place), upper(inner, child, place));
-            let place = Place { lower: &lower, upper: upper.as_deref(), ..place };
+            let place = Place { lower: &lower, upper: upper.as_deref() };
             if !self.node(inner.slot(child), if child == first { from } else { &[] }, place)? {
                 return Ok(false);
             }
@@ -170,15 +175,15 @@ impl Walk<'_> {
 
     /// The root of a tree of one leaf.
     fn lone_leaf(&mut self, slot: &Slot, place: Place<'_>) -> Result<bool> {
-        let bytes = page_bytes(slot);
-        let blocks = u64::from(self.with.pages.data().blocks_of(bytes));
+        let blocks = u64::from(self.with.pages.data().blocks_of(page_bytes(slot)));
+        let bytes = std::mem::take(&mut self.above_bytes);
         (self.visit)(Group {
             from: place.lower.to_vec(),
             to: place.upper.map(<[u8]>::to_vec),
             bytes,
             blocks,
             packed_blocks: blocks,
-            is_due: place.is_below_moved,
+            is_due: bytes > 0,
         })
     }
 
@@ -199,13 +204,14 @@ impl Walk<'_> {
             if self.with.loads {
                 due.iter().try_for_each(|slot| slot.load(self.with.pages, false).map(drop))?;
             }
+            let above_bytes = std::mem::take(&mut self.above_bytes);
             let group = Group {
                 from: lower(inner, start, place),
                 to: upper(inner, end - 1, place),
-                bytes: due.iter().copied().map(page_bytes).sum(),
+                bytes: above_bytes + due.iter().copied().map(page_bytes).sum::<usize>(),
                 blocks,
                 packed_blocks: if is_packed { packed_blocks } else { blocks },
-                is_due: !due.is_empty() || place.is_below_moved,
+                is_due: above_bytes > 0 || !due.is_empty(),
             };
             if !(self.visit)(group)? {
                 return Ok(false);

@@ -63,3 +63,46 @@ fn a_compacted_tree_has_the_same_entries_in_no_more_leaves() {
         assert!(leaves(&root) <= leaves(&thin), "seed {seed}");
     }
 }
+
+/// The commit of a slice holds up all others. A root beyond the aimed end is moved by the first range below
+/// it; if every group below it were due, one slice would go through the whole tree.
+#[test]
+fn a_node_that_is_moved_makes_one_group_due_and_counts() {
+    use crate::tree::compact::Group;
+    let due = |pages: &Pages, root: &Slot, compacting| {
+        let mut due: Vec<Group> = Vec::new();
+        let walk = GroupWalk { pages, geometry: &TINY, compacting, group_bytes: 1000, loads: false };
+        let mut visit = |group: Group| {
+            due.extend(Some(group).filter(|group| group.is_due));
+            Ok(true)
+        };
+        walk.run(root, &[], &mut visit).unwrap();
+        due
+    };
+    for seed in 0..40 {
+        let disk = MemDisk::new(seed);
+        let pages = pages(&disk);
+        let mut random = Random(seed);
+        let puts: Edits = (0..600).map(|_| (random.key(), Some(vec![7; 30]))).collect();
+        let mut root = apply(&pages, None, &puts).unwrap();
+        let mut sink = Sequential::new(&pages, 100);
+        write_tree(&pages, &root, None, &mut sink).unwrap();
+        // The root is written last.
+        let pointer = root.pointer().unwrap().page;
+        let alone = Compacting { end_block: pointer.block, packs: false };
+        let groups = due(&pages, &root, alone);
+        assert_eq!(groups.iter().map(|group| group.bytes).collect::<Vec<_>>(), [pointer.raw_bytes as usize]);
+        // Whatever is moved, the groups that are due cover it.
+        let compacting = Compacting { end_block: 100 + random.below(sink.next_block - 100), packs: false };
+        for group in due(&pages, &root, compacting) {
+            assert!(group.bytes > 0, "seed {seed}: {group:?}");
+            let mut apply = Apply::new(&pages, &TINY, CommitSeq(2), Loading::Allowed);
+            root = apply.compacted(&root, &group.from, group.to.as_deref(), compacting).unwrap();
+        }
+        assert_eq!(due(&pages, &root, compacting), [], "seed {seed}");
+        let left =
+            |pointer: &PagePointer| pointer.block + u64::from(pointer.block_count) > compacting.end_block;
+        let moved = sink.nodes.iter().filter(|node| left(&node.pointer().unwrap().page)).count();
+        assert!(moved > 0, "seed {seed}");
+    }
+}
