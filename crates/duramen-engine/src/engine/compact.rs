@@ -7,35 +7,34 @@
 //! 1. It adds up what would be left if leaves were packed. The block after that, with a little room, is the
 //!    aimed end of the file. Until the compaction ends, allocation prefers holes before the aimed end, and
 //!    checkpoints move pages of the space map and of the tree of roots that lie beyond it.
-//! 2. It goes through all trees by their inner nodes. Slice by slice it commits a relocation
-//!    (`commit/relocate.rs`): nodes beyond the aimed end become dirty, and so do leaves that are packed. Big
-//!    values beyond it are copied first. No entry changes, and the log record is empty.
+//! 2. It goes through all trees by their inner nodes (`compact/round.rs`). Slice by slice it commits a
+//!    relocation (`commit/relocate.rs`): nodes beyond the aimed end become dirty, and so do leaves that are
+//!    packed. Big values beyond it are copied first. No entry changes, and the log record is empty.
 //! 3. Checkpoints write dirty nodes to the first free blocks. Each is named in both superblocks, so that the
-//!    blocks it replaced can be used by the next slices.
+//!    blocks it replaced can be used by the next slices. While a dropped tree is left, only one superblock
+//!    names it, and the checkpoint after it frees those blocks.
 //! 4. At the end the file is cut, as by every checkpoint. If pages still lie beyond the aimed end, because
 //!    other commits wrote them meanwhile or the room before it was not free yet, another round moves them.
 //!
 //! D1 to D3 hold by the rules of every commit and checkpoint. Nothing is stored about a compaction: one that
 //! was interrupted has moved what it has moved, and the next one begins with the file as it is.
 
+mod pace;
+mod round;
 mod slice;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::slice::Plan;
+use self::pace::Pace;
 use super::Engine;
 use super::maintenance::{Maintenance, oldest_before};
 use crate::allocator::Space;
-use crate::catalog::Root;
 use crate::checkpoint::Store;
-use crate::commit::{Committer, MovedRange, Relocation};
+use crate::commit::Committer;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
-use crate::tree::{Compacting, GroupWalk};
-
-/// On a full disk slices become smaller, down to this part of their size.
-const SLICE_PART_MIN: usize = 64;
+use crate::tree::Compacting;
 
 /// The aimed end leaves this part of what is left free, for checkpoints meanwhile and for long extents.
 const ROOM_PART: u64 = 16;
@@ -43,17 +42,11 @@ const ROOM_PART: u64 = 16;
 /// The least room before the aimed end, in blocks.
 const ROOM_BLOCKS_MIN: u64 = 32;
 
-/// A checkpoint follows at the earliest after so many slices.
-const SLICES_MIN: u64 = 4;
-
 /// Rounds of one compaction.
 const ROUNDS_MAX: u32 = 8;
 
 /// Checkpoints at the end, if the last pages of the file are not free before.
 const CUTS_MAX: u32 = 6;
-
-/// So many slices in turn may lose the state that they read, which is ended to free its space.
-const EXPIRED_MAX: u32 = 8;
 
 const NO_ROOM_HINT: &str =
     "free some space on the disk, or delete something here, and run it again; what was moved stays moved";
@@ -100,9 +93,13 @@ impl Engine {
     /// Moves pages and big values from the end of the data file to free space before it, packs leaves, and
     /// shortens the file. Reads and writes go on meanwhile.
     ///
-    /// `progress` is called after each slice. Its error stops the compaction; what was moved stays moved, and
-    /// another call goes on from there. It reads all inner nodes, and reads and writes what it moves. It
-    /// needs a little free space: at least that of one slice.
+    /// `progress` is called after each step: a slice, or a look at some neighbouring leaves. Its error stops
+    /// the compaction; what was moved stays moved, and another call goes on from there. It must not wait for
+    /// a thread that closes the database: a close waits until the compaction has ended.
+    ///
+    /// It reads all inner nodes twice, all leaves of trees with big values, and what it moves, which it
+    /// writes once. It needs a little free space: at least that of one slice. What it replaces counts as
+    /// space that snapshots hold: with `snapshot_space_bytes_max` it may end them.
     ///
     /// # Errors
     /// `ReadOnly` (E0204) if the database was opened read-only; `InvalidArgument` (E0201) if a compaction of
@@ -126,6 +123,7 @@ impl Engine {
             maintenance,
             moved_bytes: 0,
             since_checkpoint: 0,
+            slices_since_checkpoint: 0,
             lacks_room: false,
             progress,
         };
@@ -159,19 +157,13 @@ impl Drop for Aiming<'_> {
     }
 }
 
-/// Where the next slice begins.
-#[derive(Debug, Clone, Default)]
-struct Place {
-    tree: TreeId,
-    key: Vec<u8>,
-}
-
 struct Compaction<'a> {
     store: &'a Arc<Store>,
     committer: &'a Arc<Committer>,
     maintenance: &'a Arc<Maintenance>,
     moved_bytes: u64,
     since_checkpoint: u64,
+    slices_since_checkpoint: u64,
     /// A big value was not copied, because the disk has no room for it.
     lacks_room: bool,
     progress: &'a mut dyn FnMut(&CompactProgress) -> Result<()>,
@@ -235,7 +227,7 @@ impl Compaction<'_> {
 
     fn checkpoint(&mut self) -> Result<()> {
         self.committer.usable()?;
-        self.since_checkpoint = 0;
+        (self.since_checkpoint, self.slices_since_checkpoint) = (0, 0);
         self.maintenance.checkpoint_twice(self.maintenance.rest_spare_bytes())
     }
 
@@ -249,134 +241,6 @@ impl Compaction<'_> {
             file_bytes,
             aimed_bytes: aimed.map_or(file_bytes, |blocks| blocks * block_bytes),
         })
-    }
-
-    fn walk(&self, compacting: Compacting, group_bytes: usize, loads: bool) -> GroupWalk<'_> {
-        let (pages, geometry) = (&self.store.pages, &self.store.geometry);
-        GroupWalk { pages, geometry, compacting, group_bytes, loads }
-    }
-
-    fn blocks_saved_by_packing(&self) -> Result<u64> {
-        let held = self.committer.hold_published();
-        let mut saved = 0;
-        for tree in held.root().trees.iter().filter(|tree| tree.dropped_at.is_none()) {
-            let compacting = Compacting { end_block: u64::MAX, packs: tree.can_be_packed() };
-            let walk = self.walk(compacting, self.store.give_back.compacted_bytes, false);
-            let Some(slot) = &tree.slot else { continue };
-            walk.run(slot, &[], &mut |group| {
-                saved += group.blocks.saturating_sub(group.packed_blocks);
-                Ok(true)
-            })?;
-        }
-        Ok(saved)
-    }
-
-    /// Goes through all trees once.
-    fn round(&mut self, compacting: Compacting) -> Result<()> {
-        let whole_bytes = self.store.give_back.compacted_bytes;
-        let mut slice_bytes = whole_bytes;
-        let mut place = Place::default();
-        let mut expired_count = 0;
-        // A writer that appends may stay ahead of the walk: what was there at the start is moved once.
-        let all_bytes = self.store.space.stats().used_blocks * self.store.geometry.block_bytes as u64;
-        let ends_at = self.moved_bytes + all_bytes;
-        while self.moved_bytes <= ends_at {
-            self.tell()?;
-            let begins = place.clone();
-            match self.slice(&mut place, compacting, slice_bytes) {
-                Ok(true) => expired_count = 0,
-                Ok(false) => return Ok(()),
-                Err(error) if error.code() == Code::SnapshotExpired && expired_count < EXPIRED_MAX => {
-                    expired_count += 1;
-                    slice_bytes = (slice_bytes / 2).max(whole_bytes / SLICE_PART_MIN);
-                    place = begins;
-                }
-                Err(error)
-                    if error.code() == Code::DiskFull && slice_bytes > whole_bytes / SLICE_PART_MIN =>
-                {
-                    // What was moved so far frees room once it is checkpointed.
-                    self.checkpoint()?;
-                    slice_bytes /= 4;
-                    place = begins;
-                }
-                Err(error) if error.code() == Code::DiskFull => return Err(error.with_hint(NO_ROOM_HINT)),
-                Err(error) => return Err(error),
-            }
-            if self.since_checkpoint >= self.checkpoint_from(compacting) {
-                self.checkpoint()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A checkpoint follows after so many bytes: before they delay other commits, and before the room ahead
-    /// of the aimed end is used up.
-    fn checkpoint_from(&self, compacting: Compacting) -> u64 {
-        let bounds = self.store.pages.meter().dirty_bounds();
-        let room = self.store.space.free_blocks_before(compacting.end_block);
-        let room_bytes = room * self.store.geometry.block_bytes as u64;
-        (bounds.checkpoint_from as u64 / 2)
-            .min((room_bytes / 2).max(SLICES_MIN * self.store.give_back.compacted_bytes as u64))
-    }
-
-    /// Commits one slice. Returns `false` if nothing was left to move.
-    fn slice(&mut self, place: &mut Place, compacting: Compacting, slice_bytes: usize) -> Result<bool> {
-        let Some((relocation, bytes)) = self.plan(place, compacting, slice_bytes)? else { return Ok(false) };
-        if !relocation.is_empty() {
-            self.committer.submit_relocation(relocation)?;
-            self.moved_bytes += bytes;
-            self.since_checkpoint += bytes;
-        }
-        Ok(true)
-    }
-
-    /// The next slice, with its big values copied, and its bytes.
-    fn plan(
-        &mut self,
-        place: &mut Place,
-        compacting: Compacting,
-        slice_bytes: usize,
-    ) -> Result<Option<(Relocation, u64)>> {
-        let held = self.committer.hold_published();
-        let mut plan = Plan::new(self.store, self.committer, compacting);
-        let planned = self.plan_in(held.root(), &mut plan, place, slice_bytes);
-        self.lacks_room |= plan.lacks_room();
-        if held.is_expired() {
-            // Ended to free its space: what was read may be something else.
-            return Err(Error::new(Code::SnapshotExpired, "the state that was read was ended"));
-        }
-        planned.map(|()| plan.finish())
-    }
-
-    fn plan_in(&self, root: &Root, plan: &mut Plan<'_>, place: &mut Place, slice_bytes: usize) -> Result<()> {
-        let compacting = plan.compacting();
-        let is_full = |plan: &Plan<'_>| plan.handled_bytes() >= slice_bytes as u64;
-        for tree in root.trees.iter() {
-            if tree.id < place.tree {
-                continue;
-            }
-            let Some(slot) = tree.slot.as_ref().filter(|_| tree.dropped_at.is_none()) else { continue };
-            let from = if tree.id == place.tree { std::mem::take(&mut place.key) } else { Vec::new() };
-            let compacting = Compacting { packs: compacting.packs && tree.can_be_packed(), ..compacting };
-            let walk = self.walk(compacting, slice_bytes, true);
-            walk.run(slot, &from, &mut |group| {
-                let range = MovedRange { tree: tree.id, from: group.from, to: group.to };
-                *place = match &range.to {
-                    Some(to) => Place { tree: tree.id, key: to.clone() },
-                    None => Place { tree: TreeId(tree.id.0 + 1), key: Vec::new() },
-                };
-                plan.values(tree, slot, &range)?;
-                if group.is_due {
-                    plan.range(range, group.bytes as u64);
-                }
-                Ok(!is_full(plan))
-            })?;
-            if is_full(plan) {
-                break;
-            }
-            *place = Place { tree: TreeId(tree.id.0 + 1), key: Vec::new() };
-        }
-        Ok(())
     }
 }
 

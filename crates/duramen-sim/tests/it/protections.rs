@@ -1,5 +1,6 @@
 //! One small test for each protection whose loss a longer test would notice only after minutes.
 
+mod compaction;
 mod dropped;
 mod file_systems;
 mod leaves;

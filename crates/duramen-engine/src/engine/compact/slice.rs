@@ -15,6 +15,8 @@ use crate::tree::{BigReader, BigRef, Compacting, Cursor, Direction, KeyRange, Sl
 pub(super) struct Plan<'a> {
     relocation: Relocation,
     bytes: u64,
+    /// It is full from so many bytes on.
+    bytes_max: u64,
     /// Bytes of values that were copied and found no better place.
     tried_bytes: u64,
     store: &'a Store,
@@ -24,18 +26,23 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(store: &'a Store, committer: &'a Committer, compacting: Compacting) -> Plan<'a> {
+    pub(super) fn new(
+        store: &'a Store,
+        committer: &'a Committer,
+        compacting: Compacting,
+        bytes_max: u64,
+    ) -> Plan<'a> {
         let relocation = Relocation { compacting, ranges: Vec::new(), values: Vec::new() };
-        Plan { relocation, bytes: 0, tried_bytes: 0, store, committer, lacks_room: false }
+        Plan { relocation, bytes: 0, bytes_max, tried_bytes: 0, store, committer, lacks_room: false }
     }
 
     pub(super) fn compacting(&self) -> Compacting {
         self.relocation.compacting
     }
 
-    /// Bytes that are moved, or were copied for nothing.
-    pub(super) fn handled_bytes(&self) -> u64 {
-        self.bytes + self.tried_bytes
+    /// Whether enough is moved, or was copied for nothing.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes + self.tried_bytes >= self.bytes_max
     }
 
     pub(super) fn lacks_room(&self) -> bool {
@@ -48,20 +55,23 @@ impl<'a> Plan<'a> {
         self.relocation.ranges.push(range);
     }
 
-    /// The relocation and its bytes; `None` if nothing was left to move or to try.
-    pub(super) fn finish(mut self) -> Option<(Relocation, u64)> {
+    /// The relocation and its bytes.
+    pub(super) fn finish(mut self) -> (Relocation, u64) {
         let Relocation { compacting, ranges, values } = &mut self.relocation;
-        if ranges.is_empty() && values.is_empty() && self.tried_bytes == 0 {
-            return None;
-        }
         let (ranges, values) = (std::mem::take(ranges), std::mem::take(values));
-        Some((Relocation { compacting: *compacting, ranges, values }, self.bytes))
+        (Relocation { compacting: *compacting, ranges, values }, self.bytes)
     }
 
-    /// Copies the big values of a range that lie beyond the aimed end.
-    pub(super) fn values(&mut self, tree: &TreeState, slot: &Slot, range: &MovedRange) -> Result<()> {
+    /// Copies the big values of a range that lie beyond the aimed end, until the slice is full. Returns the
+    /// key of the next one then.
+    pub(super) fn values(
+        &mut self,
+        tree: &TreeState,
+        slot: &Slot,
+        range: &MovedRange,
+    ) -> Result<Option<Vec<u8>>> {
         if !tree.has_big_values {
-            return Ok(());
+            return Ok(None);
         }
         let keys = KeyRange { from: range.from.clone(), to: range.to.clone() };
         let mut entries = Cursor::new(Some(slot), keys, Direction::Forward);
@@ -78,10 +88,13 @@ impl<'a> Plan<'a> {
             if self.store.space.is_in_log_alone(&pages) {
                 continue;
             }
+            if self.is_full() {
+                return Ok(Some(key.to_vec()));
+            }
             let (key, encoded) = (key.to_vec(), value.bytes.to_vec());
             self.value(tree.id, key, encoded, &old, end_of(&pages))?;
         }
-        Ok(())
+        Ok(None)
     }
 
     fn value(&mut self, tree: TreeId, key: Vec<u8>, old: Vec<u8>, value: &BigRef, end: u64) -> Result<()> {
