@@ -23,6 +23,7 @@ mod pace;
 mod round;
 mod slice;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -211,18 +212,26 @@ impl Compaction<'_> {
         self.maintenance.cut_to_rest()
     }
 
-    /// Checkpoints until the pages of dropped trees are free. Each reclaims a part of them.
+    /// Checkpoints until the pages of trees that are dropped now are free. Each reclaims a part of them.
     fn reclaim_dropped(&mut self) -> Result<()> {
+        let dropped = self.dropped_trees();
         loop {
             self.committer.submit_nothing()?;
             self.checkpoint()?;
             self.tell()?;
-            let root = self.committer.published();
-            let checkpointer = self.maintenance.checkpointer();
-            if !root.trees.iter().any(|tree| tree.dropped_at.is_some() && checkpointer.can_reclaim(tree.id)) {
+            let left = self.dropped_trees();
+            if !dropped.iter().any(|tree| left.contains(tree)) {
                 return Ok(());
             }
         }
+    }
+
+    /// The dropped trees with pages that can be reclaimed.
+    fn dropped_trees(&self) -> BTreeSet<TreeId> {
+        let checkpointer = self.maintenance.checkpointer();
+        let root = self.committer.published();
+        let dropped = root.trees.iter().filter(|tree| tree.dropped_at.is_some()).map(|tree| tree.id);
+        dropped.filter(|tree| checkpointer.can_reclaim(*tree)).collect()
     }
 
     fn checkpoint(&mut self) -> Result<()> {

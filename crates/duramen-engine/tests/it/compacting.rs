@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use duramen_disk::MemDisk;
-use duramen_engine::{Code, Durability, Engine, Error, GiveBack, Options, TreeId};
+use duramen_engine::{Code, Durability, Engine, Error, GiveBack, KeyRange, Options, TreeId};
 
 use crate::basics::{open, tiny};
 use crate::compact::{filled, key, options, thin_out, value};
@@ -155,4 +155,28 @@ fn a_slice_of_big_values_ends_within_its_leaves() {
     }
     let check = engine.check().unwrap();
     assert!(check.is_clean() && check.unreached.is_empty(), "{check:?}");
+}
+
+/// Programs that drop trees all the time would keep it from ever moving anything.
+#[test]
+fn trees_that_are_dropped_meanwhile_do_not_hold_it_up() {
+    let (engine, tree) = filled(&MemDisk::new(6), options(), &(0..3000).collect::<Vec<_>>());
+    let left = thin_out(&engine, tree, 3000, 6);
+    let mut calls = 0;
+    let report = engine.compact(&mut |_| {
+        calls += 1;
+        if calls > 2000 {
+            return Err(Error::invalid("it does not end"));
+        }
+        let name = format!("short-lived {calls}");
+        let dropped = engine.transact(Durability::Process, |tx| tx.create_tree(&name, None)).unwrap().0;
+        let put = |tx: &mut duramen_engine::Transaction| {
+            (0..100).try_for_each(|row| tx.put(dropped, &key(row), &value(row)))
+        };
+        engine.transact(Durability::Process, put)?;
+        engine.transact(Durability::Process, |tx| tx.drop_tree(&name)).map(drop)
+    });
+    assert!(report.unwrap().moved_bytes > 0);
+    assert_eq!(engine.snapshot().unwrap().count(tree, &KeyRange::all()).unwrap(), left.len() as u64);
+    assert!(engine.check().unwrap().is_clean());
 }
