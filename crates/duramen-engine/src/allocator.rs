@@ -424,13 +424,7 @@ impl Space {
     /// Free blocks before this one, holes included.
     pub(crate) fn free_blocks_before(&self, end: u64) -> u64 {
         let state = self.lock();
-        let in_use = state.used.without(&state.holes);
-        let used: u64 = in_use
-            .runs_from(0)
-            .take_while(|(block, _)| *block < end)
-            .map(|(block, count)| u64::from(count).min(end - block))
-            .sum();
-        end - used
+        end - state.used.used_before(end, &state.holes)
     }
 
     /// Statistics of the space.

@@ -74,6 +74,15 @@ impl Bitmap {
         self.end_in(0..self.pages.len(), other)
     }
 
+    /// The number of blocks before this one that are used here and free in another map.
+    pub(super) fn used_before(&self, block: u64, other: &Bitmap) -> u64 {
+        let in_map = block.min(self.pages.len() as u64 * PAGE_BLOCKS);
+        let whole = usize::try_from(in_map / 64).expect("64-bit targets only");
+        let ones =
+            |word: usize, mask: u64| u64::from((self.word(word) & !other.word(word) & mask).count_ones());
+        (0..whole).map(|word| ones(word, u64::MAX)).sum::<u64>() + ones(whole, (1 << (in_map % 64)) - 1)
+    }
+
     fn end_in(&self, pages: Range<usize>, other: &Bitmap) -> u64 {
         for (index, page) in self.pages[pages].iter().enumerate().rev() {
             let theirs = other.pages.get(index);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 #![allow(clippy::disallowed_methods, reason = "tests start threads of their own")]
 
+mod aimed;
 mod bitmap;
 mod broken;
 mod opened;
