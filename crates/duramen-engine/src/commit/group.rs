@@ -17,9 +17,9 @@ pub(super) struct Forming {
     members: Vec<CommitEffects>,
     pub(super) waiters: Vec<Arc<Waiter>>,
     pub(super) wants_sync: bool,
-    /// Whether a member puts something. A group that only frees space may use the segment reserved for a full
-    /// disk.
-    pub(super) puts: bool,
+    /// Whether a member puts or moves something. A group that only deletes may use the segment reserved for a
+    /// full disk.
+    pub(super) takes_room: bool,
 }
 
 /// What a transaction leaves to the group until it is published.

@@ -31,6 +31,7 @@ use super::group::CommitEffects;
 use super::order_lock::Order;
 use super::recent::Verdict;
 use super::relocate::{Relocated, Relocation, relocate};
+use super::throttle::RoomFor;
 use super::wait::{Waiter, WakeReason};
 use super::{Changes, Committer, Ordered, Reads, Submission, Throttle, Wait};
 use crate::alarm::invariant;
@@ -166,7 +167,7 @@ impl Committer {
     fn slow_down(&self, submission: &Submission) -> Result<()> {
         self.usable()?;
         self.store.pages.meter().make_room();
-        if submission.changes.only_deletes() {
+        if RoomFor::of(submission) == RoomFor::Deletes {
             Ok(())
         } else {
             self.throttle.wait(&self.store, &|| self.usable())
@@ -177,6 +178,7 @@ impl Committer {
         if let Err(error) = self.usable().and_then(|()| self.admission.not_refused(&submission)) {
             return Err(self.abandon(error, &submission.values));
         }
+        let room_for = RoomFor::of(&submission);
         let Submission {
             base,
             reads,
@@ -188,20 +190,19 @@ impl Committer {
             serves_feed: _,
             wait,
         } = submission;
-        let only_deletes = changes.only_deletes();
         let bytes = changes.encode();
         // From here on the record holds the values. It stays in the group until it is written.
         let keys = changes.into_keys();
         buffered.queue(bytes.capacity());
         let record = Record::new(bytes);
-        Ok(Prepared { base, reads, record, keys, only_deletes, buffered, values, relocation, level, wait })
+        Ok(Prepared { base, reads, record, keys, room_for, buffered, values, relocation, level, wait })
     }
 
     /// Makes sure that the leaves a transaction changes fit into memory. It waits for a checkpoint here,
     /// before other commits would have to wait for it.
     fn make_memory(&self, prepared: &Prepared) -> Result<()> {
         let more_bytes = self.fit_memory(prepared, &self.hold_latest())?;
-        if more_bytes == 0 || prepared.only_deletes {
+        if more_bytes == 0 || prepared.room_for == RoomFor::Deletes {
             return Ok(());
         }
         self.throttle.wait_for_room(&self.store, more_bytes, &|| self.usable())
@@ -310,7 +311,7 @@ impl Committer {
         let Relocated { applied, unused } = self.apply(prepared, &latest, seq, loading)?;
         // The room for the next checkpoint is reserved before anything is ordered (D7). The nodes just
         // applied are counted, and no root references them yet.
-        if let Some(wanted) = self.throttle.lacks_room(&self.store, prepared.only_deletes) {
+        if let Some(wanted) = self.throttle.lacks_room(&self.store, prepared.room_for) {
             return Err(EnterError::NoRoom(wanted));
         }
         let recent_bytes_max = self.store.pages.meter().memory_bytes() / RECENT_MEMORY_PART;
@@ -326,7 +327,7 @@ impl Committer {
         values.retain(|page| !unused_blocks.contains(&page.block));
         self.store.space.value_committed(&values, seq);
         self.store.space.value_aborted(&unused);
-        order.forming.puts |= !prepared.only_deletes;
+        order.forming.takes_room |= prepared.room_for != RoomFor::Deletes;
         let effects = CommitEffects {
             seq,
             replaced: applied.replaced,
@@ -449,7 +450,7 @@ pub(super) struct Prepared {
     reads: Reads,
     record: Record,
     keys: WrittenKeys,
-    only_deletes: bool,
+    room_for: RoomFor,
     buffered: Buffered,
     pub(super) values: Vec<PagePointer>,
     relocation: Option<Relocation>,

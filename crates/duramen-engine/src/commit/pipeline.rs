@@ -116,7 +116,7 @@ impl Pipeline {
     }
 
     fn write_log(&self, group: &Forming) -> Result<LogPosition> {
-        let batch = |durable| Group { records: group.records(), durable, use_reserve: !group.puts };
+        let batch = |durable| Group { records: group.records(), durable, use_reserve: !group.takes_room };
         let durable = self.watermarks.durable();
         // Sync the commits written before this group first. They need not wait until a segment is made for
         // it.

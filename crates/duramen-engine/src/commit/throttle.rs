@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+use super::Submission;
 use crate::alarm::{invariant, locked};
 use crate::checkpoint::Store;
 use crate::error::{Code, Error, Result};
@@ -12,6 +13,29 @@ const DELAY_US_MAX: u64 = 5000;
 
 /// The background keeps room for at least this much more than is dirty.
 const AHEAD_BYTES_MIN: usize = 1024 * 1024;
+
+/// What a commit needs room for. It decides how much of the room that a full disk has left it may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RoomFor {
+    /// Puts take room that is kept back, and no other.
+    Puts,
+    /// Moves of compaction may take a quarter of the free blocks between used ones, too. What deletes may
+    /// take beyond that stays: the reserve, and another quarter.
+    Moves,
+    /// Deletes and nothing else. They may take the reserve, half of the free blocks between used ones, and
+    /// the log segment that is kept for them (D7).
+    Deletes,
+}
+
+impl RoomFor {
+    pub(super) fn of(submission: &Submission) -> RoomFor {
+        match (&submission.relocation, submission.changes.only_deletes()) {
+            (Some(_), _) => RoomFor::Moves,
+            (None, false) => RoomFor::Puts,
+            (None, true) => RoomFor::Deletes,
+        }
+    }
+}
 
 /// Keeps dirty memory and disk space within their bounds.
 #[derive(Debug)]
@@ -136,15 +160,14 @@ impl Throttle {
         Ok(())
     }
 
-    /// The bytes that must be kept back for the next checkpoint, if they are not. Transactions that only
-    /// delete may use the reserve and half of the free blocks between used ones.
-    pub(crate) fn lacks_room(&self, store: &Store, only_deletes: bool) -> Option<u64> {
+    /// The bytes that must be kept back for the next checkpoint, if they are not.
+    pub(super) fn lacks_room(&self, store: &Store, room_for: RoomFor) -> Option<u64> {
         let wanted = room_wanted(store, 0);
         let kept_back = store.space.kept_back_bytes();
-        let there = if only_deletes {
-            kept_back + reserve_bytes(store) + store.space.free_between_bytes() / 2
-        } else {
-            kept_back
+        let there = match room_for {
+            RoomFor::Puts => kept_back,
+            RoomFor::Moves => kept_back + store.space.free_between_bytes() / 4,
+            RoomFor::Deletes => kept_back + reserve_bytes(store) + store.space.free_between_bytes() / 2,
         };
         (there < wanted).then_some(wanted)
     }

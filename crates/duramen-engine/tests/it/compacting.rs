@@ -180,3 +180,44 @@ fn trees_that_are_dropped_meanwhile_do_not_hold_it_up() {
     assert_eq!(engine.snapshot().unwrap().count(tree, &KeyRange::all()).unwrap(), left.len() as u64);
     assert!(engine.check().unwrap().is_clean());
 }
+
+/// D7: the last segment of the log is kept for deletes on a full disk. Slices make no room there.
+#[test]
+fn slices_leave_the_log_segment_that_deletes_need_on_a_full_disk() {
+    let mut options = Options { memory_bytes: 4 << 20, ..small_slices(512) };
+    (options.geometry.segment_bytes_min, options.geometry.segment_bytes_max) = (4096, 4096);
+    for slices in 0..12 {
+        let disk = MemDisk::new(2);
+        let (engine, tree) = filled(&disk, options.clone(), &(0..1500).collect::<Vec<_>>());
+        let left = thin_out(&engine, tree, 1500, 2);
+        let change = |put: Option<&[u8]>| {
+            // Not retried.
+            let mut tx = engine.begin()?;
+            match put {
+                Some(value) => tx.put(tree, b"full", value)?,
+                None => tx.delete(tree, &key(left[0])).map(drop)?,
+            }
+            tx.commit(Durability::Disk)
+        };
+        let (mut moved, mut to_go) = (0, None);
+        let stopped = engine.compact(&mut |now| {
+            to_go = match to_go {
+                None if now.moved_bytes > 0 => {
+                    (0..4).try_for_each(|_| engine.step())?;
+                    disk.set_capacity(Some(disk.used_bytes()));
+                    while change(Some(&[7; 8])).is_ok() {
+                        // It finds no room for another segment.
+                        drop(engine.step());
+                    }
+                    Some(slices)
+                }
+                Some(to_go) => Some(to_go - i32::from(now.moved_bytes > moved)),
+                None => None,
+            };
+            moved = now.moved_bytes;
+            if to_go == Some(0) { Err(Error::invalid("enough")) } else { Ok(()) }
+        });
+        assert_eq!(stopped.unwrap_err().message(), "enough", "{slices} slices");
+        change(None).unwrap_or_else(|error| panic!("{slices} slices: {error}"));
+    }
+}
