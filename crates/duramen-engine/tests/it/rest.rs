@@ -121,3 +121,27 @@ fn a_database_that_was_closed_deletes_beside_its_background_on_a_full_disk() {
     }
     holds(&engine, tree, (0..rows).step_by(2));
 }
+
+/// The room depends on what is used, not on the memory: the next process may have more. An import lowers the
+/// memory of its own process.
+#[test]
+fn little_memory_does_not_lower_the_room_at_rest() {
+    let rows = 12_000;
+    let mut options = Options { memory_bytes: 4 << 20, ..shipped() };
+    let (disk, _) = at_rest(&options, rows);
+    let little = disk.read_file("/db/data").unwrap().len();
+    options.memory_bytes = 64 << 20;
+    let (disk, tree) = at_rest(&options, rows);
+    let much = disk.read_file("/db/data").unwrap().len();
+    assert!(little.abs_diff(much) < 256 << 10, "{little} bytes with little memory, {much} with more");
+    disk.set_capacity(None);
+    let engine = open(&disk, options);
+    engine.set_memory_bytes(4 << 20).unwrap();
+    engine.transact(Durability::Disk, |tx| tx.put(tree, b"one more", b"")).unwrap();
+    engine.close().unwrap();
+    let used = engine.stats().space.used_blocks * 4096;
+    drop(engine);
+    let room = disk.read_file("/db/data").unwrap().len() as u64 - used;
+    assert!(room >= 2 << 20, "{room} bytes of room beside {used}");
+    deletes_checkpoints_and_closes(&Options { memory_bytes: 4 << 20, ..shipped() }, 6000, 1);
+}

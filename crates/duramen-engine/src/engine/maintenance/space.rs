@@ -40,7 +40,7 @@ impl Maintenance {
         let used = self.store.space.stats().used_blocks * self.store.geometry.block_bytes as u64;
         let everything = used + used / 4;
         let part = (used / REST_SPARE_PART).clamp(everything.min(REST_SPARE_BYTES_MIN), REST_SPARE_BYTES_MAX);
-        self.spare_bytes().min(part + self.store.space.map_bytes())
+        part + self.store.space.map_bytes()
     }
 
     /// The room kept free for the next checkpoint; see the throttle.
