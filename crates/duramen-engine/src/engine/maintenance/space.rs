@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::Maintenance;
+use crate::alarm::locked;
 use crate::commit::checkpoint_bytes;
 use crate::error::Result;
 use crate::ids::CommitSeq;
@@ -31,6 +32,8 @@ impl Maintenance {
     /// # Errors
     /// `Io`.
     pub(in crate::engine) fn cut_to_rest(&self) -> Result<()> {
+        // A file in which a hole is punched is not cut. Only checkpoints punch holes.
+        let _alone = locked(self.one_at_a_time.lock());
         self.store.space.cut_tail_to_rest(self.rest_spare_bytes(), &|| checkpoint_bytes(&self.store))
     }
 
