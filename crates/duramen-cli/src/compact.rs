@@ -93,11 +93,11 @@ fn report(done: &Compacted, before: &Sizes, after: &Sizes, took: Duration, out: 
         time(took),
     ))?;
     for consumer in &done.consumers {
+        let age = consumer.age.map_or("cannot be read".to_owned(), |age| format!("is {} old", time(age)));
         out.line(&format!(
-            "the consumer {} holds changes after commit {}, the first {} old; the files of the feed have {}",
+            "the consumer {} holds changes after commit {}, the first {age}; the files of the feed have {}",
             consumer.name,
             consumer.position,
-            time(consumer.age),
             bytes(done.feed_bytes),
         ))?;
     }
@@ -118,7 +118,7 @@ fn as_json(done: &Compacted, before: &Sizes, after: &Sizes, took: Duration) -> D
         Value::Map(doc! {
             "name": consumer.name.as_str(),
             "position": consumer.position.0,
-            "age_seconds": consumer.age.as_secs(),
+            "age_seconds": consumer.age.map(|age| age.as_secs()),
         })
     });
     let snapshot = done.oldest_snapshot.map(|snapshot| {

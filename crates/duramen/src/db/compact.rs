@@ -26,19 +26,19 @@ pub struct Compacted {
     pub oldest_snapshot: Option<HeldSnapshot>,
     /// Bytes of files that keep changes for the change feed.
     pub feed_bytes: u64,
-    /// The consumers for which changes are kept.
+    /// The consumers for which these files keep changes.
     pub consumers: Vec<HoldingConsumer>,
 }
 
-/// A consumer of the change feed for which changes are kept.
+/// A consumer of the change feed for which files keep changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldingConsumer {
     /// Its name.
     pub name: String,
     /// Everything up to this commit was handled.
     pub position: CommitSeq,
-    /// The age of the first change that it has not handled.
-    pub age: Duration,
+    /// The age of the first change that it has not handled. `None` if that cannot be read.
+    pub age: Option<Duration>,
 }
 
 impl Db {
@@ -49,10 +49,13 @@ impl Db {
     /// document changes, no transaction conflicts with it, and the change feed shows nothing. Snapshots keep
     /// the pages that they read: the file can be cut there once they end.
     ///
-    /// It reads and writes what it moves. It needs a little free space on the disk, and no more than
-    /// `memory_bytes` of memory. It can be stopped at any time, by a crash too, and another call goes on.
-    /// Pages without free space in them are split by later inserts between their keys: compact after many
-    /// deletes, not regularly.
+    /// It reads what tells where pages are, all pages of collections with values of 32 KiB or more, and what
+    /// it moves, which it writes once. What it moves counts as space that open snapshots hold: with
+    /// `snapshot_space_bytes_max` it may end them, and a backup that runs.
+    ///
+    /// It needs a little free space on the disk, and no more than `memory_bytes` of memory. It can be stopped
+    /// at any time, by a crash too, and another call goes on. Pages without free space in them are split by
+    /// later inserts between their keys: compact after many deletes, not regularly.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -76,7 +79,8 @@ impl Db {
     }
 
     /// As [`Db::compact`], and reports its progress. An error from `progress` stops it; what was moved stays
-    /// moved.
+    /// moved. `progress` must not wait for a thread that closes the database: the close waits until the
+    /// compaction has ended.
     ///
     /// # Errors
     /// As [`Db::compact`]; errors of `progress`.
@@ -99,11 +103,19 @@ impl Db {
     fn holding_consumers(&self) -> Result<Vec<HoldingConsumer>> {
         let now = Time::now();
         let mut holding = Vec::new();
+        let log_from = self.feed().log_from;
         for consumer in self.consumers()?.into_iter().filter(|consumer| !consumer.has_gap) {
-            // Of commits without a change nothing is kept.
-            let Some(Ok(first)) = self.all_changes().since(consumer.position).next() else { continue };
-            let seconds = now.seconds().saturating_sub(first.time.seconds());
-            let age = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+            // Of commits without a change nothing is kept, and the log is there without consumers, too.
+            let age = match self.all_changes().since(consumer.position).next() {
+                None => continue,
+                Some(Ok(first)) if first.seq > log_from => continue,
+                Some(Ok(first)) => {
+                    let seconds = now.seconds().saturating_sub(first.time.seconds());
+                    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+                }
+                Some(Err(_)) if consumer.position >= log_from => continue,
+                Some(Err(_)) => None,
+            };
             holding.push(HoldingConsumer { name: consumer.name, position: consumer.position, age });
         }
         Ok(holding)

@@ -133,3 +133,23 @@ fn a_snapshot_reads_its_state_while_a_compaction_runs_and_afterwards() {
     assert_eq!(db.collection::<Note>().count().unwrap(), before.len() as u64 - 1);
     assert!(db.check().unwrap().problems.is_empty());
 }
+
+/// Changes that files keep take space, whether or not they can be read. A consumer that has handled
+/// everything holds none.
+#[test]
+fn consumers_that_hold_space_are_named_even_if_their_changes_cannot_be_read() {
+    let disk = MemDisk::new(3);
+    let (db, _) = thinned_out(&disk);
+    let named = |db: &Db| {
+        let consumers = db.compact().unwrap().consumers;
+        consumers.into_iter().map(|consumer| (consumer.name, consumer.age.is_some())).collect::<Vec<_>>()
+    };
+    db.consumer("up to date").register().unwrap();
+    assert_eq!(named(&db), [("mirror".to_owned(), true)]);
+    let is_of_feed = |path: &std::path::PathBuf| path.starts_with("/db/feed");
+    for path in disk.files().into_iter().filter(is_of_feed) {
+        disk.flip_bit(&path, disk.read_file(&path).unwrap().len() as u64 / 2, 1).unwrap();
+        disk.flip_bit(&path, 200, 1).unwrap();
+    }
+    assert_eq!(named(&db), [("mirror".to_owned(), false)]);
+}
