@@ -221,3 +221,37 @@ fn slices_leave_the_log_segment_that_deletes_need_on_a_full_disk() {
         change(None).unwrap_or_else(|error| panic!("{slices} slices: {error}"));
     }
 }
+
+/// A transaction that is older than the recent commits is validated by its values. A big value that was moved
+/// is the same, and one that was replaced by another of its length is not.
+#[test]
+fn a_big_value_that_was_moved_is_no_conflict_and_one_that_was_replaced_is() {
+    for is_replaced in [false, true] {
+        let (engine, tree) = filled(&MemDisk::new(7), options(), &(0..3000).collect::<Vec<_>>());
+        let left = thin_out(&engine, tree, 3000, 7);
+        let big: Vec<u32> = left.iter().copied().filter(|row| row % 50 == 7).collect();
+        assert!(big.len() > 3, "{big:?}");
+        let mut tx = engine.begin().unwrap();
+        for row in &big {
+            assert_eq!(tx.get(tree, &key(*row)).unwrap().unwrap(), value(*row));
+        }
+        engine.compact(&mut |_| Ok(())).unwrap();
+        if is_replaced {
+            let mut other = value(big[1]);
+            *other.last_mut().unwrap() ^= 1;
+            engine.transact(Durability::Process, |tx| tx.put(tree, &key(big[1]), &other)).unwrap();
+        }
+        // More than is kept of recent commits.
+        for row in 10_000..10_400 {
+            engine.transact(Durability::Process, |tx| tx.put(tree, &key(row), b"12345678")).unwrap();
+        }
+        tx.put(tree, b"after", b"12345678").unwrap();
+        let compared = engine.stats().commit.compared;
+        let committed = tx.commit(Durability::Disk);
+        assert!(engine.stats().commit.compared > compared, "the roots were compared");
+        match committed {
+            Ok(_) => assert!(!is_replaced),
+            Err(error) => assert!(is_replaced && error.code() == Code::WriteConflict, "{error}"),
+        }
+    }
+}
