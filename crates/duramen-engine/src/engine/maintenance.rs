@@ -61,7 +61,7 @@ pub(super) struct Maintenance {
     /// root.
     one_at_a_time: Mutex<()>,
     feeding: Feeding,
-    /// Held through a compaction.
+    /// Held through a compaction, while user code learns of its progress too. A close waits for it.
     compacting: Mutex<()>,
     /// The thread that holds it.
     compactor: Mutex<Option<ThreadId>>,
