@@ -103,6 +103,19 @@ fn data_that_breaks_a_reference_is_named_and_nothing_is_added() {
     }
 }
 
+// A batch of few documents may reach many: it is halved until it does not.
+#[test]
+fn a_delete_takes_smaller_batches_where_much_follows() {
+    let scratch = people("");
+    scratch.ok(&add(&["--on-delete", "cascade"]));
+    let rows: String = (10..15_010).map(|id| format!("{id},{}\n", ["Oslo", "Bergen"][id % 2])).collect();
+    scratch.write("more.csv", format!("id,town\n{rows}"));
+    scratch.ok(&[&["import", "db", "more.csv", "-c", "rows"], PROCESS].concat());
+    let said = json(&scratch.ok(&["del", "db", "-c", "towns", "--all", "--yes", "--json"]));
+    assert_eq!((&said["rows"], &said["cascaded"]), (&2.into(), &15_003.into()), "{said}");
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "1\n");
+}
+
 #[test]
 fn a_tree_is_imported_in_one_batch() {
     let scratch = Scratch::with_rows("id,parent\n1,NA\n", &["--key", "id", "--null", "NA"]);
