@@ -117,6 +117,24 @@ fn a_delete_takes_smaller_batches_where_much_follows() {
 }
 
 #[test]
+fn a_reference_that_could_not_be_replaced_is_checked_again() {
+    let scratch = people("5,Voss\n");
+    scratch.write("places.csv", "name\nOslo\nBergen\nVoss\n");
+    scratch.ok(&["import", "db", "places.csv", "-c", "places", "--key", "name"]);
+    scratch.ok(&[&["reference", "add", "db", "-c", "rows", "town", "places"], PROCESS].concat());
+    let refused = scratch.run(&add(&["--replace"]));
+    assert!(
+        refused.stderr.contains("5") && refused.stderr.contains("reference is as it was"),
+        "{}",
+        refused.stderr
+    );
+    let listed = scratch.ok(&["reference", "list", "db"]);
+    assert!(listed.contains("places") && listed.contains("checked"), "{listed}");
+    scratch.ok(&["del", "db", "-c", "rows", "--key", "5"]);
+    scratch.ok(&["del", "db", "-c", "places", "--key", "Voss"]);
+}
+
+#[test]
 fn a_tree_is_imported_in_one_batch() {
     let scratch = Scratch::with_rows("id,parent\n1,NA\n", &["--key", "id", "--null", "NA"]);
     scratch.ok(&["put", "db", "-c", "rows", "{\"id\":2,\"parent\":1}"]);
