@@ -134,7 +134,12 @@ impl Reference {
 
     /// Whether two definitions are equal, declared by a type or not.
     pub(crate) fn same_terms(&self, other: &Reference) -> bool {
-        (&self.field, &self.to, self.action, self.each) == (&other.field, &other.to, other.action, other.each)
+        self.field == other.field && self.same_rule(other)
+    }
+
+    /// Whether two definitions are equal but for the name of the field.
+    pub(crate) fn same_rule(&self, other: &Reference) -> bool {
+        (&self.to, self.action, self.each) == (&other.to, other.action, other.each)
     }
 
     /// The view that the database keeps: rows of the keys that documents refer to.

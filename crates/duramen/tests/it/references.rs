@@ -2,6 +2,7 @@
 
 mod adding;
 mod cascades;
+mod evolving;
 mod model;
 mod together;
 

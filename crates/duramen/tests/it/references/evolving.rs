@@ -1,0 +1,131 @@
+//! References while types change: other names of a field, defaults, migrations, several types.
+
+use duramen::prelude::*;
+use duramen::{Code, MemDisk, OnDelete, Reference, ViewPhase, doc};
+
+use super::{User, refused, sound, user};
+use crate::golden::open_db;
+
+/// Types of the collection `notes`, of which each program has one or several.
+mod notes {
+    use super::*;
+
+    /// A type with an author, under these attributes.
+    macro_rules! note {
+        ($name:ident, $(#[$attribute:meta])* $field:ident: $($kind:tt)+) => {
+            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+            #[collection(name = "notes")]
+            pub(super) struct $name {
+                #[key]
+                pub(super) id: u64,
+                $(#[$attribute])*
+                pub(super) $field: $($kind)+,
+            }
+        };
+    }
+
+    note!(Refers, #[references(User)] author: Option<u64>);
+    note!(Aliased, #[references(User)] #[serde(alias = "writer")] author: Option<u64>);
+    note!(Renamed, #[references(User, on_delete = cascade)] #[serde(alias = "author")] writer: Option<u64>);
+    note!(PlainRenamed, #[serde(alias = "author")] writer: Option<u64>);
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "notes")]
+    #[migrate_from(Refers)]
+    pub(super) struct Unsigned {
+        #[key]
+        pub(super) id: u64,
+        pub(super) text: String,
+    }
+
+    impl From<Refers> for Unsigned {
+        fn from(old: Refers) -> Unsigned {
+            Unsigned { id: old.id, text: String::new() }
+        }
+    }
+}
+
+use notes::{Aliased, PlainRenamed, Refers, Renamed, Unsigned};
+
+/// A database with two users and a note of the first, as a program with `Refers` leaves it.
+fn database() -> MemDisk {
+    let disk = MemDisk::new(1);
+    let db = open_db(&disk, false);
+    [1, 7].iter().for_each(|id| drop(db.put(&user(*id)).unwrap()));
+    db.put(&Refers { id: 1, author: Some(1) }).unwrap();
+    db.close().unwrap();
+    disk
+}
+
+fn terms(db: &Db) -> Vec<(String, OnDelete)> {
+    let states = db.documents("notes").references().unwrap();
+    states.iter().map(|state| (state.reference.field().to_owned(), state.reference.action())).collect()
+}
+
+// What the type reads as its field was stored under a name that the reference did not know.
+#[test]
+fn a_new_name_of_a_field_checks_its_reference_anew() {
+    let db = open_db(&database(), false);
+    let notes = db.documents("notes");
+    notes.put(doc! { "id": 2, "writer": 7 }).unwrap();
+    notes.put(doc! { "id": 3, "writer": 9 }).unwrap();
+    db.register::<Aliased>().unwrap();
+    assert!(matches!(notes.references().unwrap()[0].phase, ViewPhase::Building { .. }));
+    refused(db.delete::<User>(7), Code::Rebuilding, &["author", "0 of 3"]);
+    refused(db.build_views::<Aliased>(|_| Ok(())), Code::MissingTarget, &["document 3 of notes", "9"]);
+    notes.delete(3).unwrap();
+    db.build_views::<Aliased>(|_| Ok(())).unwrap();
+    refused(db.delete::<User>(7), Code::StillReferenced, &["notes 2 by author"]);
+    refused(db.put(&Aliased { id: 2, author: Some(9) }), Code::MissingTarget, &[]);
+    db.put(&Aliased { id: 2, author: Some(1) }).unwrap();
+    assert!(db.delete::<User>(7).unwrap());
+    sound(&db);
+}
+
+// A tool's document of that name comes later than the type.
+#[test]
+fn a_later_column_of_another_name_checks_the_reference_anew() {
+    let db = open_db(&database(), false);
+    db.put(&Aliased { id: 1, author: Some(1) }).unwrap();
+    db.documents("notes").put(doc! { "id": 2, "writer": 7 }).unwrap();
+    db.put(&Aliased { id: 3, author: None }).unwrap();
+    db.build_views::<Aliased>(|_| Ok(())).unwrap();
+    refused(db.delete::<User>(7), Code::StillReferenced, &["notes 2 by author"]);
+    sound(&db);
+}
+
+#[test]
+fn a_renamed_field_has_one_reference() {
+    let db = open_db(&database(), false);
+    db.put(&Renamed { id: 2, writer: Some(7) }).unwrap();
+    assert_eq!(terms(&db), [("writer".to_owned(), OnDelete::Cascade)]);
+    db.build_views::<Renamed>(|_| Ok(())).unwrap();
+    // The same reference by the field's earlier name is no other one.
+    let same = Reference::new("author", "users").on_delete(OnDelete::Cascade);
+    assert!(!db.documents("notes").add_reference(same).unwrap());
+    assert_eq!(db.delete_counting::<User>(1).unwrap().followed.cascaded, 1);
+    assert_eq!(db.delete_counting::<User>(7).unwrap().followed.cascaded, 1);
+    let users = db.documents("users").schema().unwrap();
+    assert_eq!(users.referred_by().len(), 1);
+    sound(&db);
+}
+
+#[test]
+fn a_renamed_field_without_the_attribute_ends_its_reference() {
+    let db = open_db(&database(), false);
+    db.register::<PlainRenamed>().unwrap();
+    assert_eq!(terms(&db).len(), 1, "only a write takes it away");
+    db.put(&PlainRenamed { id: 2, writer: None }).unwrap();
+    assert_eq!(terms(&db), []);
+    assert!(db.delete::<User>(1).unwrap());
+}
+
+#[test]
+fn a_migration_ends_the_references_of_fields_that_are_gone() {
+    let db = open_db(&database(), false);
+    db.register::<Unsigned>().unwrap();
+    db.migrate::<Unsigned>(|_| Ok(())).unwrap();
+    assert_eq!(terms(&db), []);
+    assert!(db.transact(|tx| tx.drop_collection("users")).unwrap());
+    sound(&db);
+}
