@@ -90,7 +90,8 @@ use crate::value::tuple::{Encoder, OwnedKey};
 ///
 /// # References
 /// `#[references(User, on_delete = cascade)]` above a field says that it holds the key of a `User`, an
-/// `Option` of it, or a list of keys. Such a document is there at every commit. The first write of the type
+/// `Option` of it, or a list of keys. Such a document is there at every commit. A field that documents may
+/// lack is an `Option` or a list: an absent one refers to nothing. The first write of the type
 /// creates the collection `User` too, or checks the documents that exist.
 ///
 /// | `on_delete` | what deleting the user does |

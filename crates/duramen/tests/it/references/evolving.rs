@@ -28,6 +28,14 @@ mod notes {
     note!(Aliased, #[references(User)] #[serde(alias = "writer")] author: Option<u64>);
     note!(Renamed, #[references(User, on_delete = cascade)] #[serde(alias = "author")] writer: Option<u64>);
     note!(PlainRenamed, #[serde(alias = "author")] writer: Option<u64>);
+    note!(Defaulted, #[references(User)] #[serde(default)] author: u64);
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "notes")]
+    pub(super) struct Bare {
+        #[key]
+        pub(super) id: u64,
+    }
 
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
     #[collection(name = "notes")]
@@ -45,7 +53,7 @@ mod notes {
     }
 }
 
-use notes::{Aliased, PlainRenamed, Refers, Renamed, Unsigned};
+use notes::{Aliased, Bare, Defaulted, PlainRenamed, Refers, Renamed, Unsigned};
 
 /// A database with two users and a note of the first, as a program with `Refers` leaves it.
 fn database() -> MemDisk {
@@ -91,6 +99,25 @@ fn a_later_column_of_another_name_checks_the_reference_anew() {
     db.put(&Aliased { id: 3, author: None }).unwrap();
     db.build_views::<Aliased>(|_| Ok(())).unwrap();
     refused(db.delete::<User>(7), Code::StillReferenced, &["notes 2 by author"]);
+    sound(&db);
+}
+
+// The type reads a key where the document refers to nothing.
+#[test]
+fn a_default_does_not_stand_for_a_stored_key() {
+    let db = Db::in_memory().unwrap();
+    db.put(&Bare { id: 1 }).unwrap();
+    let words = ["its reference is of author, which stored documents may lack", "make author an Option<u64>"];
+    refused(db.register::<Defaulted>(), Code::InvalidArgument, &words);
+    refused(db.put(&Defaulted { id: 2, author: 0 }), Code::InvalidArgument, &words[..1]);
+    assert_eq!(db.collection::<Bare>().count().unwrap(), 1);
+    db.put(&Refers { id: 2, author: None }).unwrap();
+    let db = Db::in_memory().unwrap();
+    db.put(&user(1)).unwrap();
+    db.put(&Defaulted { id: 1, author: 1 }).unwrap();
+    refused(db.delete::<User>(1), Code::StillReferenced, &["notes 1 by author"]);
+    db.put(&Bare { id: 2 }).unwrap();
+    refused(db.get::<Defaulted>(2), Code::InvalidArgument, &words[..1]);
     sound(&db);
 }
 
