@@ -156,3 +156,16 @@ fn a_migration_ends_the_references_of_fields_that_are_gone() {
     assert!(db.transact(|tx| tx.drop_collection("users")).unwrap());
     sound(&db);
 }
+
+// Tools convert a value to the type of its column, and a reference's column has the type of the key.
+#[test]
+fn a_field_without_a_type_takes_that_of_the_key() {
+    let db = Db::in_memory().unwrap();
+    db.ensure(&Schema::new("rates").key(["rate"]).column("rate", ColumnType::Float)).unwrap();
+    db.documents("rates").put(doc! { "rate": 1 }).unwrap();
+    db.ensure(&Schema::new("x").key(["id"]).reference(Reference::new("rate", "rates"))).unwrap();
+    db.documents("x").put(doc! { "id": 1, "rate": 1 }).unwrap();
+    refused(db.documents("rates").delete(1.0), Code::StillReferenced, &["x 1 by rate"]);
+    refused(db.documents("x").put(doc! { "id": 2, "rate": "1" }), Code::InvalidArgument, &["rate"]);
+    sound(&db);
+}
