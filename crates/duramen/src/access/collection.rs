@@ -103,7 +103,9 @@ use crate::value::tuple::{Encoder, OwnedKey};
 /// What is missing is an error at the commit, so the order inside a transaction does not matter. Cascades
 /// and clears act at the delete, at most 10,000 documents in a transaction.
 /// [`Db::delete_counting`](crate::Db::delete_counting) counts them. A type that has the field without the
-/// attribute takes the reference away, unless another type of the program declares it.
+/// attribute takes the reference away at its first write, unless another type declares it that was used since
+/// opening, or is in [`DbOptions::collection`](crate::DbOptions::collection). Name all types of a collection
+/// there.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a collection",
     label = "this type cannot be stored",

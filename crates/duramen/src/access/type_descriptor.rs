@@ -35,7 +35,7 @@ pub(crate) struct TypeDescriptor {
 
 /// What the fit of a type depends on, besides the type and the entry.
 pub(crate) struct Circumstances<'a> {
-    /// Whether another type of the program declares a reference.
+    /// Whether another type that was used since opening declares a reference.
     pub(crate) is_declared: &'a dyn Fn(&Reference) -> bool,
     /// Whether the collection has no documents. Called only where it matters.
     pub(crate) is_empty: &'a dyn Fn() -> Result<bool>,
@@ -126,7 +126,7 @@ impl TypeDescriptor {
         for view in own.views() {
             grew |= stored.adopt_view(view);
         }
-        grew |= stored.fit_references(&own, about.is_declared);
+        grew |= stored.fit_references(&own, about.writes, about.is_declared);
         Ok(grew)
     }
 

@@ -95,12 +95,17 @@ impl Schema {
 
     /// Takes over the references of a type. Returns whether anything changed.
     ///
-    /// A declared reference goes if the type has its field without the attribute, and `is_declared` by no
-    /// other type of this program. Those of tools stay.
-    pub(crate) fn fit_references(&mut self, own: &Schema, is_declared: impl Fn(&Reference) -> bool) -> bool {
+    /// A declared reference goes if a type that writes has its field without the attribute, and `is_declared`
+    /// by no other known type. Those of tools stay.
+    pub(crate) fn fit_references(
+        &mut self,
+        own: &Schema,
+        writes: bool,
+        is_declared: impl Fn(&Reference) -> bool,
+    ) -> bool {
         let goes = |known: &Reference| {
             let lost = || own.name_of(&known.field).is_some_and(|name| own.reference_of(name).is_none());
-            known.declared && lost() && !is_declared(known)
+            writes && known.declared && lost() && !is_declared(known)
         };
         let count = self.references.len();
         self.references.retain(|known| !goes(known));
@@ -136,7 +141,7 @@ impl Schema {
     pub(crate) fn begin_references(&mut self, own: &Schema) {
         let is_field = |name: &str| own.columns.iter().any(|column| column.name == name);
         self.references.retain(|known| !known.declared || is_field(&known.field));
-        self.fit_references(own, |_| false);
+        self.fit_references(own, true, |_| false);
         for reference in &mut self.references {
             self.view_generation += 1;
             reference.generation = self.view_generation;

@@ -25,6 +25,7 @@ mod notes {
     }
 
     note!(Refers, #[references(User)] author: Option<u64>);
+    note!(Plain, author: Option<u64>);
     note!(Aliased, #[references(User)] #[serde(alias = "writer")] author: Option<u64>);
     note!(Renamed, #[references(User, on_delete = cascade)] #[serde(alias = "author")] writer: Option<u64>);
     note!(PlainRenamed, #[serde(alias = "author")] writer: Option<u64>);
@@ -53,7 +54,7 @@ mod notes {
     }
 }
 
-use notes::{Aliased, Bare, Defaulted, PlainRenamed, Refers, Renamed, Unsigned};
+use notes::{Aliased, Bare, Defaulted, Plain, PlainRenamed, Refers, Renamed, Unsigned};
 
 /// A database with two users and a note of the first, as a program with `Refers` leaves it.
 fn database() -> MemDisk {
@@ -155,6 +156,26 @@ fn a_migration_ends_the_references_of_fields_that_are_gone() {
     assert_eq!(terms(&db), []);
     assert!(db.transact(|tx| tx.drop_collection("users")).unwrap());
     sound(&db);
+}
+
+// In either order: one type more must not end what another declares, not even until that is used.
+#[test]
+fn types_given_at_opening_keep_each_others_references() {
+    let disk = database();
+    let checked = |db: &Db| db.documents("notes").references().unwrap()[0].is_checked();
+    let first = Db::options().background(false).collection::<Plain>().collection::<Refers>();
+    let last = Db::options().background(false).collection::<Refers>().collection::<Plain>();
+    for options in [first, last] {
+        let db = options.open_on(std::sync::Arc::new(disk.clone()), crate::golden::DATABASE).unwrap();
+        assert!(checked(&db), "it is not checked again");
+        refused(db.put(&Plain { id: 9, author: Some(99) }), Code::MissingTarget, &[]);
+        db.close().unwrap();
+    }
+    let db = open_db(&disk, false);
+    db.register::<Plain>().unwrap();
+    assert!(checked(&db), "a type that does not write ends nothing");
+    db.put(&Plain { id: 9, author: Some(99) }).unwrap();
+    assert_eq!(terms(&db), []);
 }
 
 // Tools convert a value to the type of its column, and a reference's column has the type of the key.
