@@ -116,6 +116,20 @@ impl Schema {
         grew
     }
 
+    /// The first reference that is another one for the same field of the type `own`, and that `is_declared`
+    /// by another type. Returned with that of `own`.
+    pub(crate) fn disputed_reference<'a>(
+        &'a self,
+        own: &'a Schema,
+        is_declared: impl Fn(&Reference) -> bool,
+    ) -> Option<(&'a Reference, &'a Reference)> {
+        own.references.iter().find_map(|wanted| {
+            let is_of_field = |known: &&Reference| own.name_of(&known.field) == Some(&*wanted.field);
+            let known = self.references.iter().find(is_of_field)?;
+            (!known.same_rule(wanted) && is_declared(known)).then_some((known, wanted))
+        })
+    }
+
     /// The name that a type has for a stored field.
     fn name_of(&self, stored: &str) -> Option<&str> {
         let mut columns = self.columns.iter().map(|column| column.name.as_str());

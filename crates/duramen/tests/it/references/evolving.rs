@@ -25,6 +25,7 @@ mod notes {
     }
 
     note!(Refers, #[references(User)] author: Option<u64>);
+    note!(Clears, #[references(User, on_delete = clear)] author: Option<u64>);
     note!(Plain, author: Option<u64>);
     note!(Aliased, #[references(User)] #[serde(alias = "writer")] author: Option<u64>);
     note!(Renamed, #[references(User, on_delete = cascade)] #[serde(alias = "author")] writer: Option<u64>);
@@ -54,7 +55,7 @@ mod notes {
     }
 }
 
-use notes::{Aliased, Bare, Defaulted, Plain, PlainRenamed, Refers, Renamed, Unsigned};
+use notes::{Aliased, Bare, Clears, Defaulted, Plain, PlainRenamed, Refers, Renamed, Unsigned};
 
 /// A database with two users and a note of the first, as a program with `Refers` leaves it.
 fn database() -> MemDisk {
@@ -176,6 +177,20 @@ fn types_given_at_opening_keep_each_others_references() {
     assert!(checked(&db), "a type that does not write ends nothing");
     db.put(&Plain { id: 9, author: Some(99) }).unwrap();
     assert_eq!(terms(&db), []);
+}
+
+#[test]
+fn two_types_with_other_terms_do_not_take_turns() {
+    let db = open_db(&database(), false);
+    db.put(&Refers { id: 1, author: Some(1) }).unwrap();
+    let words =
+        ["author of notes", "users (on_delete = clear) in Clears", "users (on_delete = restrict) in another"];
+    refused(db.put(&Clears { id: 2, author: None }), Code::InvalidArgument, &words);
+    refused(db.register::<Clears>(), Code::InvalidArgument, &words);
+    assert_eq!(db.get::<Clears>(1).unwrap(), Some(Clears { id: 1, author: Some(1) }));
+    db.put(&Refers { id: 2, author: Some(7) }).unwrap();
+    assert_eq!(terms(&db), [("author".to_owned(), OnDelete::Restrict)]);
+    sound(&db);
 }
 
 // Tools convert a value to the type of its column, and a reference's column has the type of the key.
