@@ -45,9 +45,13 @@ fn add(args: &ReferenceAddArgs, out: Output) -> Result<()> {
             tx.drop_reference(schema.name(), reference.field())?;
             known.map_or(Ok(false), |known| tx.add_reference(schema.name(), known)).map(drop)
         })?;
+        // Putting the earlier reference back began its check anew.
+        let effect = match known {
+            None => "; the reference was not added",
+            Some(_) if view::build(&documents, out).is_ok() => "; the reference is as it was",
+            Some(_) => "; the earlier reference is back, and not every document is checked",
+        };
         db.close()?;
-        let effect =
-            if known.is_some() { "; the reference is as it was" } else { "; the reference was not added" };
         return checked.map_err(|failure| failure.and(effect).hinted(repair_hint(args, schema)));
     }
     db.close()?;

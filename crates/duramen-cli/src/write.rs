@@ -193,7 +193,7 @@ fn followed_shown(followed: Followed) -> String {
         shown.push_str(&format!(", with {} that referred to them", counted(followed.cascaded, "document")));
     }
     if followed.cleared > 0 {
-        shown.push_str(&format!(", and cleared the field of {}", counted(followed.cleared, "document")));
+        shown.push_str(&format!(", and cleared fields of {}", counted(followed.cleared, "document")));
     }
     shown
 }
@@ -226,15 +226,20 @@ struct Batches<'a> {
 impl Batches<'_> {
     /// Deletes one batch per transaction, until nothing is left or a signal comes.
     fn span(&self, span: &Span) -> Result<Deleted> {
-        let mut deleted = Deleted::default();
+        let (mut deleted, mut rows_max) = (Deleted::default(), self.rows_max);
         while !deleted.complete && (deleted.batches == 0 || self.signals.received().is_none()) {
             let ran = self.db.transact_with_receipt(|tx| {
-                let rows = tx.documents(self.collection).delete_first(span.clone(), self.rows_max)?;
+                let rows = tx.documents(self.collection).delete_first(span.clone(), rows_max)?;
                 Ok((rows, tx.followed()))
             });
+            // What refers to the documents is deleted with them, and may make the transaction too large.
+            if rows_max > 1 && matches!(&ran, Err(error) if error.code() == duramen::Code::TooLarge) {
+                rows_max /= 2;
+                continue;
+            }
             let ((rows, followed), receipt) = ran.map_err(|error| cut_short(error, &deleted))?;
             deleted.add(rows, followed, &receipt);
-            deleted.complete = rows < self.rows_max;
+            deleted.complete = rows < rows_max;
         }
         Ok(deleted)
     }
@@ -271,7 +276,7 @@ impl Batches<'_> {
 
 /// The failure of a delete after earlier batches were committed.
 fn cut_short(error: duramen::Error, deleted: &Deleted) -> Failure {
-    let failure = Failure::from(error).when_batched();
+    let failure = Failure::from(error);
     if deleted.batches == 0 {
         return failure;
     }

@@ -28,10 +28,14 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     }
     let ident = &input.ident;
     let fields = field::all(named, serde.rename_all.as_ref())?;
-    // Under an alias a view would not find the field, and a path has no dots within a name.
+    // Under an alias a view would not find the field, and a path has no dots within a name. Where the field
+    // is not stored, a view finds null: an absent `Option` or list is read so, too.
     let is_found = |field: &&field::Field<'_>| {
         let is_name = !field.written.contains(['.', '[']);
-        field.absent.is_none() && field.plain && field.aliases.is_empty() && is_name
+        let same_rows = field.is_optional() || field.is_list();
+        let may_lack = field.sometimes.is_some() || field.default || serde.default;
+        let is_filled = field.default_by_function || (may_lack && !same_rows);
+        field.absent.is_none() && field.plain && field.aliases.is_empty() && is_name && !is_filled
     };
     let impls = fields.iter().filter(is_found).map(|field| {
         let (number, written, kind) = (number_of(field.ident), &field.written, field.not_null());

@@ -99,6 +99,16 @@ fn check(field: &Field<'_>, reference: &ReferencesAttribute) -> Result<()> {
              `alias` and `skip_serializing_if` go with #[references]",
         ));
     }
+    if let Some(path) = field.sometimes.as_ref().filter(|_| !field.is_optional() && !field.is_list()) {
+        return Err(Error::new_spanned(
+            path,
+            format!(
+                "where {} is left out, the document refers to nothing, and the type reads a key: take this attribute away, or \
+                 make it an Option",
+                field.ident
+            ),
+        ));
+    }
     let clears = reference.on_delete.as_ref().filter(|action| *action == "clear");
     if let Some(action) = clears.filter(|_| !field.is_optional() && !field.is_list()) {
         return Err(Error::new(

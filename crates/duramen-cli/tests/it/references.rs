@@ -103,6 +103,37 @@ fn data_that_breaks_a_reference_is_named_and_nothing_is_added() {
     }
 }
 
+// A batch of few documents may reach many: it is halved until it does not.
+#[test]
+fn a_delete_takes_smaller_batches_where_much_follows() {
+    let scratch = people("");
+    scratch.ok(&add(&["--on-delete", "cascade"]));
+    let rows: String = (10..15_010).map(|id| format!("{id},{}\n", ["Oslo", "Bergen"][id % 2])).collect();
+    scratch.write("more.csv", format!("id,town\n{rows}"));
+    scratch.ok(&[&["import", "db", "more.csv", "-c", "rows"], PROCESS].concat());
+    let said = json(&scratch.ok(&["del", "db", "-c", "towns", "--all", "--yes", "--json"]));
+    assert_eq!((&said["rows"], &said["cascaded"]), (&2.into(), &15_003.into()), "{said}");
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "1\n");
+}
+
+#[test]
+fn a_reference_that_could_not_be_replaced_is_checked_again() {
+    let scratch = people("5,Voss\n");
+    scratch.write("places.csv", "name\nOslo\nBergen\nVoss\n");
+    scratch.ok(&["import", "db", "places.csv", "-c", "places", "--key", "name"]);
+    scratch.ok(&[&["reference", "add", "db", "-c", "rows", "town", "places"], PROCESS].concat());
+    let refused = scratch.run(&add(&["--replace"]));
+    assert!(
+        refused.stderr.contains("5") && refused.stderr.contains("reference is as it was"),
+        "{}",
+        refused.stderr
+    );
+    let listed = scratch.ok(&["reference", "list", "db"]);
+    assert!(listed.contains("places") && listed.contains("checked"), "{listed}");
+    scratch.ok(&["del", "db", "-c", "rows", "--key", "5"]);
+    scratch.ok(&["del", "db", "-c", "places", "--key", "Voss"]);
+}
+
 #[test]
 fn a_tree_is_imported_in_one_batch() {
     let scratch = Scratch::with_rows("id,parent\n1,NA\n", &["--key", "id", "--null", "NA"]);

@@ -90,7 +90,8 @@ use crate::value::tuple::{Encoder, OwnedKey};
 ///
 /// # References
 /// `#[references(User, on_delete = cascade)]` above a field says that it holds the key of a `User`, an
-/// `Option` of it, or a list of keys. Such a document is there at every commit. The first write of the type
+/// `Option` of it, or a list of keys. Such a document is there at every commit. A field that documents may
+/// lack is an `Option` or a list: an absent one refers to nothing. The first write of the type
 /// creates the collection `User` too, or checks the documents that exist.
 ///
 /// | `on_delete` | what deleting the user does |
@@ -102,7 +103,9 @@ use crate::value::tuple::{Encoder, OwnedKey};
 /// What is missing is an error at the commit, so the order inside a transaction does not matter. Cascades
 /// and clears act at the delete, at most 10,000 documents in a transaction.
 /// [`Db::delete_counting`](crate::Db::delete_counting) counts them. A type that has the field without the
-/// attribute takes the reference away, unless another type of the program declares it.
+/// attribute takes the reference away at its first write, unless another type declares it that was used since
+/// opening, or is in [`DbOptions::collection`](crate::DbOptions::collection). Name all types of a collection
+/// there.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a collection",
     label = "this type cannot be stored",

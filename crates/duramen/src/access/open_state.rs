@@ -93,6 +93,14 @@ impl OpenState {
         descriptor.fit(schema, &Circumstances { is_declared: &is_declared, is_empty: &is_empty, writes })
     }
 
+    /// Checks that no other type of the program gives a type's references other terms.
+    ///
+    /// # Errors
+    /// As [`TypeDescriptor::check_references`].
+    pub(crate) fn check_references(&self, descriptor: TypeDescriptor, entry: &Entry) -> Result<()> {
+        descriptor.check_references(&entry.schema, |known| self.types.refers(descriptor.name, known))
+    }
+
     /// Decodes a sample of a collection's documents as a type, unless it was done.
     ///
     /// # Errors

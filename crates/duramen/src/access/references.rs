@@ -8,14 +8,16 @@
 //! A target that is missing when a document is stored, and rows that are left when a target is deleted, are
 //! looked at again at the commit. So the order of writes inside a transaction does not matter.
 
+mod cascade;
 mod errors;
 mod link;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+pub(crate) use cascade::delete;
 pub(crate) use errors::dangling;
-use errors::{still_referenced, too_many};
+use errors::still_referenced;
 pub(crate) use link::{check_target, link, unlink_dropped};
 
 use crate::access::reads::sealed::Readable;
@@ -24,13 +26,12 @@ use crate::access::views::maintain::Changes;
 use crate::access::views::state::{ViewPhase, state_of};
 use crate::access::views::{build, failures};
 use crate::catalog::entries::{Entry, OpenView};
-use crate::catalog::reference::{self, OnDelete, Reference, Referrer};
+use crate::catalog::reference::{Reference, Referrer};
 use crate::catalog::rows::rows;
 use crate::catalog::schema::Schema;
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, KeyRange};
 use crate::value::tuple::prefix_end;
-use crate::value::version;
 use crate::view::spec::ViewSpec;
 
 /// The maximum number of documents that deletes of one transaction delete or change through references.
@@ -44,7 +45,7 @@ const NAMED_MAX: usize = 5;
 pub struct Followed {
     /// Documents that were deleted with them (`on_delete = cascade`).
     pub cascaded: u64,
-    /// Documents whose field was cleared (`on_delete = clear`).
+    /// Documents of which a field or several were cleared (`on_delete = clear`).
     pub cleared: u64,
 }
 
@@ -84,6 +85,16 @@ pub(crate) struct Unsettled {
     /// Keys of collections under which there must be a document or no reference to one.
     keys: BTreeMap<(String, Vec<u8>), Cause>,
     pub(crate) followed: Followed,
+    /// Documents whose fields were cleared: one is counted once.
+    cleared: BTreeSet<(String, Vec<u8>)>,
+}
+
+impl Unsettled {
+    /// Counts a document whose field was cleared.
+    fn clears(&mut self, collection: &str, key: &[u8]) {
+        let is_new = self.cleared.insert((collection.to_owned(), key.to_vec()));
+        self.followed.cleared += u64::from(is_new);
+    }
 }
 
 /// Why a key is looked at again.
@@ -166,66 +177,6 @@ fn exists(state: &dyn Readable, collection: &str, key: &[u8]) -> Result<bool> {
     Ok(state.source().get(entry.tree, key)?.is_some())
 }
 
-/// Deletes a document that others may refer to, and does to those what their references say. Returns whether
-/// it was there.
-///
-/// # Errors
-/// `Rebuilding` if a reference to it is not checked yet; `TooLarge` for more than [`FOLLOWED_MAX`] documents.
-pub(crate) fn delete(tx: &Transaction<'_>, entry: &Entry, key: &[u8]) -> Result<bool> {
-    if tx.stored(entry, key)?.is_none() {
-        return Ok(false);
-    }
-    let mut next = VecDeque::new();
-    tx.write_one(entry, key, None)?;
-    follow(tx, entry, key, &mut next)?;
-    while let Some((collection, key)) = next.pop_front() {
-        let entry = tx.entry(&collection)?;
-        if tx.stored(&entry, &key)?.is_none() {
-            continue;
-        }
-        tx.write_one(&entry, &key, None)?;
-        follow(tx, &entry, &key, &mut next)?;
-        count(tx, &entry, &key, |followed| &mut followed.cascaded)?;
-    }
-    Ok(true)
-}
-
-/// Does to the documents that refer to a deleted one what their references say. Those to delete are appended
-/// to `next`.
-fn follow(
-    tx: &Transaction<'_>,
-    target: &Entry,
-    key: &[u8],
-    next: &mut VecDeque<(String, Vec<u8>)>,
-) -> Result<()> {
-    for Referrer { collection, field } in target.schema.referred_by() {
-        let entry = tx.entry(collection)?;
-        let (Some(reference), Some(view)) = (entry.schema.reference_of(field), entry.kept_view(field)) else {
-            continue;
-        };
-        check_complete(tx, &entry, view)?;
-        let room = FOLLOWED_MAX.saturating_sub(next.len() as u64);
-        let at_most = if reference.action() == OnDelete::Restrict { 0 } else { room };
-        let referring = referring(tx, view, key, usize::try_from(at_most).unwrap_or(usize::MAX) + 1)?;
-        match reference.action() {
-            OnDelete::Restrict if referring.is_empty() => {}
-            OnDelete::Restrict => {
-                let key = (target.schema.name().to_owned(), key.to_vec());
-                tx.unsettled().borrow_mut().keys.insert(key, Cause::Deleted);
-            }
-            _ if referring.len() as u64 > room => return Err(too_many(target, key)),
-            OnDelete::Cascade => next.extend(referring.into_iter().map(|key| (collection.clone(), key))),
-            OnDelete::Clear => {
-                for referring in referring {
-                    clear(tx, &entry, reference, &referring, key)?;
-                    count(tx, target, key, |followed| &mut followed.cleared)?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Checks that the rows of a reference's view are those of all documents.
 ///
 /// A reference whose check failed has rows of the documents that were checked, and of those stored since. It
@@ -267,34 +218,6 @@ fn referring(tx: &Transaction<'_>, view: &OpenView, key: &[u8], at_most: usize) 
 /// The rows of documents that refer to a key.
 fn range_of(key: &[u8]) -> KeyRange {
     KeyRange { from: key.to_vec(), to: Some(prefix_end(key)) }
-}
-
-fn clear(
-    tx: &Transaction<'_>,
-    entry: &Entry,
-    reference: &Reference,
-    key: &[u8],
-    target: &[u8],
-) -> Result<()> {
-    let Some(stored) = tx.stored(entry, key)? else { return Ok(()) };
-    let (_, document) = version::split(&stored)?;
-    let cleared = reference::cleared(reference, &entry.schema, document, target)?;
-    tx.write_one(entry, key, Some(&cleared))
-}
-
-/// Counts a document that followed the delete of `key`.
-fn count(
-    tx: &Transaction<'_>,
-    entry: &Entry,
-    key: &[u8],
-    of: impl Fn(&mut Followed) -> &mut u64,
-) -> Result<()> {
-    let mut unsettled = tx.unsettled().borrow_mut();
-    *of(&mut unsettled.followed) += 1;
-    if unsettled.followed.cascaded + unsettled.followed.cleared > FOLLOWED_MAX {
-        return Err(too_many(entry, key));
-    }
-    Ok(())
 }
 
 /// Checks what a transaction left to its commit.

@@ -271,7 +271,8 @@ impl<'e> Transaction<'e> {
 
     /// Adds a reference. Returns whether its field had no reference with the same definition.
     ///
-    /// Another reference of the field is replaced. From now on writes are checked. The existing documents are
+    /// Another reference of the field is replaced; the next write through a type that declares that one
+    /// replaces this one in turn. From now on writes are checked. The existing documents are
     /// checked concurrently with writers; [`DocumentsOf::references`](crate::DocumentsOf::references) has the
     /// progress, or the documents that break it. Until all are checked, a delete of what they may refer
     /// to fails with `Rebuilding`.
@@ -498,6 +499,7 @@ impl<'e> Transaction<'e> {
             Some(entry) => entry,
         };
         self.state.sample(&self.inner, descriptor, &entry)?;
+        self.state.check_references(descriptor, &entry)?;
         let entry = self.with_targets(descriptor, entry)?;
         let mut schema = entry.schema.clone();
         let grew = self.state.fit(&self.inner, descriptor, &entry, &mut schema, writes)?;

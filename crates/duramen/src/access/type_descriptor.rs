@@ -16,7 +16,7 @@ use crate::access::codec;
 use crate::access::collection::Collection;
 use crate::access::views::coded::Code;
 use crate::catalog::schema::{Column, ColumnType, Older, Reference, Schema};
-use crate::store::error::Result;
+use crate::store::error::{Error, Result};
 
 /// A Rust type whose collection is requested.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ pub(crate) struct TypeDescriptor {
 
 /// What the fit of a type depends on, besides the type and the entry.
 pub(crate) struct Circumstances<'a> {
-    /// Whether another type of the program declares a reference.
+    /// Whether another type that was used since opening declares a reference.
     pub(crate) is_declared: &'a dyn Fn(&Reference) -> bool,
     /// Whether the collection has no documents. Called only where it matters.
     pub(crate) is_empty: &'a dyn Fn() -> Result<bool>,
@@ -126,8 +126,38 @@ impl TypeDescriptor {
         for view in own.views() {
             grew |= stored.adopt_view(view);
         }
-        grew |= stored.fit_references(&own, about.is_declared);
+        grew |= stored.fit_references(&own, about.writes, about.is_declared);
         Ok(grew)
+    }
+
+    /// Checks that no other type of the program, as `is_declared` knows, gives a reference other terms: each
+    /// write would replace the other's, and check all documents again.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with both.
+    pub(crate) fn check_references(
+        &self,
+        stored: &Schema,
+        is_declared: impl Fn(&Reference) -> bool,
+    ) -> Result<()> {
+        let own = self.own();
+        if !stored.refers() || own.version() != stored.version() {
+            return Ok(());
+        }
+        let Some((known, wanted)) = stored.disputed_reference(&own, is_declared) else { return Ok(()) };
+        let shown = |reference: &Reference| {
+            let each = if reference.is_each() { ", as a list" } else { "" };
+            format!("{} (on_delete = {}{each})", reference.to(), reference.action().name())
+        };
+        Err(Error::invalid(format!(
+            "the field {} of {} refers to {} in {}, and to {} in another type of the program",
+            wanted.field(),
+            self.name,
+            shown(wanted),
+            self.short_name(),
+            shown(known),
+        ))
+        .with_hint("write the same #[references] in both types, or in one of them only"))
     }
 
     fn fit_this_version(&self, stored: &mut Schema, own: &Schema, about: &Circumstances<'_>) -> Result<bool> {

@@ -134,7 +134,12 @@ impl Reference {
 
     /// Whether two definitions are equal, declared by a type or not.
     pub(crate) fn same_terms(&self, other: &Reference) -> bool {
-        (&self.field, &self.to, self.action, self.each) == (&other.field, &other.to, other.action, other.each)
+        self.field == other.field && self.same_rule(other)
+    }
+
+    /// Whether two definitions are equal but for the name of the field.
+    pub(crate) fn same_rule(&self, other: &Reference) -> bool {
+        (&self.to, self.action, self.each) == (&other.to, other.action, other.each)
     }
 
     /// The view that the database keeps: rows of the keys that documents refer to.
@@ -211,7 +216,7 @@ fn target_key(field: &str, elements: usize, value: &Value) -> Result<Vec<u8>> {
     Ok(key)
 }
 
-/// A document without the values of a field that refer to `target`: null, or a list without these items.
+/// A document without the values of a field whose target `is_gone`: null, or a list without these items.
 ///
 /// The rest stays byte for byte.
 ///
@@ -221,7 +226,7 @@ pub(crate) fn cleared(
     reference: &Reference,
     schema: &Schema,
     document: &[u8],
-    target: &[u8],
+    is_gone: &dyn Fn(&[u8]) -> bool,
 ) -> Result<Vec<u8>> {
     let mut reader = Reader::new(document);
     let named = !is_positional(document);
@@ -244,7 +249,7 @@ pub(crate) fn cleared(
         };
         let value = reader.raw()?;
         if schema.same_field(reference.field.as_bytes(), name) {
-            cleared_value(reference, value, target, &mut out)?;
+            cleared_value(reference, value, is_gone, &mut out)?;
         } else {
             out.extend_from_slice(value);
         }
@@ -252,13 +257,18 @@ pub(crate) fn cleared(
     Ok(out)
 }
 
-fn cleared_value(reference: &Reference, value: &[u8], target: &[u8], out: &mut Vec<u8>) -> Result<()> {
+fn cleared_value(
+    reference: &Reference,
+    value: &[u8],
+    is_gone: &dyn Fn(&[u8]) -> bool,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let refers = |stored: &[u8]| -> Result<bool> {
         let value = Value::from_stored(stored)?;
         if value == Value::Null {
             return Ok(false);
         }
-        Ok(target_key(&reference.field, reference.elements, &value).is_ok_and(|key| key == target))
+        Ok(target_key(&reference.field, reference.elements, &value).is_ok_and(|key| is_gone(&key)))
     };
     let mut reader = Reader::new(value);
     match reader.next()? {

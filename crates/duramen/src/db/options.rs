@@ -191,6 +191,9 @@ impl DbOptions {
     /// Checks a type against its collection at opening.
     ///
     /// Calls [`Db::register`]; a database opened read-only is only checked.
+    ///
+    /// Name every type of a collection: until a type is known, another one that has the same fields without
+    /// `#[references]` takes its references away.
     #[must_use]
     pub fn collection<C: Collection>(mut self) -> Self {
         self.opened.push(|db, read_only| {

@@ -2,6 +2,9 @@
 //!
 //! Owns the translation of "all", "prefix" and "from .. to" into byte ranges. A partial key means every key
 //! that begins with its elements: `from` includes them, `to` excludes them.
+//!
+//! Bounds have no directions until the view is known that they are for. An intersection therefore keeps the
+//! ranges apart until then: which of two bounds is the narrower one depends on the directions.
 
 use crate::store::KeyRange;
 use crate::store::error::Result;
@@ -11,13 +14,15 @@ use crate::value::tuple::{Key, directed, encode, prefix_end};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
     range: KeyRange,
+    /// Further ranges that its keys lie in.
+    others: Vec<KeyRange>,
 }
 
 impl Span {
     /// Every key.
     #[must_use]
     pub fn all() -> Span {
-        Span { range: KeyRange { from: Vec::new(), to: None } }
+        Span::of_bytes(KeyRange { from: Vec::new(), to: None })
     }
 
     /// Keys with these leading elements. `("U",)` does not match `"UA"`: elements match as a whole.
@@ -27,7 +32,7 @@ impl Span {
     pub fn prefix(key: impl Key) -> Result<Span> {
         let from = encode(&key)?;
         let to = Some(prefix_end(&from));
-        Ok(Span { range: KeyRange { from, to } })
+        Ok(Span::of_bytes(KeyRange { from, to }))
     }
 
     /// Keys from `from` on, to the end.
@@ -35,7 +40,7 @@ impl Span {
     /// # Errors
     /// As [`encode`].
     pub fn from(from: impl Key) -> Result<Span> {
-        Ok(Span { range: KeyRange { from: encode(&from)?, to: None } })
+        Ok(Span::of_bytes(KeyRange { from: encode(&from)?, to: None }))
     }
 
     /// Keys before `to`.
@@ -43,7 +48,7 @@ impl Span {
     /// # Errors
     /// As [`encode`].
     pub fn to(to: impl Key) -> Result<Span> {
-        Ok(Span { range: KeyRange { from: Vec::new(), to: Some(encode(&to)?) } })
+        Ok(Span::of_bytes(KeyRange { from: Vec::new(), to: Some(encode(&to)?) }))
     }
 
     /// Keys from `from` on and before `to`.
@@ -51,11 +56,11 @@ impl Span {
     /// # Errors
     /// As [`encode`].
     pub fn between(from: impl Key, to: impl Key) -> Result<Span> {
-        Ok(Span { range: KeyRange { from: encode(&from)?, to: Some(encode(&to)?) } })
+        Ok(Span::of_bytes(KeyRange { from: encode(&from)?, to: Some(encode(&to)?) }))
     }
 
     pub(crate) fn of_bytes(range: KeyRange) -> Span {
-        Span { range }
+        Span { range, others: Vec::new() }
     }
 
     /// The same bounds with elements in these directions, by position.
@@ -66,23 +71,32 @@ impl Span {
             let after = || Some(prefix_end(&directed(key.strip_suffix(prefix_end(&[]).as_slice())?)?));
             directed(&key).or_else(after).unwrap_or(key)
         };
-        let KeyRange { from, to } = self.range;
-        Span { range: KeyRange { from: bound(from), to: to.map(bound) } }
+        let range = |KeyRange { from, to }| KeyRange { from: bound(from), to: to.map(bound) };
+        Span { range: range(self.range), others: self.others.into_iter().map(range).collect() }
     }
 
     /// The intersection of both.
     #[must_use]
-    pub fn and(self, other: Span) -> Span {
-        let to = match (self.range.to, other.range.to) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
-        Span { range: KeyRange { from: self.range.from.max(other.range.from), to } }
+    pub fn and(mut self, other: Span) -> Span {
+        if self == Span::all() {
+            return other;
+        }
+        if other != Span::all() {
+            self.others.push(other.range);
+            self.others.extend(other.others);
+        }
+        self
     }
 
-    /// The same range in bytes.
+    /// The same range in bytes, with the bounds as they are: for elements that are all ascending.
     #[must_use]
     pub fn into_bytes(self) -> KeyRange {
-        self.range
+        self.others.into_iter().fold(self.range, |both, other| {
+            let to = match (both.to, other.to) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+            KeyRange { from: both.from.max(other.from), to }
+        })
     }
 }

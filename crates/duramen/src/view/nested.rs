@@ -34,14 +34,16 @@
 /// ```
 ///
 /// A path names fields as Rust does; what is stored is the name that serde writes. Fields with an alias, and
-/// those that serde leaves out or writes by a function, are in no path: a view finds a part by one name.
+/// those that serde writes by a function, are in no path: a view finds a part by one name. Neither are those
+/// that serde may leave out, or reads a default for: a view finds null there. An `Option` or a list may be
+/// left out or have a default, unless a function makes it.
 ///
 /// `FIELD` is a number that stands for the field's name.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no such field for the path of a view",
     label = "not a field that a path can name",
     note = "the struct needs #[derive(duramen::Nested)], and the field's name in Rust is written",
-    note = "fields with an alias, and those that serde skips or writes by a function, are in no path"
+    note = "fields with an alias or a default, and those that serde may leave out or writes by a function, are in no path"
 )]
 pub trait Nested<const FIELD: u64> {
     /// Its type, without an `Option` around it.

@@ -134,6 +134,13 @@ fn orders() -> impl Strategy<Value = Vec<OrderBy>> {
     prop::collection::vec(one, 0..4)
 }
 
+/// Bounds along a view: values of the first elements of its key.
+fn bounds() -> impl Strategy<Value = Vec<(Vec<Element>, Option<Vec<Element>>)>> {
+    let element = || any_value().prop_map(|value| value.to_element().unwrap());
+    let bound = move || prop::collection::vec(element(), 0..3);
+    prop::collection::vec((bound(), prop::option::of(bound())), 1..4)
+}
+
 fn found(find: &duramen::find::Find<'_>) -> Vec<String> {
     find.iter().unwrap().map(|document| document.unwrap().to_json().unwrap()).collect()
 }
@@ -173,6 +180,41 @@ proptest! {
             prop_assert_eq!(ask(&with), ask(&without), "{}", with.order_by(order.clone()).plan().unwrap());
         }
         prop_assert!(db.check_documents().unwrap().is_clean());
+    }
+
+    // Which of two bounds is the narrower one depends on the directions of the view.
+    #[test]
+    fn ranges_by_name_are_intersected_in_the_order_of_the_view(
+        documents in documents(),
+        views in views(),
+        bounds in bounds(),
+    ) {
+        let db = Db::options().background(false).in_memory().unwrap();
+        let all = collection(&db, "with", &views, &documents);
+        let spans = bounds.iter().map(|(from, to)| match to {
+            Some(to) => Span::between(from, to).unwrap(),
+            None => Span::prefix(from).unwrap(),
+        });
+        let spans: Vec<Span> = spans.collect();
+        for view in &views {
+            let view = all.view(view.name());
+            let rows = |view: &duramen::DocumentView<'_>| -> Vec<String> {
+                view.rows().unwrap().map(|row| format!("{:?}", row.unwrap())).collect()
+            };
+            let mut expected = rows(&view);
+            for span in &spans {
+                let inside: BTreeSet<String> = rows(&view.range(span.clone())).into_iter().collect();
+                expected.retain(|row| inside.contains(row));
+            }
+            let both = spans.iter().fold(view.clone(), |view, span| view.range(span.clone()));
+            prop_assert_eq!(rows(&both), expected.clone());
+            let one = spans.iter().cloned().fold(Span::all(), Span::and);
+            prop_assert_eq!(rows(&view.range(one)), expected.clone());
+            prop_assert_eq!(both.count().unwrap(), expected.len() as u64);
+            let find = all.find([]).view(view.spec().unwrap().name());
+            let find = spans.iter().fold(find, |find, span| find.range(span.clone()));
+            prop_assert_eq!(found(&find).len(), expected.len());
+        }
     }
 }
 
@@ -223,6 +265,15 @@ fn a_view_by_name_takes_and_returns_values_without_directions() {
     assert_eq!(groups, [("2".into(), 2), ("1".into(), 2), ("0".into(), 2)]);
     let find = tickets.find([]).view("newest").range(Span::between(("Oslo", 2), ("Oslo", 1)).unwrap());
     assert_eq!(ids(&find.iter().unwrap().map(Result::unwrap).collect::<Vec<_>>()), [10, 8]);
+    // Several ranges: each of them is along the view.
+    let at = |at: i64| Span::from(("Oslo", at)).unwrap();
+    assert_eq!(ids(&newest.key(("Oslo", 1)).range(at(2)).docs().unwrap()), [6, 4]);
+    assert_eq!(newest.key(("Oslo", 1)).range(at(0)).count().unwrap(), 0);
+    assert_eq!(newest.prefix("Oslo").range(at(2)).range(at(1)).count().unwrap(), 4);
+    assert_eq!(newest.prefix("Oslo").range(at(1).and(at(2))).count().unwrap(), 4);
+    let find = tickets.find([]).view("newest").range(Span::prefix("Oslo").unwrap());
+    assert_eq!(find.range(at(2)).range(at(1)).count().unwrap(), 4);
+    assert_eq!(newest.prefix("Oslo").range(at(2)).range(at(1)).reduce().unwrap().count, 4);
 }
 
 #[test]

@@ -8,21 +8,28 @@ use crate::catalog::reference::Reference;
 use crate::store::error::{Code, Error};
 use crate::value::tuple::show;
 
+/// The error of a delete that reaches too many documents. `entry` and `key` are of the document that was to
+/// be deleted.
 #[cold]
-pub(super) fn too_many(entry: &Entry, key: &[u8]) -> Error {
+pub(super) fn too_many(entry: &Entry, key: &[u8], is_one_of_several: bool) -> Error {
     let name = entry.schema.name();
-    Error::new(
-        Code::TooLarge,
-        format!(
-            "deleting {} of {name} reaches more than {FOLLOWED_MAX} documents through references, and a transaction \
-             may reach so many",
-            show(key)
-        ),
-    )
-    .with_hint(
-        "delete the documents that refer to it first, in several transactions: Db::delete_range, or `duramen del` with \
-         a range",
-    )
+    let also = if is_one_of_several { ", with what the transaction deleted before," } else { "" };
+    let message = format!(
+        "deleting {} of {name}{also} reaches more than {FOLLOWED_MAX} documents through references, and a transaction \
+         may reach so many",
+        show(key)
+    );
+    let error = Error::new(Code::TooLarge, message);
+    if is_one_of_several {
+        return error.with_hint("delete fewer documents in one transaction");
+    }
+    let referrers = entry.schema.referred_by().iter();
+    let fields: Vec<String> = referrers.map(|by| format!("{}.{}", by.collection, by.field)).collect();
+    error.with_hint(format!(
+        "first delete documents that refer to it, by {}, in several transactions: Db::delete_range of their \
+         collection, or `duramen del` there with a range",
+        fields.join(" or ")
+    ))
 }
 
 #[cold]

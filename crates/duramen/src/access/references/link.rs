@@ -20,7 +20,11 @@ pub(crate) fn link(tx: &Transaction<'_>, entry: &Entry, schema: &mut Schema) -> 
         if entry.schema.references().iter().any(|known| known.generation == reference.generation) {
             continue;
         }
-        let elements = check_target(tx, schema, &reference)?;
+        let Target { elements, kind } = check_target(tx, schema, &reference)?;
+        // Tools convert values to the type of their column: the reference then finds the key they mean.
+        if let Some(kind) = kind.filter(|_| is_untyped(schema, &reference)) {
+            schema.set_column(reference.field(), kind);
+        }
         let is_this = |known: &&mut Reference| known.generation == reference.generation;
         schema.references_mut().filter(is_this).for_each(|known| known.elements = elements);
         if reference.to() == own {
@@ -62,11 +66,25 @@ fn unlink(tx: &Transaction<'_>, schema: &mut Schema, reference: &Reference) -> R
     Ok(())
 }
 
-/// Checks that a reference can name its collection. Returns how many elements a key of that has.
+/// The key of the collection that a reference names.
+pub(crate) struct Target {
+    /// How many elements it has.
+    elements: usize,
+    /// The type of the only one, if it is known.
+    kind: Option<ColumnType>,
+}
+
+/// Whether a field of one key has no type yet, and no type of Rust that would give it one.
+fn is_untyped(schema: &Schema, reference: &Reference) -> bool {
+    let kind = schema.kind(reference.field()).unwrap_or_default();
+    kind == ColumnType::Unknown && !reference.is_each() && !schema.is_typed()
+}
+
+/// Checks that a reference can name its collection. Returns what a key of that is.
 ///
 /// # Errors
 /// `NoSuchTree`; `InvalidArgument` for a field of another type than the key.
-pub(crate) fn check_target(tx: &Transaction<'_>, schema: &Schema, reference: &Reference) -> Result<usize> {
+pub(crate) fn check_target(tx: &Transaction<'_>, schema: &Schema, reference: &Reference) -> Result<Target> {
     let entry;
     let target = if reference.to() == schema.name() {
         schema
@@ -106,7 +124,8 @@ pub(crate) fn check_target(tx: &Transaction<'_>, schema: &Schema, reference: &Re
         return Err(Error::invalid(format!("the field {field} of {own_name} {unfit}"))
             .with_hint(format!("refer to a collection by its whole key: ({})", key.join(", "))));
     }
-    Ok(key.len())
+    let of_one = if let [column] = key { kind(target, column) } else { None };
+    Ok(Target { elements: key.len(), kind: of_one })
 }
 
 /// Removes the references of a collection that is about to be dropped.

@@ -60,16 +60,26 @@ impl Schema {
 
     /// Adds a reference, to be checked, unless its field has the same one. Returns whether anything changed.
     ///
-    /// A different reference of the field is replaced. One that a type declares stays declared.
+    /// A different reference of the field is replaced, under whichever of the field's names. One that a type
+    /// declares stays declared. A type's reference has the name that the type gives the field.
     pub(crate) fn adopt_reference(&mut self, reference: &Reference) -> bool {
-        if let Some(known) = self.references.iter_mut().find(|known| known.same_terms(reference)) {
-            let is_news = reference.declared && !known.declared;
+        let names = names_of(&self.fields, &reference.field);
+        let is_of_field = |known: &Reference| names.contains(&known.field);
+        let is_same = |known: &Reference| {
+            known.same_terms(reference)
+                || (!reference.declared && is_of_field(known) && known.same_rule(reference))
+        };
+        let count = self.references.len();
+        if let Some(known) = self.references.iter_mut().find(|known| is_same(known)) {
+            let (is_news, kept) = (reference.declared && !known.declared, known.generation);
             known.declared |= reference.declared;
-            return is_news;
+            self.references.retain(|known| known.generation == kept || !is_of_field(known));
+            return is_news || self.references.len() < count;
         }
+        let is_replaced = |known: &&Reference| is_of_field(known);
         let declared = reference.declared
-            || self.reference_of(&reference.field).is_some_and(|replaced| replaced.declared);
-        self.references.retain(|known| known.field != reference.field);
+            || self.references.iter().filter(is_replaced).any(|replaced| replaced.declared);
+        self.references.retain(|known| !is_of_field(known));
         self.view_generation += 1;
         let generation = self.view_generation;
         self.references.push(Reference { generation, declared, ready: false, ..reference.clone() });
@@ -85,15 +95,17 @@ impl Schema {
 
     /// Takes over the references of a type. Returns whether anything changed.
     ///
-    /// A declared reference goes if the type has its field without the attribute, and `is_declared` by no
-    /// other type of this program. Those of tools stay.
-    pub(crate) fn fit_references(&mut self, own: &Schema, is_declared: impl Fn(&Reference) -> bool) -> bool {
-        let is_field = |name: &str| own.columns.iter().any(|column| column.name == name);
+    /// A declared reference goes if a type that writes has its field without the attribute, and `is_declared`
+    /// by no other known type. Those of tools stay.
+    pub(crate) fn fit_references(
+        &mut self,
+        own: &Schema,
+        writes: bool,
+        is_declared: impl Fn(&Reference) -> bool,
+    ) -> bool {
         let goes = |known: &Reference| {
-            known.declared
-                && is_field(&known.field)
-                && own.reference_of(&known.field).is_none()
-                && !is_declared(known)
+            let lost = || own.name_of(&known.field).is_some_and(|name| own.reference_of(name).is_none());
+            writes && known.declared && lost() && !is_declared(known)
         };
         let count = self.references.len();
         self.references.retain(|known| !goes(known));
@@ -104,9 +116,46 @@ impl Schema {
         grew
     }
 
-    /// Begins the references anew with a version: the rows of a document come with its conversion.
+    /// The first reference that is another one for the same field of the type `own`, and that `is_declared`
+    /// by another type. Returned with that of `own`.
+    pub(crate) fn disputed_reference<'a>(
+        &'a self,
+        own: &'a Schema,
+        is_declared: impl Fn(&Reference) -> bool,
+    ) -> Option<(&'a Reference, &'a Reference)> {
+        own.references.iter().find_map(|wanted| {
+            let is_of_field = |known: &&Reference| own.name_of(&known.field) == Some(&*wanted.field);
+            let known = self.references.iter().find(is_of_field)?;
+            (!known.same_rule(wanted) && is_declared(known)).then_some((known, wanted))
+        })
+    }
+
+    /// The name that a type has for a stored field.
+    fn name_of(&self, stored: &str) -> Option<&str> {
+        let mut columns = self.columns.iter().map(|column| column.name.as_str());
+        let field = || self.fields.iter().find(|field| field.is_called(stored));
+        columns.find(|name| *name == stored).or_else(|| Some(field()?.name.as_str()))
+    }
+
+    /// Begins to check references anew whose field has more names than it had among the fields `before`:
+    /// documents with such a name have no rows yet.
+    pub(crate) fn renew_references(&mut self, before: &[Field]) {
+        for reference in &mut self.references {
+            let known = names_of(before, &reference.field);
+            if names_of(&self.fields, &reference.field).iter().any(|name| !known.contains(name)) {
+                self.view_generation += 1;
+                reference.generation = self.view_generation;
+                reference.ready = false;
+            }
+        }
+    }
+
+    /// Begins the references anew with a version: the rows of a document come with its conversion. Those that
+    /// types declared go with their fields.
     pub(crate) fn begin_references(&mut self, own: &Schema) {
-        self.fit_references(own, |_| false);
+        let is_field = |name: &str| own.columns.iter().any(|column| column.name == name);
+        self.references.retain(|known| !known.declared || is_field(&known.field));
+        self.fit_references(own, true, |_| false);
         for reference in &mut self.references {
             self.view_generation += 1;
             reference.generation = self.view_generation;
@@ -196,4 +245,10 @@ impl Schema {
         }
         Ok(())
     }
+}
+
+/// All names of a field.
+fn names_of(fields: &[Field], field: &str) -> Vec<String> {
+    let known = fields.iter().find(|known| known.is_called(field));
+    known.map_or_else(|| vec![field.to_owned()], |known| known.names().map(str::to_owned).collect())
 }

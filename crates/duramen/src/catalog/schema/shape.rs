@@ -56,8 +56,10 @@ impl Schema {
         &self.fields
     }
 
+    /// Sets the fields. References of a field that has more names now are checked anew.
     pub(crate) fn set_fields(&mut self, fields: Vec<Field>) {
-        self.fields = fields;
+        let before = std::mem::replace(&mut self.fields, fields);
+        self.renew_references(&before);
     }
 
     /// The fields of a new type as the catalogue keeps them. No documents exist yet, so no field has other
