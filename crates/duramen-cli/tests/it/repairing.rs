@@ -52,8 +52,8 @@ fn a_sound_database_is_repaired_whole() {
     assert!(nowhere.code == Some(1) && nowhere.stderr.contains("E0902"), "{}", nowhere.stderr);
 }
 
-/// Without a superblock a page cannot be checked but by the identity that the log has: the message must ask for
-/// the log, and must not say that the file is no database.
+/// Without a superblock a page cannot be checked but by the identity that the log has: the message must ask
+/// for the log, and must not say that the file is no database.
 #[test]
 fn without_superblocks_and_log_the_log_is_asked_for() {
     let scratch = rows();

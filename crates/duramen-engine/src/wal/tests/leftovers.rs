@@ -219,8 +219,8 @@ fn copies_that_were_interrupted_do_not_pile_up() {
     check_replay(&disk, &from, &wanted);
 }
 
-/// D1: on a full disk an opening goes on in a segment that another one superseded. The header of that other one
-/// may be in the cache only, and after a power cut the superseded segment would be the log.
+/// D1: on a full disk an opening goes on in a segment that another one superseded. The header of that other
+/// one may be in the cache only, and after a power cut the superseded segment would be the log.
 #[test]
 fn a_superseded_segment_is_reused_behind_a_durable_header() {
     let mut reused_count = 0;
