@@ -8,6 +8,7 @@ use indicatif::ProgressBar;
 use crate::args::BackupArgs;
 use crate::database;
 use crate::failure::{Failure, Result};
+use crate::file_system;
 use crate::numbers::{bytes, counted, time};
 use crate::output::Output;
 use crate::signals::Signals;
@@ -44,6 +45,9 @@ pub(crate) fn run(args: &BackupArgs, out: Output) -> Result<()> {
         }
         (copied, _) => copied.map_err(|error| Failure::from(error).when_full_copy(&args.out))?,
     };
+    if let Err(Failure::Said(said)) = file_system::check(&args.out, "") {
+        out.note(&format!("warning: {}", said.message));
+    }
     if out.is_json() {
         let fields = doc! {
             "path": args.out.display().to_string(), "seq": copy.seq.0, "entries": copy.entries, "bytes": copy.bytes,

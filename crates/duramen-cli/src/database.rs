@@ -7,7 +7,7 @@
 mod session;
 
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use duramen::{Code, Db, DbOptions, Durability, Reads, Schema, Snapshot};
 
@@ -63,7 +63,7 @@ pub(crate) fn open_to_write(args: &DatabaseArgs, level: Durability) -> Result<Op
     check_level(args, level)?;
     let write = || {
         let options = options(args).durability(level).feed_retain_bytes(WATCHED_BYTES);
-        Ok(options.create(false).open(&args.db)?)
+        options.create(false).open(&args.db).map_err(|error| when_log_is_inside(error, args))
     };
     match &args.session {
         Some(session) => session.to_write(level, write, || read(args)),
@@ -91,7 +91,20 @@ pub(crate) fn open_or_create(args: &DatabaseArgs, level: Durability) -> Result<O
 fn read(args: &DatabaseArgs) -> Result<Db> {
     check_path(&args.db)?;
     // A command that reads writes nothing beside the data: large sorts go where the system has room for such.
-    Ok(options(args).create(false).read_only(true).spill_dir(std::env::temp_dir()).open(&args.db)?)
+    let options = options(args).create(false).read_only(true).spill_dir(std::env::temp_dir());
+    options.open(&args.db).map_err(|error| when_log_is_inside(error, args))
+}
+
+/// The failure of an opening. If `--wal` names no log of the database, and one lies inside it, the hint says
+/// so.
+fn when_log_is_inside(error: duramen::Error, args: &DatabaseArgs) -> Failure {
+    let inside = args.db.join("wal");
+    let is_missing = error.code() == Code::LogMissing && args.wal.as_ref().is_some_and(|wal| *wal != inside);
+    let failure = Failure::from(error);
+    if !is_missing || !inside.join("00000001.wal").is_file() {
+        return failure;
+    }
+    failure.hinted(format!("there is a log in {}: run the command without --wal", inside.display()))
 }
 
 /// Refuses a level that the disk of the database, or that of its log, cannot keep.
@@ -132,6 +145,11 @@ pub(crate) fn check_path(path: &Path) -> Result<()> {
         }
         Err(error) => return Err(Failure::io("open", path, &error)),
     };
+    if let Some(database) = is_part_of(path, metadata.is_dir()) {
+        let database = database.display();
+        let message = format!("{shown} is a part of the database {database}");
+        return Err(Failure::said(FAILED, Code::NotADatabase, message, format!("give {database}")));
+    }
     if metadata.is_dir() {
         return Ok(());
     }
@@ -143,6 +161,15 @@ pub(crate) fn check_path(path: &Path) -> Result<()> {
             "to load it into a database: duramen import NAME.duramen {shown} --collection NAME --key COLUMN,..."
         ),
     ))
+}
+
+/// The database that a path is a file or directory of.
+fn is_part_of(path: &Path, is_directory: bool) -> Option<PathBuf> {
+    let names: &[&str] = if is_directory { &["wal", "feed"] } else { &["data", "lock"] };
+    let above = path.parent()?;
+    let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+    let is_database = above.join("data").is_file() && above.join("lock").is_file();
+    (is_database && names.iter().any(|name| path.ends_with(name))).then(|| above.to_owned())
 }
 
 /// The names of databases beside a path that does not exist.

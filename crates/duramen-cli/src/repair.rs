@@ -278,13 +278,24 @@ fn of_bytes(report: &RepairReport, new: &Path) -> Option<String> {
     ))
 }
 
+/// The command that writes uncertain rows for an import, if they went to collections.
+fn of_collections(report: &RepairReport, new: &Path) -> Option<String> {
+    let is_one = |rows: &&UncertainRows| rows.store == Store::Collection;
+    let name = shell_word(&report.uncertain.iter().find(is_one)?.name);
+    Some(format!(
+        "an uncertain collection has no views, sums or references: `duramen export {} -c {name} --format ndjson` writes it, and an import declares them again",
+        new.display()
+    ))
+}
+
 /// Further remarks.
 fn remarks(report: &RepairReport, new: &Path) -> Vec<String> {
     let mut lines = unknown(report);
-    lines.extend(report.lost_commits.as_ref().map(lost_commits));
+    // Without a superblock no commit is counted: its rows may be among those that were found.
+    lines.extend(report.lost_commits.as_ref().filter(|_| report.superblocks > 0).map(lost_commits));
     match report.superblocks {
         0 => lines.push(
-            "neither superblock can be read: which pages are current is unknown, and the log was not applied"
+            "neither superblock can be read: which pages are current is unknown, and the log was not applied; the rows below were found in pages"
                 .to_owned(),
         ),
         1 => lines.push("one of the two superblocks cannot be read; the other was used".to_owned()),
@@ -312,6 +323,7 @@ fn remarks(report: &RepairReport, new: &Path) -> Vec<String> {
         ));
     }
     lines.extend(report.uncertain.iter().map(uncertain));
+    lines.extend(of_collections(report, new));
     lines.extend(of_bytes(report, new));
     if report.views_built > 0 {
         lines.push(format!("{} built anew", counted(report.views_built, "view")));

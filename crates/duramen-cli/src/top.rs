@@ -103,7 +103,7 @@ fn look(observer: &mut Observer, before: &(Observed, Instant), at_most: Duration
     }
     let now = observer.look()?;
     let commits = now.durable.0.saturating_sub(before.0.durable.0);
-    let holder = if now.clean { None } else { observer.holder() };
+    let holder = observer.holder().filter(|holder| !now.clean || !is_gone(holder));
     let counted = observer.position();
     Ok(Look { now, commits, lasted: before.1.elapsed(), written, counted, has_gap, holder })
 }
@@ -166,7 +166,8 @@ fn as_text(db: &Path, look: &Look) -> String {
     let now = &look.now;
     let block = |count: u64| bytes(count * now.block_bytes);
     let holder = match (&look.holder, now.clean) {
-        (_, true) => "closed; no writes since".to_owned(),
+        (None, true) => "closed; no writes since".to_owned(),
+        (Some(holder), true) => format!("no writes since it was closed; last opened to write by {holder}"),
         (Some(holder), false) if is_gone(holder) => format!("left unclosed by {holder}, which has ended"),
         (Some(holder), false) => format!("last opened to write by {holder}"),
         (None, false) => "the process that has it open is unknown".to_owned(),

@@ -356,7 +356,9 @@ fn default_hint(code: Code) -> &'static str {
         ErrorKind::Locked => "wait for the other process, or end it",
         ErrorKind::Expired => "take a new snapshot",
         ErrorKind::NotFound => "look at the name",
-        ErrorKind::Io => "look at the path, its permissions and the disk",
+        ErrorKind::Io => {
+            "look at the path, its owner and mode (`ls -ld`), who asks (`id`), and the disk (`dmesg`)"
+        }
     }
 }
 

@@ -29,3 +29,16 @@ fn a_database_in_use_is_copied_by_the_program_that_has_it() {
     assert!(refused.stderr.contains("`Db::backup`"), "{}", refused.stderr);
     drop(db);
 }
+
+/// A scheduled backup with a fixed name fails every time after one was interrupted: it must say why.
+#[test]
+fn an_unfinished_copy_is_named_by_the_next_backup_to_its_place() {
+    let scratch = Scratch::with_rows("id,town\n1,Oslo\n", &["--key", "id", "--durability", "process"]);
+    std::fs::create_dir(scratch.path("copy")).unwrap();
+    scratch.write("copy/unfinished-copy", "");
+    let refused = scratch.run(&["backup", "db", "copy"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    for words in ["E0210", "a copy that was not finished", "delete the directory"] {
+        assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
+    }
+}

@@ -56,6 +56,52 @@ fn level_disk_is_refused_in_memory() {
     check_refused(dir.path(), "tmpfs on /dev/shm is memory");
 }
 
+/// A backup in memory is whole, and gone after a reboot.
+#[test]
+fn a_backup_to_memory_warns() {
+    let Some(dir) = memory() else { return };
+    let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id", "--durability", "process"]);
+    let copy = dir.path().join("copy");
+    let backup = ["backup", "db", copy.to_str().unwrap()];
+    let ran: Ran = output(&mut scratch.command_as_is(&backup)).unwrap().into();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    for words in ["warning: ", "survives no power cut"] {
+        assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
+    }
+}
+
+/// A log that lies where it belongs is named by the hint if `--wal` leads elsewhere.
+#[test]
+fn a_log_inside_the_database_is_found_where_wal_names_another_place() {
+    let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
+    std::fs::create_dir(scratch.path("elsewhere")).unwrap();
+    for args in [&["count", "db", "-c", "rows"][..], &["put", "db", "{\"id\":4}", "-c", "rows"]] {
+        let ran = scratch.run(&[args, &["--wal", "elsewhere"]].concat());
+        assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains("there is a log in db/wal: run the command without --wal"),
+            "{}",
+            ran.stderr
+        );
+    }
+    let new = ["import", "new", "rows.csv", "-c", "rows", "--key", "id", "--wal", "db/wal"];
+    let ran = scratch.run(&new);
+    assert!(ran.stderr.contains("of another database, or of one at this path"), "{}", ran.stderr);
+}
+
+/// A file of a database is no file to import.
+#[test]
+fn a_part_of_a_database_is_named_as_such() {
+    let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
+    for part in ["db/data", "db/wal", "db/lock"] {
+        let ran = scratch.run(&["count", part, "-c", "rows"]);
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        let words = format!("{part} is a part of the database db");
+        assert!(ran.stderr.contains("E0209") && ran.stderr.contains(&words), "{}", ran.stderr);
+        assert!(ran.stderr.contains("hint: give db"), "{}", ran.stderr);
+    }
+}
+
 /// An overlay shows itself, not the file system that it writes to; the mount table has it.
 #[test]
 fn level_disk_is_refused_on_an_overlay_that_forgets() {

@@ -125,6 +125,23 @@ fn all_can_be_deleted_from_a_full_disk() {
     }
 }
 
+/// D7: commands that are refused open and close the database. They must leave the log its segments.
+#[test]
+fn after_many_refused_commands_a_full_disk_still_deletes() {
+    let scratch = Scratch::new();
+    let Some((mounted, db)) = filled(&scratch, "ext4") else { return };
+    let mut filler = std::fs::File::options().append(true).open(mounted.at.join("filler")).unwrap();
+    let year = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/nycflights/flights.csv.gz");
+    for _ in 0..12 {
+        let refused = scratch.run(&[&["import", &db, year, "--replace"], FLIGHTS].concat());
+        assert!(refused.code == Some(1) && refused.stderr.contains("E0301"), "{}", refused.stderr);
+        // Another program takes what it gave back.
+        while filler.write_all(&[1; 4096]).is_ok() {}
+    }
+    scratch.ok(&["del", &db, "-c", "flights", "--prefix", "UA"]);
+    scratch.ok(&["check", &db, "--deep"]);
+}
+
 #[test]
 fn a_collection_can_be_dropped_from_a_full_disk_and_none_created() {
     let scratch = Scratch::new();

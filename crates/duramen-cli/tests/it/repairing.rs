@@ -52,6 +52,34 @@ fn a_sound_database_is_repaired_whole() {
     assert!(nowhere.code == Some(1) && nowhere.stderr.contains("E0902"), "{}", nowhere.stderr);
 }
 
+/// Without a superblock a page cannot be checked but by the identity that the log has: the message must ask
+/// for the log, and must not say that the file is no database.
+#[test]
+fn without_superblocks_and_log_the_log_is_asked_for() {
+    let scratch = rows();
+    let data = std::fs::File::options().write(true).open(scratch.path("db/data")).unwrap();
+    for offset in [0, 16_384] {
+        data.write_all_at(&[0; 512], offset).unwrap();
+    }
+    std::fs::rename(scratch.path("db/wal"), scratch.path("away")).unwrap();
+    std::fs::create_dir(scratch.path("db/wal")).unwrap();
+    for (code, args) in [
+        (3, &["count", "db", "-c", "rows"][..]),
+        (1, &["repair", "db", "new"]),
+        (1, &["repair", "--without-log", "db", "new"]),
+    ] {
+        let ran = scratch.run(args);
+        assert_eq!(ran.code, Some(code), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("E0504") && ran.stderr.contains("--wal DIR"), "{args:?}: {}", ran.stderr);
+        assert!(!scratch.path("new").exists());
+    }
+    let ran = scratch.run(&["repair", "db", "new", "--wal", "away"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(!ran.stdout.contains("are lost, up to"), "no commit is counted: {}", ran.stdout);
+    assert_eq!(scratch.ok(&["count", "new", "-c", "rows-uncertain"]), "3\n");
+    assert!(ran.stdout.contains("export new -c rows-uncertain --format ndjson"), "{}", ran.stdout);
+}
+
 // The whole procedure that the hint of E0501 recommends.
 #[test]
 fn around_a_bad_page_everything_is_repaired() {

@@ -105,6 +105,11 @@ pub(super) fn refuse_taken(disk: &dyn Disk, path: &Path) -> Result<bool> {
     match kind(disk, path)? {
         None => Ok(false),
         Some(_) if disk.list(path).is_ok_and(|names| names.is_empty()) => Ok(true),
+        Some(_) if disk.kind(&path.join(UNFINISHED)).is_ok_and(|mark| mark.is_some()) => {
+            let message = format!("{} exists already: it is a copy that was not finished", path.display());
+            Err(Error::new(Code::AlreadyExists, message)
+                .with_hint("delete the directory, and run the command again; the original has lost nothing"))
+        }
         Some(_) => Err(Error::new(Code::AlreadyExists, format!("{} exists already", path.display()))
             .with_hint("name a directory that does not exist, or is empty")),
     }

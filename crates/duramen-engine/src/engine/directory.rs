@@ -12,6 +12,7 @@ use duramen_disk::sync_choice::MEASURE_PREFIX;
 use duramen_disk::{Access, Disk, Lock, LockError, PathKind};
 
 use super::method::is_calibration;
+use crate::data_file::node_bytes;
 use crate::error::{Code, Error, Result};
 use crate::feed::FEED_DIR;
 use crate::options::Options;
@@ -29,6 +30,15 @@ const READERS: &str = "readers";
 pub(super) fn kind(disk: &dyn Disk, path: &Path) -> Result<Option<PathKind>> {
     disk.kind(path).map_err(|e| Error::io("look at", path, &e))
 }
+
+/// So much of a data file is searched for pages, in windows of the second number of bytes.
+const LOOK_BYTES: u64 = 64 << 20;
+const LOOK_WINDOW_BYTES: usize = 1 << 20;
+
+/// Pages begin with a block, and a block has at least so many bytes.
+const BLOCK_BYTES_LEAST: usize = 512;
+
+const _: () = assert!(LOOK_WINDOW_BYTES.is_multiple_of(BLOCK_BYTES_LEAST), "windows begin with a block");
 
 /// The hint where a database would be created if the options let it.
 const NOT_CREATED: &str =
@@ -210,23 +220,64 @@ fn is_fresh_log(disk: &dyn Disk, wal_dir: &Path, block_bytes: u64) -> Result<boo
     Ok(true)
 }
 
-/// Replaces `NotADatabase` if there is a log with commits: the file was a data file then.
-pub(super) fn of_a_database(error: Error, disk: &dyn Disk, wal_dir: &Path, options: &Options) -> Error {
-    let is_fresh = || is_fresh_log(disk, wal_dir, options.geometry.block_bytes as u64);
-    if error.code() != Code::NotADatabase || is_fresh().unwrap_or(true) {
+/// Replaces `NotADatabase` if there is a log with commits, or a page in the file: it was a data file then.
+pub(super) fn of_a_database(
+    error: Error,
+    disk: &dyn Disk,
+    data: &Path,
+    wal_dir: &Path,
+    options: &Options,
+) -> Error {
+    if error.code() != Code::NotADatabase {
         return error;
     }
-    let message =
-        format!("{}, and {} holds a log with commits: it was one", error.message(), wal_dir.display());
+    if !is_fresh_log(disk, wal_dir, options.geometry.block_bytes as u64).unwrap_or(true) {
+        let message =
+            format!("{}, and {} holds a log with commits: it was one", error.message(), wal_dir.display());
+        return Error::new(Code::CorruptSuperblock, message).with_hint(
+            "`duramen repair DB NEW` (`DbOptions::repair`) finds the pages that are whole; or restore a backup",
+        );
+    }
+    if !begins_pages(disk, data).unwrap_or(false) {
+        return error;
+    }
+    let message = format!(
+        "{}: no superblock can be read, there are pages of a database in it, and no log in {}",
+        data.display(),
+        wal_dir.display()
+    );
     Error::new(Code::CorruptSuperblock, message).with_hint(
-        "`duramen repair DB NEW` (`DbOptions::repair`) finds the pages that are whole; or restore a backup",
+        "if the log lies elsewhere, name its directory (`--wal DIR`, `DbOptions::wal_dir`), and run `duramen repair DB NEW`; if it is lost, too, restore a backup",
     )
+}
+
+/// Whether something near the beginning of a file looks like a page of a tree.
+fn begins_pages(disk: &dyn Disk, data: &Path) -> std::io::Result<bool> {
+    let file = disk.open(data, Access::READ)?;
+    let end = file.len()?.min(LOOK_BYTES);
+    let mut bytes = vec![0; LOOK_WINDOW_BYTES];
+    let mut offset = 0;
+    while offset < end {
+        let count = usize::try_from(end - offset).map_or(bytes.len(), |left| left.min(bytes.len()));
+        file.read_at(&mut bytes[..count], offset)?;
+        if bytes[..count].chunks(BLOCK_BYTES_LEAST).any(|block| node_bytes(block).is_some()) {
+            return Ok(true);
+        }
+        offset += count as u64;
+    }
+    Ok(false)
 }
 
 pub(super) fn data_lost(path: &Path, wal_dir: &Path) -> Error {
     let what = format!("the file is not there, and {} holds a log with commits", wal_dir.display());
-    Error::corrupt_data(&path.join(DATA), 0, what)
-        .with_hint("the data file was lost: restore it from a backup")
+    if wal_dir.parent() == Some(path) {
+        return Error::corrupt_data(&path.join(DATA), 0, what)
+            .with_hint("the data file was lost: restore it from a backup");
+    }
+    let what = format!("{what}: of another database, or of one at this path whose file `data` was lost");
+    Error::corrupt_data(&path.join(DATA), 0, what).with_hint(
+        "give a new database a log directory of its own (`--wal DIR`); if the data file was lost, restore it from a backup",
+    )
 }
 
 /// D3: fails if readers of a later release are registered. This build does not know their snapshots and would

@@ -189,6 +189,7 @@ impl Maintenance {
         if !log.needs_spare() {
             return Ok(());
         }
+        let was_refused = log.is_refused();
         let mut done = Ok(());
         let made = log.prepare_spare(&mut |rest_ns| {
             let mut left_ns = rest_ns;
@@ -202,6 +203,10 @@ impl Maintenance {
                 }
             }
         });
+        // Openings after kills have taken the spares of a full disk. A checkpoint gives some back (D7).
+        if !was_refused && log.is_refused() && !log.has_spare() {
+            self.committer.throttle.ask();
+        }
         done.and(made)
     }
 

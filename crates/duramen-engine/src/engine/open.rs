@@ -95,7 +95,7 @@ fn assemble(
     locks: Arc<Locks>,
 ) -> Result<Engine> {
     let loaded = load(file, &path.join(DATA), &options, &hooks.reducers)
-        .map_err(|error| of_a_database(error, &*disk, &wal_dir, &options))?;
+        .map_err(|error| of_a_database(error, &*disk, &path.join(DATA), &wal_dir, &options))?;
     let replayed = run_replay(&*disk, &wal_dir, &loaded, &options)?;
     let recovered = RecoveryStats::new(&replayed.log);
     let store = Arc::clone(&loaded.store);

@@ -237,12 +237,12 @@ fn open_corrupt(
     }
     let file = disk.open(&data, Access::READ).map_err(|e| Error::io("open", &data, &e))?;
     let loaded = Source::load(disk, file, &data, wal_dir, options);
-    let source = loaded.map_err(|error| of_a_database(error, disk, wal_dir, options)).map_err(|error| {
+    let source = loaded.map_err(|error| of_a_database(error, disk, &data, wal_dir, options)).map_err(|error| {
         if error.code() != Code::CorruptSuperblock {
             return error;
         }
         error.with_hint(
-            "without a superblock pages are found only if a file of the log can be read: name its directory (`--wal DIR`, `DbOptions::wal_dir`), or restore a backup",
+            "a page is checked by the identity of its database, which the superblocks and each file of the log hold: name the log's directory (`--wal DIR`, `DbOptions::wal_dir`), or put one of its files back; otherwise restore a backup",
         )
     })?;
     let superblock = &source.superblock;

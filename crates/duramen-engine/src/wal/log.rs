@@ -115,6 +115,24 @@ impl Log {
         self.state().head.last
     }
 
+    /// The epoch of the current segment. The last frame may be of an earlier one.
+    #[must_use]
+    pub fn current_epoch(&self) -> Epoch {
+        self.state().head.epoch
+    }
+
+    /// Whether the disk had no room for the last segment to be prepared.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.state().refused
+    }
+
+    /// Whether a segment is ready for use.
+    #[must_use]
+    pub fn has_spare(&self) -> bool {
+        !self.state().ready.is_empty()
+    }
+
     /// Writes a group without a sync: one write, even if it begins a segment. A group of more than 1 MiB
     /// takes several writes, one larger than a segment several frames.
     ///

@@ -145,3 +145,62 @@ fn little_memory_does_not_lower_the_room_at_rest() {
     assert!(room >= 2 << 20, "{room} bytes of room beside {used}");
     deletes_checkpoints_and_closes(&Options { memory_bytes: 4 << 20, ..shipped() }, 6000, 1);
 }
+
+/// D7: an opening goes on in a new segment of the log. Openings that commit nothing must not take one each:
+/// the room for deletes would be gone after a few.
+fn deletes_after_openings_without_a_commit(end: impl Fn(Engine), step: bool) {
+    let rows = 20_000;
+    let (disk, tree) = at_rest(&small(), rows);
+    for _ in 0..16 {
+        let engine = open(&disk, small());
+        let put =
+            |tx: &mut Transaction| (rows..3 * rows).try_for_each(|row| tx.put(tree, &key(row), &value(row)));
+        engine.transact(Durability::Disk, put).unwrap_err();
+        if step {
+            drop(engine.step());
+        }
+        end(engine);
+        // Another program takes what was given back.
+        disk.set_capacity(Some(disk.used_bytes()));
+    }
+    let engine = open(&disk, small());
+    let odd: Vec<u32> = (0..rows).filter(|row| row % 2 == 1).collect();
+    for some in odd.chunks(500) {
+        delete(&engine, tree, some);
+    }
+    holds(&engine, tree, (0..rows).step_by(2));
+    engine.close().unwrap();
+}
+
+#[test]
+fn openings_that_are_refused_everything_and_closed_leave_room_for_deletes() {
+    for step in [false, true] {
+        deletes_after_openings_without_a_commit(|engine| engine.close().unwrap(), step);
+    }
+}
+
+#[test]
+fn openings_that_are_refused_everything_and_killed_leave_room_for_deletes() {
+    for step in [false, true] {
+        deletes_after_openings_without_a_commit(Engine::abandon, step);
+    }
+}
+
+/// The same without a call that needs room: a service that is restarted again and again.
+#[test]
+fn openings_that_only_read_and_are_killed_take_no_segments() {
+    let (disk, tree) = at_rest(&small(), 300);
+    let segments = || disk.files().iter().filter(|path| path.extension().is_some_and(|e| e == "wal")).count();
+    let before = segments();
+    for _ in 0..40 {
+        let engine = open(&disk, small());
+        assert_eq!(engine.get(tree, &key(1)).unwrap(), Some(value(1)));
+        engine.abandon();
+    }
+    let after = segments();
+    assert!(after <= before + 1, "{before} segments, and {after} after 40 kills");
+    let engine = open(&disk, small());
+    delete(&engine, tree, &(0..300).collect::<Vec<_>>());
+    holds(&engine, tree, 0..0);
+    engine.close().unwrap();
+}

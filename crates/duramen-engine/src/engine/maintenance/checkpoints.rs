@@ -77,8 +77,17 @@ impl Maintenance {
         if !self.checkpoint_due() {
             return Ok(());
         }
+        self.let_log_go();
         let aim = Aim { clean: false, hot: None, twin_spare_bytes: Some(self.spare_bytes()) };
         self.tell_checkpoint(aim, &mut || ()).map(|_| ())
+    }
+
+    /// Makes an empty commit if checkpoints cannot let segments of the log go without one, and it has none
+    /// left (D7). If the commit is refused, the checkpoint is worth as much as without it.
+    pub(in crate::engine) fn let_log_go(&self) {
+        if !self.committer.log().has_spare() && self.committer.is_segment_without_commit() {
+            drop(self.committer.submit_nothing());
+        }
     }
 
     /// Writes a checkpoint and names it in both superblocks. What it replaced can then be reused at once.
@@ -97,6 +106,7 @@ impl Maintenance {
     /// # Errors
     /// As [`Maintenance::checkpoint`].
     pub(in crate::engine) fn last_checkpoint(&self, hot: Option<PagePointer>) -> Result<()> {
+        self.committer.end_in_current_segment()?;
         let rest = self.rest_spare_bytes();
         let aim = Aim { clean: true, hot, twin_spare_bytes: Some(rest) };
         self.tell_checkpoint(aim, &mut || ())?;
