@@ -73,6 +73,9 @@ fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Resu
             .try_for_each(|field| text_numbers::check_sum(snapshot, schema, flag, field))?;
     }
     let mut warnings: Vec<Warning> = words.clone().filter_map(|text| Warning::of(&fields, text)).collect();
+    for text in words.clone() {
+        warnings.extend(Warning::of_any_type(snapshot, schema, text)?);
+    }
     warnings.extend(Warning::of_flags(snapshot, schema, &fields, args)?);
     warnings.extend(paths::warnings(snapshot, schema, args, words.clone())?);
     let find = find.and(Condition::parse_words(words, |text| hints::condition(&fields, text))?);

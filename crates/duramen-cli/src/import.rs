@@ -40,7 +40,7 @@ use assigned_ids::AssignedIds;
 use description::RowDescription;
 use document_rows::Open;
 use findings::Findings;
-use flags::warn_of_null_lists;
+use flags::{warn_of_any_in_csv, warn_of_null_lists};
 use format::format_and_delimiter;
 use json_text::Objects;
 use memory::Memory;
@@ -61,6 +61,9 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     let input = Input::open(&args.file)?;
     let (format, delimiter) = format_and_delimiter(args)?;
     description.delimiter = delimiter;
+    if format == Format::Csv {
+        warn_of_any_in_csv(&description.types, out);
+    }
     let signals = Signals::watch()?;
     let input = input.until(signals.clone());
     let level = args.durability;

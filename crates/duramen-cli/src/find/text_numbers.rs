@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use duramen::find::OrderBy;
 use duramen::schema::ColumnType;
-use duramen::{Reads, Schema, Snapshot, Value, cell};
+use duramen::{Reads, Schema, Snapshot, Value, cell, json};
 
 use super::groups;
 use crate::args::FindArgs;
 use crate::failure::{Failure, Result};
 use crate::import::{is_null_word, null_flag, type_flag};
-use crate::output::Output;
+use crate::output::{Output, shell_word};
 use duramen::find::Condition;
 
 /// The first documents, and as many of the last, tell whether a column of text holds numbers.
@@ -34,23 +34,48 @@ impl Warning {
 
     /// The warning about a condition in text, if it needs one. With JSON, as in `n:="5"`, the text is meant.
     pub(super) fn of(schema: &Schema, text: &str) -> Option<Warning> {
-        let field = Condition::field_of(text)?;
-        let rest = text.strip_prefix(field)?;
-        let (sign, value) = ["!=", "<=", ">=", "=", "<", ">"]
-            .iter()
-            .find_map(|sign| Some((*sign, rest.strip_prefix(sign)?)))?;
+        let Comparison { field, is_order, value, .. } = Comparison::of(text)?;
         let is_number = value.parse::<f64>().is_ok_and(f64::is_finite);
         if !is_number || schema.kind(field) != Some(ColumnType::Text) {
             return None;
         }
-        let how = match sign {
-            "=" | "!=" => format!("{value} and {value}.0 are different texts"),
-            _ => "as text 10 comes before 9".to_owned(),
+        let how = match is_order {
+            false => format!("{value} and {value}.0 are different texts"),
+            true => "as text 10 comes before 9".to_owned(),
         };
         Some(Warning {
             message: format!("the column {field} is text, and {text} compares text: {how}"),
             hint: Held::default().hint(schema, field, "compare"),
         })
+    }
+
+    /// The warning about a condition on values of any type, with a number, if some documents have numbers as
+    /// text there.
+    pub(super) fn of_any_type(snapshot: &Snapshot, stored: &Schema, text: &str) -> Result<Option<Warning>> {
+        let Some(Comparison { field, sign, is_order, value }) = Comparison::of(text) else { return Ok(None) };
+        let is_number = matches!(json::parse(value), Ok(Value::Int(_) | Value::Float(_)));
+        let column = if stored.kind(field).is_some() { Some(field) } else { field.split(['.', '[']).next() };
+        if !is_number || column.and_then(|column| stored.kind(column)) != Some(ColumnType::Any) {
+            return Ok(None);
+        }
+        let documents = snapshot.documents(stored.name()).find([]).fields([field]).limit(SAMPLE_MAX);
+        // A path that cannot be read is an error of the query itself.
+        let Ok(documents) = documents.iter() else { return Ok(None) };
+        for document in documents {
+            if let Some(found) = document?.get(field).and_then(text_of_number) {
+                let how = match is_order {
+                    true => format!("{text} compares numbers only"),
+                    false => format!("{text} finds the number, and the text {value} as it is written"),
+                };
+                let message = format!("{field} is the text {found:?} in some documents: {how}");
+                let texts = shell_word(&format!("{field}{sign}\"{value}\""));
+                return Ok(Some(Warning::new(
+                    message,
+                    format!("{texts} compares texts, where 10 comes before 9"),
+                )));
+            }
+        }
+        Ok(None)
     }
 
     /// The warnings about the flags that compare the values of a field: one for each column of text in which
@@ -91,6 +116,35 @@ impl Warning {
 
     pub(super) fn say(&self, out: Output) {
         out.warning(&self.message, &self.hint);
+    }
+}
+
+/// A condition with one of the signs for values.
+struct Comparison<'t> {
+    field: &'t str,
+    sign: &'static str,
+    is_order: bool,
+    value: &'t str,
+}
+
+impl Comparison<'_> {
+    fn of(text: &str) -> Option<Comparison<'_>> {
+        let field = Condition::field_of(text)?;
+        let rest = text.strip_prefix(field)?;
+        let (sign, value) = ["!=", "<>", "<=", ">=", "==", "=", "<", ">"]
+            .into_iter()
+            .find_map(|sign| Some((sign, rest.strip_prefix(sign)?)))?;
+        let is_order = !matches!(sign, "!=" | "<>" | "==" | "=");
+        Some(Comparison { field: field.trim_end(), sign, is_order, value: value.trim() })
+    }
+}
+
+/// A text that is a number, or the first such item of a list.
+fn text_of_number(value: &Value) -> Option<String> {
+    match value {
+        Value::Text(text) => text.parse::<f64>().is_ok_and(f64::is_finite).then(|| text.clone()),
+        Value::List(items) => items.iter().find_map(text_of_number),
+        _ => None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use duramen::schema::ColumnType;
 
+use super::findings::type_flag;
 use super::inference::{is_null_word, null_flag};
 use crate::failure::{Failure, Result};
 use crate::keys;
@@ -26,6 +27,22 @@ pub(super) fn warn_of_null_lists(words: &[String], out: Output) {
         out.warning(
             &format!("--null takes one word, and {word:?} has a comma: only the cell {word:?} is null"),
             &format!("repeat the flag: {}", flags.join(" ")),
+        );
+    }
+}
+
+/// A cell of CSV in a column of type any is a text, also if it is written like a number.
+pub(super) fn warn_of_any_in_csv(types: &[(String, ColumnType)], out: Output) {
+    for (column, _) in types.iter().filter(|(_, kind)| *kind == ColumnType::Any) {
+        out.warning(
+            &format!(
+                "{}: the values of CSV have no types, so each is stored as text",
+                type_flag(column, ColumnType::Any)
+            ),
+            &format!(
+                "{} with --null for each word stores numbers; NDJSON keeps values of several types",
+                type_flag(column, ColumnType::Float)
+            ),
         );
     }
 }
