@@ -86,6 +86,14 @@ fn bounds_that_bound_nothing_delete_nothing() {
 }
 
 #[test]
+fn a_condition_in_the_place_of_a_key_leads_to_find() {
+    let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
+    let ran = scratch.run(&["del", "db", "-c", "rows", "n=2"]);
+    let hint = "hint: del takes keys and key ranges; `duramen find` lists the keys\n";
+    assert!(ran.code == Some(2) && ran.stderr.contains(hint), "{}", ran.stderr);
+}
+
+#[test]
 fn a_dropped_collection_is_gone_with_its_key() {
     let scratch = Scratch::with_january();
     for flags in [&[][..], &["--json"]] {
