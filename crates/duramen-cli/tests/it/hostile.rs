@@ -379,3 +379,25 @@ fn a_document_or_a_column_that_does_not_fit_has_a_hint_for_the_command_line() {
     let sums = ["import", "db", "words.csv", "-c", "new", "--key", "id", "--sum", "n"];
     refused(&scratch.run(&sums), 1, "hint: correct the values, or leave the column out of --key or --sum");
 }
+
+/// The command line has commands, not the calls of programs.
+#[test]
+fn hints_name_commands() {
+    let scratch = Scratch::with_rows("id,town\n1,Oslo\n", &["--key", "id"]);
+    scratch.write("towns.csv", "town,n\nOslo,1\n");
+    scratch.ok(&["import", "db", "towns.csv", "-c", "towns", "--key", "town"]);
+    scratch.ok(&["reference", "add", "db", "-c", "rows", "town", "towns"]);
+    for (words, hint) in [
+        (&["del", "db", "-c", "towns", "--key", "Oslo"][..], "--on-delete cascade --replace"),
+        (&["drop", "db", "-c", "towns", "--yes"], "first: `duramen reference drop DB -c rows town`"),
+        (&["put", "db", "-c", "rows", "{\"id\":2,\"town\":\"Voss\"}"], "of towns first, or give document"),
+        (&["find", "db", "-c", "rows", "--sum", "id", "--sum", "id"], "leave one out\n"),
+    ] {
+        let ran = scratch.run(words);
+        assert!(ran.stderr.contains(hint), "{words:?}: {}", ran.stderr);
+        for call in ["::", "on_delete", "same transaction"] {
+            assert!(!ran.stderr.contains(call), "{words:?}: {}", ran.stderr);
+        }
+    }
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "1\n");
+}
