@@ -34,6 +34,7 @@ mod round_trip;
 mod runner;
 mod shell;
 mod shell_blocks;
+mod slips;
 mod threads;
 mod typing;
 mod views;
