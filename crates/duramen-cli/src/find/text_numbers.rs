@@ -11,7 +11,7 @@ use duramen::{Reads, Schema, Snapshot, Value, cell, json};
 use super::groups;
 use crate::args::FindArgs;
 use crate::failure::{Failure, Result};
-use crate::import::{is_null_word, null_flag, type_flag};
+use crate::import::{is_null_word, is_number_to_a_person, null_flag, type_flag};
 use crate::output::{Output, shell_word};
 use duramen::find::Condition;
 
@@ -33,20 +33,20 @@ impl Warning {
     }
 
     /// The warning about a condition in text, if it needs one. With JSON, as in `n:="5"`, the text is meant.
-    pub(super) fn of(schema: &Schema, text: &str) -> Option<Warning> {
-        let Comparison { field, is_order, value, .. } = Comparison::of(text)?;
+    pub(super) fn of(snapshot: &Snapshot, schema: &Schema, text: &str) -> Result<Option<Warning>> {
+        let Some(Comparison { field, is_order, value, .. }) = Comparison::of(text) else { return Ok(None) };
         let is_number = value.parse::<f64>().is_ok_and(f64::is_finite);
         if !is_number || schema.kind(field) != Some(ColumnType::Text) {
-            return None;
+            return Ok(None);
         }
         let how = match is_order {
             false => format!("{value} and {value}.0 are different texts"),
             true => "as text 10 comes before 9".to_owned(),
         };
-        Some(Warning {
+        Ok(Some(Warning {
             message: format!("the column {field} is text, and {text} compares text: {how}"),
-            hint: Held::default().hint(schema, field, "compare"),
-        })
+            hint: Held::of(snapshot, schema, field)?.hint(schema, field, "compare"),
+        }))
     }
 
     /// The warning about a condition on values of any type, with a number, if some documents have numbers as
@@ -188,6 +188,9 @@ struct Held {
     /// The numbers, each with its text.
     numbers: Vec<(f64, String)>,
     kind: ColumnType,
+    /// How many values are numbers in another form than the plain one, and the first of them.
+    shaped_count: usize,
+    shaped: Option<String>,
     other_count: usize,
     /// The first different values that are no numbers.
     words: BTreeSet<String>,
@@ -212,6 +215,10 @@ impl Held {
                 self.kind = cell::widen(self.kind, kind);
                 self.numbers.push((number, text.to_owned()));
             }
+            _ if is_number_to_a_person(text) => {
+                self.shaped_count += 1;
+                self.shaped.get_or_insert_with(|| text.to_owned());
+            }
             _ => {
                 self.other_count += 1;
                 if self.words.len() < WORDS_MAX {
@@ -228,7 +235,8 @@ impl Held {
 
     /// Whether the column is one of numbers, as an import decides it.
     fn has_numbers(&self) -> bool {
-        !self.numbers.is_empty() && (self.numbers.len() >= self.other_count || self.has_null_words())
+        let count = self.numbers.len() + self.shaped_count;
+        count > 0 && (count >= self.other_count || self.has_null_words())
     }
 
     /// The texts of two numbers of which the smaller one comes second as text.
@@ -248,8 +256,16 @@ impl Held {
             return format!("to {what} numbers, give the field {field} a type of numbers in the program");
         }
         let kind = if self.kind == ColumnType::Unknown { ColumnType::Int } else { self.kind };
-        let again =
-            format!("to {what} numbers, import again into a new collection with {}", type_flag(field, kind));
+        let correct = match &self.shaped {
+            Some(text) => {
+                format!("write {text:?} and the like in the input in plain form, such as 5 or -0.5, and ")
+            }
+            None => String::new(),
+        };
+        let again = format!(
+            "to {what} numbers, {correct}import again into a new collection with {}",
+            type_flag(field, kind)
+        );
         if self.numbers.is_empty() || !self.has_null_words() {
             return format!("{again}, and --null for each word that stands for null");
         }

@@ -119,7 +119,7 @@ fn hints_name_the_columns_and_values_of_the_query() {
     check(&["town"], "write town=VALUE with the value to find; 'town is not null' finds all values\n");
     check(&["town Oslo"], "write town=Oslo\n");
     check(&["n gt 4"], "write 'n>4'\n");
-    check(&["town like Os%"], "write 'town contains Os'\n");
+    check(&["town like Os%"], "write 'town starts with Os'\n");
     check(&["nothing"], "write id=VALUE, with = != < <= > >=");
     check(
         &["n=x"],

@@ -14,6 +14,7 @@ mod doctor;
 mod failed_views;
 mod finding;
 mod first_import;
+mod first_queries;
 mod flights;
 mod formats;
 mod golden;
