@@ -25,7 +25,13 @@ impl ColumnChange {
         let missing: Vec<&str> = may_miss.filter(|known| !columns.contains(known)).collect();
         // A column that the rows have is no misspelling of another one.
         let near = |name: &str| {
-            let near = missing.iter().map(|known| (strsim::jaro_winkler(name, known), *known));
+            let lower = name.to_lowercase();
+            let same = stored.columns().iter().find(|column| column.name.to_lowercase() == lower);
+            if let Some(column) = same {
+                return Some(column.name.clone());
+            }
+            let likeness = |known: &str| strsim::jaro_winkler(&lower, &known.to_lowercase());
+            let near = missing.iter().map(|known| (likeness(known), *known));
             let nearest = near.max_by(|a, b| a.0.total_cmp(&b.0));
             nearest.filter(|(likeness, _)| *likeness >= NEAR).map(|(_, known)| known.to_owned())
         };

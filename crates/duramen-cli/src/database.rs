@@ -213,16 +213,21 @@ pub(crate) fn schema(snapshot: &Snapshot, name: &str) -> Result<Schema> {
     })
 }
 
-/// A hint with the nearest names, or with all if there are few.
+/// A hint with the nearest names, or else with all in their order, if they are not too many.
 pub(crate) fn candidates(things: &str, name: &str, names: &[String]) -> String {
     const NEAR: f64 = 0.75;
-    let mut near: Vec<(f64, &str)> =
-        names.iter().map(|known| (strsim::jaro_winkler(name, known), known.as_str())).collect();
+    const SHOWN_MAX: usize = 40;
+    let lower = name.to_lowercase();
+    if let Some(same) = names.iter().find(|known| known.to_lowercase() == lower && *known != name) {
+        return format!("did you mean {same}?");
+    }
+    let likeness = |known: &String| strsim::jaro_winkler(&lower, &known.to_lowercase());
+    let mut near: Vec<(f64, &str)> = names.iter().map(|known| (likeness(known), known.as_str())).collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
     let close: Vec<&str> =
         near.iter().filter(|(likeness, _)| *likeness >= NEAR).take(3).map(|(_, name)| *name).collect();
     if close.is_empty() {
-        let some: Vec<&str> = near.iter().take(8).map(|(_, name)| *name).collect();
+        let some: Vec<&str> = names.iter().take(SHOWN_MAX).map(String::as_str).collect();
         let more = if names.len() > some.len() { ", ..." } else { "" };
         return format!("the {things} are {}{more}", some.join(", "));
     }

@@ -213,16 +213,18 @@ impl Export<'_> {
         let schema = self.schema;
         let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(out.stream());
         writer.write_record(schema.columns().iter().map(|column| &column.name)).map_err(csv_failure)?;
-        let mut text = String::new();
+        // A row is written whole: one that is refused leaves nothing.
+        let (mut row, mut text) = (csv::StringRecord::new(), String::new());
         while let Some(stored) = self.next()? {
             let document = Document::from_bytes(stored)?;
             refuse_what_has_no_column(schema, &document)?;
+            row.clear();
             for column in schema.columns() {
                 text.clear();
                 cell(schema, &document, &column.name, null, &mut text)?;
-                writer.write_field(&text).map_err(csv_failure)?;
+                row.push_field(&text);
             }
-            writer.write_record(None::<&[u8]>).map_err(csv_failure)?;
+            writer.write_byte_record(row.as_byte_record()).map_err(csv_failure)?;
             self.wrote();
         }
         writer.flush().map_err(|error| Failure::output(&error))
@@ -285,22 +287,24 @@ impl Export<'_> {
         let schema = self.schema;
         let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(out.stream());
         writer.write_record(names).map_err(csv_failure)?;
-        let mut text = String::new();
+        // A row is written whole: one that is refused leaves nothing.
+        let (mut row, mut text) = (csv::StringRecord::new(), String::new());
         while let Some(stored) = self.next()? {
             let document = Document::from_bytes(stored)?;
             let flat = flattened(&document).map_err(|name| {
                 let what = format!("two fields have the name {name} once they are flat");
                 refused(schema, &document, &what, NDJSON)
             })?;
+            row.clear();
             for name in names {
                 text.clear();
                 match flat.get(name) {
                     Some(value @ (Value::List(_) | Value::Map(_))) => text.push_str(&json_of(value)?),
                     _ => cell(schema, &flat, name, null, &mut text)?,
                 }
-                writer.write_field(&text).map_err(csv_failure)?;
+                row.push_field(&text);
             }
-            writer.write_record(None::<&[u8]>).map_err(csv_failure)?;
+            writer.write_byte_record(row.as_byte_record()).map_err(csv_failure)?;
             self.wrote();
         }
         writer.flush().map_err(|error| Failure::output(&error))

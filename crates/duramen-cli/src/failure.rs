@@ -152,9 +152,31 @@ impl From<Error> for Failure {
         let hint = match error.code() {
             Code::NetworkFileSystem => "put the database on a local disk".to_owned(),
             Code::ReadOnly => "mount it for writing, or name a place that can be written".to_owned(),
-            _ => error.hint(),
+            _ => without_calls(&error),
         };
         Failure::said(exit, error.code(), error.message(), hint)
+    }
+}
+
+/// The hint of an error, with commands instead of calls of the library.
+fn without_calls(error: &Error) -> String {
+    let hint = error.hint();
+    match error.code() {
+        Code::StillReferenced if hint.contains("cascade") => {
+            "delete or change them first; or let the reference follow: `duramen reference add DB -c COLLECTION FIELD TO \
+             --on-delete cascade --replace` deletes them too, and `--on-delete clear` clears their field"
+                .to_owned()
+        }
+        Code::StillReferenced => match hint.split_once('`') {
+            Some((_, command)) => format!("drop these references or collections first: `{command}"),
+            None => hint,
+        },
+        Code::MissingTarget => hint.replace(" first or in the same transaction", " first"),
+        Code::TooLarge => hint.replace("Db::delete_range, or ", ""),
+        Code::InvalidArgument => hint
+            .replace(", or give it another name (Aggregate::named)", "")
+            .replace(" (Join::named, NAME:COLLECTION=FIELD)", ": NAME:COLLECTION=FIELD"),
+        _ => hint,
     }
 }
 

@@ -6,20 +6,21 @@
 
 mod groups;
 mod hints;
+mod joins;
 mod paths;
+mod proposals;
 mod results;
 mod text_numbers;
 
-use duramen::find::{AccessPath, Condition, Find, FindIter, FindPlan, Join, OrderBy, Sorting, Step};
+use duramen::find::{AccessPath, Condition, Find, FindIter, FindPlan, OrderBy, Sorting, Step};
 use duramen::schema::{Column, ColumnType};
 use duramen::{Document, Reads, Schema, Snapshot, Value, doc};
 
 use crate::args::{FindArgs, RangeFlags};
 use crate::database;
 use crate::failure::{Failure, Result};
-use crate::names::listed;
 use crate::numbers::{counted, grouped};
-use crate::output::{Output, new_table, printable, shell_word};
+use crate::output::{Output, new_table, printable};
 use crate::read::ViewQuery;
 use crate::signals::Signals;
 use text_numbers::Warning;
@@ -30,30 +31,41 @@ const READ_MAX: u64 = 100_000;
 /// Documents between two checks for signals.
 const LOOK_ROWS: u64 = 1024;
 
+/// How a query is run, and how it would be cheaper.
+struct Planned {
+    plan: FindPlan,
+    /// The command that adds a view with which it would read only its results.
+    suggestion: Option<String>,
+    /// Other ways to the same answer.
+    others: Vec<String>,
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &FindArgs, out: Output) -> Result<()> {
     let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
-    let schema = database::schema(&snapshot, &args.target.collection)?;
-    let (find, warnings) = find(&snapshot, &schema, args)?;
+    let stored = database::schema(&snapshot, &args.target.collection)?;
+    let (find, warnings) = find(&snapshot, &stored, args)?;
     let schema = find.schema()?;
     let plan = match groups::are_wanted(args) {
         true => groups::plan(&schema, &find, args)?,
         false => find.plan()?,
     };
+    let suggestion = proposals::view_of_conditions(&stored, &plan, args);
+    let others = proposals::others(&stored, &plan, args);
+    let planned = Planned { plan, suggestion, others };
     if args.explain {
-        return explain(&schema, &plan, &warnings, args, out);
-    }
-    if args.count {
-        warnings.iter().for_each(|warning| warning.say(out));
-        return count(&find, &plan, args, out);
+        return explain(&schema, &planned, &warnings, args, out);
     }
     warnings.iter().for_each(|warning| warning.say(out));
-    check_reads(&plan, args)?;
-    if groups::are_wanted(args) {
-        return groups::show(&schema, &find, &plan, args, out);
+    if args.count {
+        return count(&find, &planned, args, out);
     }
-    show(&schema, &find, &plan, args, out)
+    check_reads(&planned, args)?;
+    if groups::are_wanted(args) {
+        return groups::show(&schema, &find, &planned.plan, args, out);
+    }
+    show(&schema, &find, &planned, args, out)
 }
 
 /// The query that the arguments describe, and what is doubtful about it.
@@ -62,8 +74,9 @@ fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Resu
     let is_prefix =
         |text: &&String| args.view.is_some() && *text != "(" && Condition::field_of(text).is_none();
     let prefix = args.conditions.first().filter(is_prefix);
-    let words = args.conditions.iter().skip(usize::from(prefix.is_some()));
-    let find = joined(snapshot.documents(schema.name()).find([]), args)?;
+    let written = &args.conditions[usize::from(prefix.is_some())..];
+    let words = written.iter();
+    let find = joins::joined(snapshot, snapshot.documents(schema.name()).find([]), args)?;
     let fields = find.schema()?;
     hints::check_fields(&fields, args)?;
     for (flag, lists) in [("--sum", &args.aggregates.sum), ("--mean", &args.aggregates.mean)] {
@@ -72,10 +85,18 @@ fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Resu
             .flatten()
             .try_for_each(|field| text_numbers::check_sum(snapshot, schema, flag, field))?;
     }
-    let mut warnings: Vec<Warning> = words.clone().filter_map(|text| Warning::of(&fields, text)).collect();
+    let mut warnings = joins::warnings(snapshot, schema, args)?;
+    for text in words.clone() {
+        warnings.extend(Warning::of(snapshot, schema, text)?);
+        warnings.extend(Warning::of_any_type(snapshot, schema, text)?);
+    }
     warnings.extend(Warning::of_flags(snapshot, schema, &fields, args)?);
     warnings.extend(paths::warnings(snapshot, schema, args, words.clone())?);
-    let find = find.and(Condition::parse_words(words, |text| hints::condition(&fields, text))?);
+    let from = |text: &str| {
+        let at = written.iter().position(|word| word == text).unwrap_or(written.len());
+        &written[at..]
+    };
+    let find = find.and(Condition::parse_words(words, |text| hints::condition(&fields, text, from(text)))?);
     let find = if args.reverse { find.reverse() } else { find };
     let find = match groups::are_wanted(args) {
         // The order and the limit are those of the groups.
@@ -92,16 +113,6 @@ fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Resu
     Ok((find.view(view).range(query.span), warnings))
 }
 
-/// The query with its joins.
-fn joined<'a>(find: Find<'a>, args: &FindArgs) -> Result<Find<'a>> {
-    let joins =
-        args.join.iter().map(|text| (text, false)).chain(args.left_join.iter().map(|text| (text, true)));
-    joins.into_iter().try_fold(find, |find, (text, is_left)| {
-        let join = Join::parse(text).map_err(|error| Failure::usage(error.message(), error.hint()))?;
-        Ok(find.join(if is_left { join.or_null() } else { join }))
-    })
-}
-
 /// The order that was asked for.
 fn order(args: &FindArgs) -> Result<Vec<OrderBy>> {
     let order =
@@ -109,24 +120,7 @@ fn order(args: &FindArgs) -> Result<Vec<OrderBy>> {
     order.map_err(|error| Failure::usage(error.message(), error.hint()))
 }
 
-/// The command that adds a view with which this `find` would read only its results.
-fn suggestion(plan: &FindPlan, args: &FindArgs) -> Option<String> {
-    if plan.helpful_view.is_empty() {
-        return None;
-    }
-    let database = &args.target.database;
-    let wal = database.wal.as_ref().map(|wal| format!(" --wal {}", shell_word(&wal.to_string_lossy())));
-    Some(format!(
-        "duramen view add {}{} -c {} {} --key {}",
-        shell_word(&database.db.to_string_lossy()),
-        wal.unwrap_or_default(),
-        shell_word(&plan.collection),
-        shell_word(&format!("by_{}", plan.helpful_view.join("_"))),
-        shell_word(&listed(&plan.helpful_view)),
-    ))
-}
-
-fn check_reads(plan: &FindPlan, args: &FindArgs) -> Result<()> {
+fn check_reads(Planned { plan, suggestion, .. }: &Planned, args: &FindArgs) -> Result<()> {
     if plan.is_exact || plan.read_count <= READ_MAX || args.scan {
         return Ok(());
     }
@@ -137,7 +131,7 @@ fn check_reads(plan: &FindPlan, args: &FindArgs) -> Result<()> {
         plan.path_shown(),
         grouped(READ_MAX)
     );
-    let hint = match suggestion(plan, args) {
+    let hint = match suggestion {
         Some(command) => format!("`{command}` makes it a search; or use --scan"),
         None => "use --scan to read them".to_owned(),
     };
@@ -146,7 +140,7 @@ fn check_reads(plan: &FindPlan, args: &FindArgs) -> Result<()> {
 
 fn explain(
     schema: &Schema,
-    plan: &FindPlan,
+    planned: &Planned,
     warnings: &[Warning],
     args: &FindArgs,
     out: Output,
@@ -156,7 +150,7 @@ fn explain(
         false => (Vec::new(), Vec::new()),
     };
     let joins = [args.join.as_slice(), &args.left_join].concat();
-    let suggestion = suggestion(plan, args);
+    let Planned { plan, suggestion, others } = planned;
     let (read_count, returned) = reads(plan, args);
     if out.is_json() {
         let fields = plan.path.fields().iter().map(|name| Value::from(name.as_str())).collect::<Vec<_>>();
@@ -178,8 +172,8 @@ fn explain(
             "joins": joins.into_iter().map(Value::from).collect::<Vec<_>>(),
             "group_by": group_by.into_iter().map(Value::from).collect::<Vec<_>>(),
             "aggregates": aggregates.into_iter().map(Value::from).collect::<Vec<_>>(),
-            "needs_scan": check_reads(plan, args).is_err(),
-            "suggestion": suggestion,
+            "needs_scan": check_reads(planned, args).is_err(),
+            "suggestion": suggestion.as_deref(),
             "warnings": warnings.iter().map(|warning| Value::from(warning.message.as_str())).collect::<Vec<_>>(),
         };
         return out.object("find_plan", fields);
@@ -209,6 +203,7 @@ fn explain(
     if let Some(command) = suggestion {
         out.note(&format!("a view would help: {command}"));
     }
+    others.iter().for_each(|other| out.note(other));
     Ok(())
 }
 
@@ -246,8 +241,9 @@ fn columns(schema: &Schema, args: &FindArgs) -> Vec<Column> {
 }
 
 /// Prints how many documents satisfy the conditions.
-fn count(find: &Find<'_>, plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
-    check_reads(plan, args)?;
+fn count(find: &Find<'_>, planned: &Planned, args: &FindArgs, out: Output) -> Result<()> {
+    check_reads(planned, args)?;
+    let plan = &planned.plan;
     let count = if plan.is_exact {
         find.count()?
     } else {
@@ -265,7 +261,7 @@ fn count(find: &Find<'_>, plan: &FindPlan, args: &FindArgs, out: Output) -> Resu
     out.line(&count.to_string())
 }
 
-fn show(schema: &Schema, find: &Find<'_>, plan: &FindPlan, args: &FindArgs, out: Output) -> Result<()> {
+fn show(schema: &Schema, find: &Find<'_>, planned: &Planned, args: &FindArgs, out: Output) -> Result<()> {
     let mut found = Found { documents: find.iter()?, signals: Signals::watch()? };
     let limit = args.limit.unwrap_or(u64::MAX);
     let count =
@@ -277,10 +273,10 @@ fn show(schema: &Schema, find: &Find<'_>, plan: &FindPlan, args: &FindArgs, out:
         "{}{limited}; {} read by {}",
         counted(count, "row"),
         counted(read_count, "document"),
-        printable(&plan.path_shown())
+        printable(&planned.plan.path_shown())
     ));
     if read_count > count.saturating_mul(100).max(1000)
-        && let Some(command) = suggestion(plan, args)
+        && let Some(command) = &planned.suggestion
     {
         out.note(&format!("a view would help: {command}"));
     }

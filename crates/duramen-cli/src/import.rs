@@ -40,19 +40,20 @@ use assigned_ids::AssignedIds;
 use description::RowDescription;
 use document_rows::Open;
 use findings::Findings;
-use flags::warn_of_null_lists;
+use flags::{drop_command, warn_of_any_in_csv, warn_of_null_lists, warn_of_null_without_csv};
 use format::format_and_delimiter;
 use json_text::Objects;
 use memory::Memory;
 #[cfg(feature = "parquet")]
 use parquet_rows::ParquetRows;
 use pipeline::{BatchSize, Loaded, RowSource, Terms};
-use report::{Effect, Report, finish};
+use report::{Effect, Report};
 use source::Input;
 
 pub(crate) use findings::type_flag;
 pub(crate) use format::check_built;
 pub(crate) use inference::{is_null_word, null_flag};
+pub(crate) use shapes::is_number_to_a_person;
 
 /// Runs the command.
 pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
@@ -61,6 +62,10 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     let input = Input::open(&args.file)?;
     let (format, delimiter) = format_and_delimiter(args)?;
     description.delimiter = delimiter;
+    match format {
+        Format::Csv => warn_of_any_in_csv(&description.types, out),
+        _ => warn_of_null_without_csv(&args.null, out),
+    }
     let signals = Signals::watch()?;
     let input = input.until(signals.clone());
     let level = args.durability;
@@ -78,7 +83,7 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
         progress.note(&format!("rows get the ids from {} on, in the column {}", ids.next, ids.column));
     }
     let first_id = ids.map(|ids| ids.next);
-    let report = Report { args, first_id, begun: Instant::now(), out };
+    let report = Report { args, first_id, is_new: description.stored.is_none(), begun: Instant::now(), out };
     let again = report.again();
     let Prepared { schema, rows, findings } = match prepare(format, input, &description, &progress, &signals)
     {
@@ -86,7 +91,7 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
             progress.finish();
             let nothing = Loaded::default();
             report.say(&nothing, Effect::default(), &Findings::default(), 0)?;
-            return finish(nothing, args.threads, &again, &signals, out);
+            return report.finish(nothing, &again, &signals);
         }
         prepared => prepared?,
     };
@@ -101,15 +106,17 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
         threads: usize::from(args.threads),
         replace: args.replace,
         ack: args.ack,
+        drop_command: drop_command(args),
         documents_before: description.stored.as_ref().map(|schema| documents(&db, schema)).transpose()?,
     };
-    let loaded = pipeline::run(&db, &terms, rows, memory_of(args, &db)?, out, &signals, &progress);
+    let mut loaded = pipeline::run(&db, &terms, rows, memory_of(args, &db)?, out, &signals, &progress);
     progress.finish();
+    loaded.failure = loaded.failure.map(|failure| findings.beside_text(failure, &description));
     let effect = Effect::of(&db, &terms, &loaded)?;
     let syncs = db.stats().log.sync_count.saturating_sub(syncs_before);
     report.say(&loaded, effect, &findings, syncs)?;
     let closed = db.close();
-    finish(loaded, args.threads, &again, &signals, out)?;
+    report.finish(loaded, &again, &signals)?;
     Ok(closed?)
 }
 

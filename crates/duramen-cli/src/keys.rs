@@ -56,7 +56,11 @@ pub(crate) fn check_bounded(schema: &Schema, flags: &RangeFlags) -> Result<()> {
             }
             Some(_) => continue,
         };
-        let hint = format!("to delete every document of {}, use --all --yes", schema.name());
+        let is_other = |(other, text): &(&str, &Option<String>)| *other != flag && text.is_some();
+        let hint = match bounds.iter().any(is_other) {
+            true => format!("leave {flag} out"),
+            false => format!("to delete every document of {}, use --all --yes", schema.name()),
+        };
         return Err(Failure::usage(format!("{flag} {problem}"), hint));
     }
     Ok(())

@@ -162,6 +162,9 @@ fn usage(error: &clap::Error, words: &[String]) -> Failure {
     if let Some(instead) = unknown.and_then(|option| synonyms::instead(option, words)) {
         return Failure::usage(message, instead);
     }
+    if let Some(hint) = synonyms::without(words).filter(|_| error.kind() == ErrorKind::ArgumentConflict) {
+        return Failure::usage(message, hint);
+    }
     let hint = match (near, values, usage) {
         (Some(near), Some(values), _) => format!("did you mean {near}? {values}"),
         (Some(near), None, _) => format!("did you mean {near}?"),

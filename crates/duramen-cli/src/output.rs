@@ -222,17 +222,17 @@ pub(crate) fn shell_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Asks on the terminal; `false` unless the answer is `yes`. Without a terminal it does not ask.
-pub(crate) fn confirm(question: &str) -> bool {
+/// Asks on the terminal: whether the answer is `yes`. Without a terminal it does not ask.
+pub(crate) fn confirm(question: &str) -> Option<bool> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return false;
+        return None;
     }
     // ^C at the prompt ends the process, in a shell too.
     Signals::rest();
     let mut err = io::stderr().lock();
     let asked = write!(err, "{question} Type yes to go on: ").and_then(|()| err.flush());
     let mut answer = String::new();
-    asked.is_ok() && io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes"
+    Some(asked.is_ok() && io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes")
 }
 
 /// An empty table in the common style.

@@ -1,5 +1,7 @@
 //! Options of other programs, and the ones that do the same here.
 
+use duramen::find::Condition;
+
 use crate::names::{Names, listed};
 use crate::output::shell_word;
 
@@ -34,6 +36,9 @@ pub(crate) fn instead(option: &str, words: &[String]) -> Option<String> {
     let known: &[(&[&str], &str)] = match command.as_str() {
         "find" => &FIND,
         "view" => &VIEW,
+        "get" | "del" | "scan" | "count" | "reduce" | "export" if !option.starts_with('-') => {
+            return keys_instead(command, option);
+        }
         _ => return None,
     };
     let (_, form) = known.iter().find(|(names, _)| names.contains(&name))?;
@@ -42,6 +47,36 @@ pub(crate) fn instead(option: &str, words: &[String]) -> Option<String> {
         Some(part) => format!("write --quantile {}", shell_word(&with_part(&value, part))),
         None => format!("write {}", form.replace("{}", &shell_word(&value))),
     })
+}
+
+/// What to write instead of a word, in a command that takes keys.
+fn keys_instead(command: &str, word: &str) -> Option<String> {
+    const REDIRECTED: [&str; 2] = [">", ">>"];
+    let is_condition = Condition::field_of(word).is_some();
+    let text = match command {
+        _ if REDIRECTED.contains(&word) => {
+            "`>` is for your system's shell: run the command there, with the database's name".to_owned()
+        }
+        "get" => format!("write --key {}", shell_word(word)),
+        "del" if is_condition => "del takes keys and key ranges; `duramen find` lists the keys".to_owned(),
+        "del" => format!("write --key {0}, or --prefix {0}", shell_word(word)),
+        "count" if is_condition => format!("`duramen find DB -c NAME --count {}` counts", shell_word(word)),
+        "scan" | "export" if is_condition => format!("`duramen find DB -c NAME {}` finds", shell_word(word)),
+        "reduce" if is_condition => {
+            format!("`duramen find DB -c NAME {} --sum FIELD` sums", shell_word(word))
+        }
+        _ => format!("write --prefix {}", shell_word(word)),
+    };
+    Some(text)
+}
+
+/// What to leave out of options that exclude each other.
+pub(crate) fn without(words: &[String]) -> Option<&'static str> {
+    let has =
+        |option: &str| words.iter().any(|word| word == option || word.starts_with(&format!("{option}=")));
+    let groups = ["--group-by", "--sum", "--mean", "--min", "--max", "--distinct", "--quantile"];
+    (has("--count") && groups.iter().any(|option| has(option)))
+        .then_some("leave --count out: the number of documents is shown with every group")
 }
 
 /// The value of an option among the words.
@@ -106,6 +141,28 @@ mod tests {
         check("duramen view add db --mean tip", Some("write --sum tip"));
         check("duramen find db --nonsense 5", None);
         check("duramen scan db --sort 5", None);
+    }
+
+    #[test]
+    fn a_word_that_is_no_argument_leads_to_a_flag_or_to_find() {
+        for (line, hint) in [
+            (
+                "duramen del db -c x what=login",
+                "del takes keys and key ranges; `duramen find` lists the keys",
+            ),
+            ("duramen del db -c x UA", "write --key UA, or --prefix UA"),
+            ("duramen get db -c x UA,1", "write --key UA,1"),
+            ("duramen count db -c x a>5", "`duramen find DB -c NAME --count 'a>5'` counts"),
+            (
+                "duramen export db -c x >",
+                "`>` is for your system's shell: run the command there, with the database's name",
+            ),
+        ] {
+            let words: Vec<String> = line.split(' ').map(ToOwned::to_owned).collect();
+            assert_eq!(instead(words.last().unwrap(), &words).as_deref(), Some(hint), "{line}");
+        }
+        let words = ["find", "--group-by=a", "--count"].map(ToOwned::to_owned);
+        assert!(without(&words).is_some() && without(&words[..2]).is_none());
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use std::io::Read;
 use std::path::Path;
 
-use duramen::tuple::Element;
-use duramen::{Db, Document, ErrorKind, Followed, Reads, Receipt, Schema, Snapshot, Span, Value, doc};
+use duramen::tuple::{Element, decode};
+use duramen::{
+    Db, Direction, Document, ErrorKind, Followed, Reads, Receipt, Schema, Snapshot, Span, Value, doc,
+};
 
 use crate::args::{DelArgs, PutArgs};
 use crate::columns::ColumnChange;
@@ -35,9 +37,22 @@ pub(crate) fn put(args: &PutArgs, out: Output) -> Result<()> {
         fill_key(&schema, &keys::whole(&schema, key)?, &mut document)?;
     }
     let change = ColumnChange::of(&schema, document.iter().map(|(name, _)| name));
-    let stored = db.documents(schema.name()).put(document).map_err(Failure::from);
-    let receipt = stored.map_err(|failure| failure.when_vague(CORRECT))?;
+    check_key_is_there(&db, &schema, &document)?;
+    let key = key_of(&schema, &document);
+    let stored = db.transact_with_receipt(|tx| {
+        let documents = tx.documents(schema.name());
+        let before = key.as_ref().map(|key| documents.get(key)).transpose()?.flatten();
+        documents.put(document.clone()).map(|()| before)
+    });
+    let (before, receipt) = stored.map_err(|error| Failure::from(error).when_vague(CORRECT))?;
     db.close()?;
+    let gone = before.as_ref().map_or_else(Vec::new, |before| gone(before, &document));
+    if !gone.is_empty() {
+        out.warning(
+            &format!("replaced; these fields are gone: {}", gone.join(", ")),
+            "put stores whole documents: put it again with all of its fields",
+        );
+    }
     for message in change.warnings() {
         out.warning(
             &message,
@@ -48,15 +63,63 @@ pub(crate) fn put(args: &PutArgs, out: Output) -> Result<()> {
         out.note(&note);
     }
     if out.is_json() {
-        let fields = doc! { "collection": schema.name(), "rows": 1, "seq": receipt.seq().0, "durability": level.name() };
+        let gone = gone.into_iter().map(Value::from).collect::<Vec<_>>();
+        let fields = doc! {
+            "collection": schema.name(), "rows": 1, "seq": receipt.seq().0, "durability": level.name(),
+            "replaced": before.is_some(), "fields_gone": gone,
+        };
         return out.object("put", fields);
     }
+    let replaced = if before.is_some() { " in the place of another one" } else { "" };
     out.line(&format!(
-        "stored 1 document in {}, seq {}, durability {}",
+        "stored 1 document in {}{replaced}, seq {}, durability {}",
         schema.name(),
         receipt.seq(),
         level.name()
     ))
+}
+
+/// The key under which a document is stored; `None` if it cannot be.
+fn key_of(schema: &Schema, document: &Document) -> Option<Vec<Element>> {
+    let (mut document, mut key) = (document.clone(), Vec::new());
+    schema.clone().admit(&mut document).ok()?;
+    schema.write_key(&document, &mut key).ok()?;
+    decode(&key).ok()
+}
+
+/// The fields with a value that the new document lacks.
+fn gone<'d>(before: &'d Document, new: &Document) -> Vec<&'d str> {
+    let fields = before.iter().filter(|(name, value)| **value != Value::Null && new.get(name).is_none());
+    fields.map(|(name, _)| name).collect()
+}
+
+/// Refuses a document without a field of the key. Of a key that is one number it tells which is free.
+fn check_key_is_there(db: &Db, schema: &Schema, document: &Document) -> Result<()> {
+    let is_missing = |column: &&String| matches!(document.get(column), None | Some(Value::Null));
+    let Some(column) = schema.key_columns().iter().find(is_missing).filter(|_| !schema.is_typed()) else {
+        return Ok(());
+    };
+    let name = schema.name();
+    let hint = match next_id(db, schema)? {
+        Some(next) => format!("the largest {column} of {name} is {}: --key {next} is free", next - 1),
+        None => format!(
+            "name the key: --key {}, or put the fields into the document",
+            schema.key_columns().join(",").to_uppercase()
+        ),
+    };
+    let message = format!("the document has no {column}, which is part of the key of {name}");
+    Err(Failure::data(message, hint))
+}
+
+/// The number after the largest key, if keys are one number each.
+fn next_id(db: &Db, schema: &Schema) -> Result<Option<i128>> {
+    let snapshot = db.snapshot()?;
+    let mut rows = snapshot.documents(schema.name()).rows(Span::all(), Direction::Reverse)?;
+    let Some((key, _)) = rows.next()? else { return Ok(None) };
+    Ok(match decode(key)?.as_slice() {
+        [Element::Int(id)] => Some(id + 1),
+        _ => None,
+    })
 }
 
 fn standard_input() -> Result<String> {
@@ -297,8 +360,11 @@ fn ask(snapshot: &Snapshot, schema: &Schema, out: Output) -> Result<()> {
 
 /// Asks for confirmation of an irreversible command. Without a terminal it refuses.
 pub(crate) fn agree(out: Output, question: &str, would: &str) -> Result<()> {
-    if !out.is_json() && confirm(question) {
-        return Ok(());
-    }
-    Err(Failure::usage(format!("{would}, and was not confirmed"), "add --yes if that is what you want"))
+    let answer = if out.is_json() { None } else { confirm(question) };
+    let hint = match answer {
+        Some(true) => return Ok(()),
+        Some(false) => "nothing was changed",
+        None => "add --yes if that is what you want",
+    };
+    Err(Failure::usage(format!("{would}, and was not confirmed"), hint))
 }

@@ -48,19 +48,20 @@ fn csv(schema: &Schema, columns: &[Column], next: Next<'_>, limit: u64, out: Out
     let mut writer = csv::Writer::from_writer(out.stream());
     writer.write_record(columns.iter().map(|column| &column.name)).map_err(csv_failure)?;
     let null = schema.null().unwrap_or_default();
-    let (mut count, mut text) = (0, String::new());
+    let (mut count, mut text, mut row) = (0, String::new(), csv::StringRecord::new());
     while count < limit
         && let Some(document) = next()?
     {
+        row.clear();
         for column in columns {
             text.clear();
             match document.get(&column.name) {
                 Some(value @ (Value::List(_) | Value::Map(_) | Value::Bytes(_))) => text = json_of(value)?,
                 _ => cell(schema, &document, &column.name, null, &mut text)?,
             }
-            writer.write_field(&text).map_err(csv_failure)?;
+            row.push_field(&text);
         }
-        writer.write_record(None::<&[u8]>).map_err(csv_failure)?;
+        writer.write_byte_record(row.as_byte_record()).map_err(csv_failure)?;
         count += 1;
     }
     writer.flush().map_err(|error| Failure::output(&error))?;

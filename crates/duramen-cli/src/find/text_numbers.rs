@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use duramen::find::OrderBy;
 use duramen::schema::ColumnType;
-use duramen::{Reads, Schema, Snapshot, Value, cell};
+use duramen::{Reads, Schema, Snapshot, Value, cell, json};
 
 use super::groups;
 use crate::args::FindArgs;
 use crate::failure::{Failure, Result};
-use crate::import::{is_null_word, null_flag, type_flag};
-use crate::output::Output;
+use crate::import::{is_null_word, is_number_to_a_person, null_flag, type_flag};
+use crate::output::{Output, shell_word};
 use duramen::find::Condition;
 
 /// The first documents, and as many of the last, tell whether a column of text holds numbers.
@@ -33,24 +33,49 @@ impl Warning {
     }
 
     /// The warning about a condition in text, if it needs one. With JSON, as in `n:="5"`, the text is meant.
-    pub(super) fn of(schema: &Schema, text: &str) -> Option<Warning> {
-        let field = Condition::field_of(text)?;
-        let rest = text.strip_prefix(field)?;
-        let (sign, value) = ["!=", "<=", ">=", "=", "<", ">"]
-            .iter()
-            .find_map(|sign| Some((*sign, rest.strip_prefix(sign)?)))?;
+    pub(super) fn of(snapshot: &Snapshot, schema: &Schema, text: &str) -> Result<Option<Warning>> {
+        let Some(Comparison { field, is_order, value, .. }) = Comparison::of(text) else { return Ok(None) };
         let is_number = value.parse::<f64>().is_ok_and(f64::is_finite);
         if !is_number || schema.kind(field) != Some(ColumnType::Text) {
-            return None;
+            return Ok(None);
         }
-        let how = match sign {
-            "=" | "!=" => format!("{value} and {value}.0 are different texts"),
-            _ => "as text 10 comes before 9".to_owned(),
+        let how = match is_order {
+            false => format!("{value} and {value}.0 are different texts"),
+            true => "as text 10 comes before 9".to_owned(),
         };
-        Some(Warning {
+        Ok(Some(Warning {
             message: format!("the column {field} is text, and {text} compares text: {how}"),
-            hint: Held::default().hint(schema, field, "compare"),
-        })
+            hint: Held::of(snapshot, schema, field)?.hint(schema, field, "compare"),
+        }))
+    }
+
+    /// The warning about a condition on values of any type, with a number, if some documents have numbers as
+    /// text there.
+    pub(super) fn of_any_type(snapshot: &Snapshot, stored: &Schema, text: &str) -> Result<Option<Warning>> {
+        let Some(Comparison { field, sign, is_order, value }) = Comparison::of(text) else { return Ok(None) };
+        let is_number = matches!(json::parse(value), Ok(Value::Int(_) | Value::Float(_)));
+        let column = if stored.kind(field).is_some() { Some(field) } else { field.split(['.', '[']).next() };
+        if !is_number || column.and_then(|column| stored.kind(column)) != Some(ColumnType::Any) {
+            return Ok(None);
+        }
+        let documents = snapshot.documents(stored.name()).find([]).fields([field]).limit(SAMPLE_MAX);
+        // A path that cannot be read is an error of the query itself.
+        let Ok(documents) = documents.iter() else { return Ok(None) };
+        for document in documents {
+            if let Some(found) = document?.get(field).and_then(text_of_number) {
+                let how = match is_order {
+                    true => format!("{text} compares numbers only"),
+                    false => format!("{text} finds the number, and the text {value} as it is written"),
+                };
+                let message = format!("{field} is the text {found:?} in some documents: {how}");
+                let texts = shell_word(&format!("{field}{sign}\"{value}\""));
+                return Ok(Some(Warning::new(
+                    message,
+                    format!("{texts} compares texts, where 10 comes before 9"),
+                )));
+            }
+        }
+        Ok(None)
     }
 
     /// The warnings about the flags that compare the values of a field: one for each column of text in which
@@ -94,6 +119,35 @@ impl Warning {
     }
 }
 
+/// A condition with one of the signs for values.
+struct Comparison<'t> {
+    field: &'t str,
+    sign: &'static str,
+    is_order: bool,
+    value: &'t str,
+}
+
+impl Comparison<'_> {
+    fn of(text: &str) -> Option<Comparison<'_>> {
+        let field = Condition::field_of(text)?;
+        let rest = text.strip_prefix(field)?;
+        let (sign, value) = ["!=", "<>", "<=", ">=", "==", "=", "<", ">"]
+            .into_iter()
+            .find_map(|sign| Some((sign, rest.strip_prefix(sign)?)))?;
+        let is_order = !matches!(sign, "!=" | "<>" | "==" | "=");
+        Some(Comparison { field: field.trim_end(), sign, is_order, value: value.trim() })
+    }
+}
+
+/// A text that is a number, or the first such item of a list.
+fn text_of_number(value: &Value) -> Option<String> {
+    match value {
+        Value::Text(text) => text.parse::<f64>().is_ok_and(f64::is_finite).then(|| text.clone()),
+        Value::List(items) => items.iter().find_map(text_of_number),
+        _ => None,
+    }
+}
+
 /// The fields whose values the flags compare, each with its flag as it was written.
 fn comparisons(args: &FindArgs) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
@@ -134,6 +188,9 @@ struct Held {
     /// The numbers, each with its text.
     numbers: Vec<(f64, String)>,
     kind: ColumnType,
+    /// How many values are numbers in another form than the plain one, and the first of them.
+    shaped_count: usize,
+    shaped: Option<String>,
     other_count: usize,
     /// The first different values that are no numbers.
     words: BTreeSet<String>,
@@ -158,6 +215,10 @@ impl Held {
                 self.kind = cell::widen(self.kind, kind);
                 self.numbers.push((number, text.to_owned()));
             }
+            _ if is_number_to_a_person(text) => {
+                self.shaped_count += 1;
+                self.shaped.get_or_insert_with(|| text.to_owned());
+            }
             _ => {
                 self.other_count += 1;
                 if self.words.len() < WORDS_MAX {
@@ -174,7 +235,8 @@ impl Held {
 
     /// Whether the column is one of numbers, as an import decides it.
     fn has_numbers(&self) -> bool {
-        !self.numbers.is_empty() && (self.numbers.len() >= self.other_count || self.has_null_words())
+        let count = self.numbers.len() + self.shaped_count;
+        count > 0 && (count >= self.other_count || self.has_null_words())
     }
 
     /// The texts of two numbers of which the smaller one comes second as text.
@@ -194,8 +256,16 @@ impl Held {
             return format!("to {what} numbers, give the field {field} a type of numbers in the program");
         }
         let kind = if self.kind == ColumnType::Unknown { ColumnType::Int } else { self.kind };
-        let again =
-            format!("to {what} numbers, import again into a new collection with {}", type_flag(field, kind));
+        let correct = match &self.shaped {
+            Some(text) => {
+                format!("write {text:?} and the like in the input in plain form, such as 5 or -0.5, and ")
+            }
+            None => String::new(),
+        };
+        let again = format!(
+            "to {what} numbers, {correct}import again into a new collection with {}",
+            type_flag(field, kind)
+        );
         if self.numbers.is_empty() || !self.has_null_words() {
             return format!("{again}, and --null for each word that stands for null");
         }

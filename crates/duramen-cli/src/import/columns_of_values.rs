@@ -117,6 +117,7 @@ impl Seen {
             count,
             values: most.count + count,
             remedy: "correct the input".to_owned(),
+            null_words: Vec::new(),
         })
     }
 }

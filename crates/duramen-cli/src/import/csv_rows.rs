@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use csv::ByteRecord;
-use duramen::cell::{BadCell, Misfit, RowEncoder};
+use duramen::cell::{self, BadCell, Misfit, RowEncoder};
 use duramen::schema::ColumnType;
 use duramen::{RowBatch, Schema};
 
@@ -16,6 +16,7 @@ use super::findings::{Findings, type_flag};
 use super::inference::{Inference, is_null_word, null_flag};
 use super::pipeline::RowSource;
 use super::records::Records;
+use super::shapes::{Shape, is_number_to_a_person};
 use super::source::Input;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
@@ -74,7 +75,7 @@ pub(super) fn prepare(
     let may_go_on = sample.len() == SAMPLE_ROWS;
     inference.check_finite(description)?;
     let findings = inference.findings(description, may_go_on);
-    findings.say(progress);
+    findings.say(progress, description);
     let schema = description
         .settle(&description.with_ids(inference.columns(description, may_go_on)))
         .map_err(|failure| findings.explain(failure, description))?;
@@ -179,27 +180,46 @@ fn push<'a>(
 }
 
 fn bad_cell(line: u64, bad: &BadCell, cell: &[u8], collection_existed: bool) -> Failure {
-    let (column, wanted) = (&bad.column, bad.wanted);
-    let null_word = std::str::from_utf8(cell).ok().filter(|cell| is_null_word(cell));
-    let as_text = type_flag(column, ColumnType::Text);
-    let hint = match (bad.why, null_word) {
-        (Misfit::OtherType, Some(word)) => format!(
-            "if it stands for null, use {}; if the column is text, import into a new collection with {as_text}",
-            null_flag(word)
-        ),
-        (Misfit::NotUtf8, _) => "fix the line, or convert the input to UTF-8".to_owned(),
-        (Misfit::NullInKey, _) => "fix the line, or choose another key".to_owned(),
-        (Misfit::KeyTooLong, _) => "fix the line, or choose shorter columns as the key".to_owned(),
-        (Misfit::TooLarge, _) => "leave that cell out".to_owned(),
-        (Misfit::OtherType, _) if wanted == ColumnType::Unknown => {
+    let hint = match bad.why {
+        Misfit::NotUtf8 => "fix the line, or convert the input to UTF-8".to_owned(),
+        Misfit::NullInKey => "fix the line, or choose another key".to_owned(),
+        Misfit::KeyTooLong => "fix the line, or choose shorter columns as the key".to_owned(),
+        Misfit::TooLarge => "leave that cell out".to_owned(),
+        Misfit::OtherType if bad.wanted == ColumnType::Unknown => {
+            let column = &bad.column;
             format!("the input has changed while it was read: import it again, or use --type {column}=TYPE")
         }
-        (Misfit::OtherType, _) if collection_existed => format!(
-            "the collection holds {wanted} there: fix the line, or import into a new collection with {as_text}"
-        ),
-        (Misfit::OtherType, _) => {
-            format!("if the column is text, import into a new collection with {as_text}")
-        }
+        Misfit::OtherType => other_type(bad, &String::from_utf8_lossy(cell), collection_existed),
     };
     Failure::data(format!("line {line}, column {}: {}", bad.column, bad.problem), hint)
+}
+
+/// What to do about a cell that is not of the type of its column.
+fn other_type(bad: &BadCell, cell: &str, collection_existed: bool) -> String {
+    let (column, wanted) = (&bad.column, bad.wanted);
+    let is_of_numbers = matches!(wanted, ColumnType::Int | ColumnType::Float);
+    let is_integer =
+        !cell.is_empty() && cell.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+    let place = if collection_existed { "import into a new collection with" } else { "import with" };
+    let text = format!("{place} {}", type_flag(column, ColumnType::Text));
+    if wanted == ColumnType::Int && cell::infer(cell.as_bytes()) == ColumnType::Float {
+        return format!("to store such numbers, {place} {}", type_flag(column, ColumnType::Float));
+    }
+    if let Some(shape) = Shape::of(cell.as_bytes()).filter(|_| is_of_numbers) {
+        return format!("{}; to keep the column text, {text}", shape.remedy());
+    }
+    if wanted == ColumnType::Float && is_integer && !cell.trim_start_matches('-').starts_with('0') {
+        return format!(
+            "no float is exactly this integer: {cell}.0 is read as the nearest one; to keep all digits, {text}"
+        );
+    }
+    if is_of_numbers && is_number_to_a_person(cell) {
+        return format!(
+            "write it in its plain form, such as 5, -0.5 or 1e9; to keep the column text, {text}"
+        );
+    }
+    if is_null_word(cell) || !cell.bytes().any(|byte| byte.is_ascii_digit()) {
+        return format!("if it stands for null, use {}; if the column is text, {text}", null_flag(cell));
+    }
+    format!("fix the line; if the column is text, {text}")
 }

@@ -4,12 +4,13 @@ use duramen::Schema;
 use duramen::schema::ColumnType;
 
 use super::assigned_ids::AssignedIds;
-use super::flags::{listed_columns, parse_types};
+use super::flags::{drop_command, listed_columns, parse_types};
 use super::format::probable_delimiter;
 use crate::args::ImportArgs;
 use crate::columns::ColumnChange;
 use crate::failure::{Failure, Result};
 use crate::names::listed;
+use crate::output::shell_word;
 
 /// What to do about a definition that the columns of the input do not fit.
 const UNFIT: &str = "correct the values, or leave the column out of --key or --sum";
@@ -27,6 +28,8 @@ pub(crate) struct RowDescription {
     is_delimiter_given: bool,
     /// Whether the fields of nested objects become columns.
     pub(crate) flatten: bool,
+    /// The command that drops the collection, in backticks.
+    drop_command: String,
     /// The ids of rows without a natural key.
     pub(super) ids: Option<AssignedIds>,
     /// The stored schema, if the collection exists.
@@ -47,6 +50,7 @@ impl RowDescription {
             delimiter: b',',
             is_delimiter_given: args.delimiter.is_some(),
             flatten: args.flatten,
+            drop_command: drop_command(args),
             ids: None,
             stored: None,
         })
@@ -79,11 +83,29 @@ impl RowDescription {
         let description = Schema::new(&self.collection)
             .key(if self.key.is_empty() { schema.key_columns().to_vec() } else { self.key.clone() })
             .sum(if self.sum.is_empty() { schema.sum_columns().to_vec() } else { self.sum.clone() });
-        schema.check_same_terms(&description)?;
+        schema.check_same_terms(&description).map_err(|error| {
+            let hint = format!("{}; or drop it with its documents: {}", error.hint(), self.drop_command);
+            Failure::from(error).hinted(hint)
+        })?;
         if let (Some(marker), None) = (self.null.first(), schema.null()) {
             schema = schema.null_marker(marker);
         }
         Ok(schema)
+    }
+
+    /// How a stored collection gets other types.
+    pub(super) fn drop_and_again(&self) -> String {
+        format!("the type of a stored column does not change: {}, then the same import", self.drop_command)
+    }
+
+    /// The way to a column of the key that the input lacks.
+    fn missing_column(&self, schema: &Schema, name: &str, names: &[&String]) -> String {
+        let columns = format!("its columns are {}", listed(names.iter().copied()));
+        let is_number = self.stored.is_some() && schema.kind(name) == Some(ColumnType::Int);
+        if is_number && self.ids.is_none() && schema.key_columns() == [name] {
+            return format!("to give the rows ids, add --assign-id {}; {columns}", shell_word(name));
+        }
+        probable_delimiter(names, self.delimiter).unwrap_or(columns)
     }
 
     /// Refuses a header that another delimiter would split further, unless the user gave the delimiter.
@@ -169,8 +191,7 @@ impl RowDescription {
         for name in schema.key_columns().iter().chain(schema.sum_columns()) {
             if !inferred.is_empty() && !inferred.iter().any(|(column, _)| column == name) {
                 let names: Vec<&String> = inferred.iter().map(|(column, _)| column).collect();
-                let hint = probable_delimiter(&names, self.delimiter)
-                    .unwrap_or_else(|| format!("its columns are {}", listed(names)));
+                let hint = self.missing_column(&schema, name, &names);
                 let message = format!(
                     "the input has no column {name}, which the key or the sums of {} need",
                     self.collection

@@ -95,7 +95,7 @@ pub(super) fn prepare(
     }
     let rows_of_sample = Some(sample.len()).filter(|rows| *rows == SAMPLE_ROWS);
     let findings = columns.findings(description, rows_of_sample);
-    findings.say(progress);
+    findings.say(progress, description);
     let schema = description
         .settle(&description.with_ids(columns.kinds(description)))
         .map_err(|failure| findings.explain(failure, description))?;

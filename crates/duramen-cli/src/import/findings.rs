@@ -4,9 +4,10 @@
 //! Owns the words of these warnings, and their form in the summary under `--json`.
 
 use duramen::schema::ColumnType;
-use duramen::{Document, Value, doc};
+use duramen::{Code, Document, Value, doc};
 
 use super::description::RowDescription;
+use super::inference::null_flag;
 use crate::columns::ColumnChange;
 use crate::failure::Failure;
 use crate::names::list_item;
@@ -15,8 +16,6 @@ use crate::output::shell_word;
 use crate::progress::Progress;
 
 const CHARS_MAX: usize = 60;
-
-const DROP_FIRST: &str = "the type of a stored column does not change: drop the collection, and import again";
 
 const MISSPELT: &str = "if it is a mistake, correct the input and import it with --replace; the column stays";
 
@@ -53,21 +52,22 @@ pub(super) struct Fallback {
     pub(super) values: u64,
     /// What the user can do about it, without the flag that accepts the type.
     pub(super) remedy: String,
+    /// The words that `--null` reads as null, if that is the way.
+    pub(super) null_words: Vec<String>,
 }
 
 impl Findings {
     /// Prints the findings.
-    pub(super) fn say(&self, progress: &Progress) {
+    pub(super) fn say(&self, progress: &Progress, description: &RowDescription) {
         for fallback in &self.fallbacks {
             progress.warning(&self.message(fallback), &fallback.hint());
         }
         for column in &self.text_before {
             let message = format!("the column {column} stays text, and has only numbers besides null");
             let keeps = type_flag(column, ColumnType::Text);
-            progress.warning(
-                &message,
-                &format!("{DROP_FIRST}; {keeps} keeps the column text without this warning"),
-            );
+            let drop = description.drop_and_again();
+            progress
+                .warning(&message, &format!("{drop}; {keeps} keeps the column text without this warning"));
         }
         self.say_columns(progress);
         if self.empty.is_empty() {
@@ -85,6 +85,37 @@ impl Findings {
         };
         let columns = columns.join(", ");
         progress.note(&format!("without a value {rows}: {columns}; --type COLUMN=TYPE settles a type"));
+    }
+
+    /// How the columns get other types that a few values made text.
+    pub(super) fn how_again(&self, drop_command: &str) -> Option<String> {
+        let names: Vec<&str> = self.fallbacks.iter().map(|fallback| fallback.column.as_str()).collect();
+        let first = names.first()?;
+        let mut words: Vec<&String> = Vec::new();
+        for word in self.fallbacks.iter().flat_map(|fallback| &fallback.null_words) {
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
+        let flags: Vec<String> = words.into_iter().map(|word| null_flag(word)).collect();
+        let import = match flags.as_slice() {
+            [] => "an import of the corrected input".to_owned(),
+            flags => format!("the same import with {}", flags.join(" ")),
+        };
+        let columns =
+            if names.len() == 1 { format!("the type of {first}") } else { "these types".to_owned() };
+        Some(format!("to change {columns}: {drop_command}, then {import}"))
+    }
+
+    /// A refusal of rows that are stored already, if a column of them stays text: to replace them changes no
+    /// type.
+    pub(super) fn beside_text(&self, failure: Failure, description: &RowDescription) -> Failure {
+        match &failure {
+            Failure::Said(said) if said.code == Code::AlreadyExists && !self.text_before.is_empty() => {
+                failure.hinted(description.drop_and_again())
+            }
+            _ => failure,
+        }
     }
 
     /// Prints what the columns are besides their types.

@@ -2,10 +2,12 @@
 
 use duramen::schema::ColumnType;
 
+use super::findings::type_flag;
 use super::inference::{is_null_word, null_flag};
+use crate::args::ImportArgs;
 use crate::failure::{Failure, Result};
 use crate::keys;
-use crate::output::Output;
+use crate::output::{Output, shell_word};
 
 /// The columns of a list: the cells of CSV records, so that a name may hold a comma.
 pub(super) fn listed_columns(flag: &str, texts: &[String]) -> Result<Vec<String>> {
@@ -28,6 +30,44 @@ pub(super) fn warn_of_null_lists(words: &[String], out: Output) {
             &format!("repeat the flag: {}", flags.join(" ")),
         );
     }
+}
+
+/// A cell of CSV in a column of type any is a text, also if it is written like a number.
+pub(super) fn warn_of_any_in_csv(types: &[(String, ColumnType)], out: Output) {
+    for (column, _) in types.iter().filter(|(_, kind)| *kind == ColumnType::Any) {
+        out.warning(
+            &format!(
+                "{}: the values of CSV have no types, so each is stored as text",
+                type_flag(column, ColumnType::Any)
+            ),
+            &format!(
+                "{} with --null for each word stores numbers; NDJSON keeps values of several types",
+                type_flag(column, ColumnType::Float)
+            ),
+        );
+    }
+}
+
+/// JSON and Parquet have a null of their own.
+pub(super) fn warn_of_null_without_csv(words: &[String], out: Output) {
+    if let Some(word) = words.first() {
+        out.warning(
+            &format!("{} is for CSV: the values of this input stay as they are", null_flag(word)),
+            "leave it out; the collection keeps the word for exports to CSV",
+        );
+    }
+}
+
+/// The command that drops the collection of an import.
+pub(super) fn drop_command(args: &ImportArgs) -> String {
+    let database = &args.database;
+    let wal = database.wal.as_ref().map(|wal| format!(" --wal {}", shell_word(&wal.to_string_lossy())));
+    format!(
+        "`duramen drop {}{} -c {} --yes`",
+        shell_word(&database.db.to_string_lossy()),
+        wal.unwrap_or_default(),
+        shell_word(&args.collection)
+    )
 }
 
 /// Refuses a list that names a column twice.

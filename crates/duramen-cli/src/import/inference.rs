@@ -295,7 +295,7 @@ impl Inferred {
         if !are_most_numbers && !self.has_only_null_words_besides() {
             return None;
         }
-        let fallback = |misfit: &Misfit, problem, count, remedy| Fallback {
+        let fallback = |misfit: &Misfit, problem, count, remedy: String| Fallback {
             column: self.name.clone(),
             kind: ColumnType::Text,
             instead_of: self.number_kind,
@@ -305,6 +305,7 @@ impl Inferred {
             count,
             values: self.number_count + self.other_count,
             remedy,
+            null_words: Vec::new(),
         };
         if let Some((first, shape)) = &self.first_shaped
             && self.shaped_count >= self.other_count - self.shaped_count
@@ -315,7 +316,9 @@ impl Inferred {
         match &self.first_other {
             Some(first) => {
                 let remedy = remedy(&self.words, null_flags);
-                Some(fallback(first, problem(&first.cell), self.other_count, remedy))
+                let null_words = null_words(&self.words, null_flags).unwrap_or_default();
+                let report = fallback(first, problem(&first.cell), self.other_count, remedy);
+                Some(Fallback { null_words, ..report })
             }
             None => {
                 let first = self.first_inexact.as_ref()?;
@@ -353,14 +356,20 @@ fn problem(cell: &str) -> &'static str {
     }
 }
 
-/// What to do about these words in a column of numbers.
-fn remedy(words: &[String], (before, after): &(Vec<String>, Vec<String>)) -> String {
+/// All words for null, if these may stand for null, too.
+fn null_words(words: &[String], (before, after): &(Vec<String>, Vec<String>)) -> Option<Vec<String>> {
     let is_no_null =
         |word: &String| word.bytes().any(|byte| byte.is_ascii_digit()) || shortened(word) != *word;
     if words.len() == WORDS_MAX || words.iter().any(is_no_null) {
-        return CORRECT.to_owned();
+        return None;
     }
-    let flags: Vec<String> = before.iter().chain(words).chain(after).map(|word| null_flag(word)).collect();
+    Some(before.iter().chain(words).chain(after).cloned().collect())
+}
+
+/// What to do about these words in a column of numbers.
+fn remedy(words: &[String], null_flags: &(Vec<String>, Vec<String>)) -> String {
+    let Some(nulls) = null_words(words, null_flags) else { return CORRECT.to_owned() };
+    let flags: Vec<String> = nulls.iter().map(|word| null_flag(word)).collect();
     let flags = flags.join(" ");
     let is_null = |word: &String| is_null_word(word) || is_non_finite(word.as_bytes());
     match (words.iter().all(is_null), words.len()) {

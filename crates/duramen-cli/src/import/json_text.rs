@@ -58,8 +58,13 @@ impl DocumentSource for Objects {
             Failure::data(format!("line {line}: not UTF-8"), hint)
         })?;
         let document = Document::from_json(text).map_err(|error| {
+            let own = error.hint();
             let hint = match self.place {
+                _ if !own.is_empty() => &own,
                 Place::Line if text.trim_start().starts_with('[') => "a JSON array needs --format json",
+                Place::Line if text.trim_end().ends_with('}') => {
+                    "NDJSON is one JSON object a line: look for a comma or a quote too many or too few"
+                }
                 Place::Line => {
                     "NDJSON is one JSON object a line; objects over several lines need --format json"
                 }

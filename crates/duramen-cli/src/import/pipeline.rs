@@ -53,6 +53,8 @@ pub(super) struct Terms {
     pub(super) threads: usize,
     pub(super) replace: bool,
     pub(super) ack: bool,
+    /// The command that drops the collection, in backticks.
+    pub(super) drop_command: String,
     /// The documents of the collection before the import; `None` if there is no collection.
     pub(super) documents_before: Option<u64>,
 }
@@ -354,6 +356,7 @@ struct Writer {
     db: Db,
     collection: String,
     replace: bool,
+    drop_command: String,
     documents_before: Option<u64>,
     memory: Arc<Memory>,
     /// Whether batches are committed in the order of the input.
@@ -369,6 +372,7 @@ impl Writer {
             db: db.clone(),
             collection: terms.schema.name().to_owned(),
             replace: terms.replace,
+            drop_command: terms.drop_command.clone(),
             documents_before: terms.documents_before,
             memory: Arc::new(memory),
             in_order: terms.threads == 1,
@@ -482,7 +486,7 @@ impl Writer {
         let hint = match (is_of_input, self.documents_before) {
             (false, _) => "--replace puts the row of the input in its place".to_owned(),
             (true, Some(_)) => format!("import into a new collection, {APART}"),
-            (true, None) if batch.number > 1 => format!("drop {collection} and import again, {APART}"),
+            (true, None) if batch.number > 1 => format!("{} and import again, {APART}", self.drop_command),
             (true, None) => format!("import again, {APART}"),
         };
         Failure::said(FAILED, Code::AlreadyExists, message, hint)

@@ -8,6 +8,7 @@ use csv::ByteRecord;
 use super::line_numbers::{Latest, LineNumbers};
 use super::source::{Input, Reader, read_failure};
 use crate::failure::{Failure, Result};
+use crate::numbers::counted;
 
 /// Records of one reading of an input.
 ///
@@ -42,11 +43,19 @@ impl Records {
                 "look whether the right file was named",
             ));
         }
-        records.header = records.record.iter().map(column_name).collect::<Result<Vec<_>>>()?;
+        let cells = records.record.iter().enumerate();
+        records.header = cells.map(|(at, cell)| column_name(at, cell)).collect::<Result<Vec<_>>>()?;
         let header = &records.header;
         if let Some(i) = (1..header.len()).find(|&i| header[..i].contains(&header[i])) {
+            let first = header.iter().position(|name| *name == header[i]).unwrap_or_default();
             return Err(Failure::data(
-                format!("{} has the column {:?} twice in its header", records.name, header[i]),
+                format!(
+                    "{} has the column {:?} twice in its header: columns {} and {}",
+                    records.name,
+                    header[i],
+                    first + 1,
+                    i + 1
+                ),
                 "rename one of them in the first line",
             ));
         }
@@ -60,8 +69,15 @@ impl Records {
         }
         let (found, wanted) = (self.record.len(), self.header.len());
         if found != wanted {
+            if found == 1 && self.record.iter().all(|cell| cell.trim_ascii().is_empty()) {
+                return Err(Failure::data(
+                    format!("line {}: it has only blanks, and the header has {wanted} cells", self.line()),
+                    "remove the line; a line without any character is passed over",
+                ));
+            }
+            let found = counted(found as u64, "cell");
             return Err(Failure::data(
-                format!("line {}: {found} cells, and the header has {wanted}", self.line()),
+                format!("line {}: {found}, and the header has {wanted}", self.line()),
                 "look for a comma or a quote too many or too few in that line",
             ));
         }
@@ -93,12 +109,17 @@ impl Records {
     }
 }
 
-fn column_name(cell: &[u8]) -> Result<String> {
+fn column_name(at: usize, cell: &[u8]) -> Result<String> {
     match std::str::from_utf8(cell) {
         Ok(name) if !name.is_empty() => Ok(name.to_owned()),
         Ok(_) => Err(Failure::data(
-            "a column has no name in the first line",
-            "CSV begins with a line of column names",
+            format!("column {} has no name in the first line", at + 1),
+            match at {
+                0 => {
+                    "give it a name there, such as id; pandas leaves the column out with to_csv(..., index=False)"
+                }
+                _ => "give it a name there: CSV begins with a line of column names",
+            },
         )),
         Err(_) => Err(Failure::data(
             "the first line is not UTF-8",

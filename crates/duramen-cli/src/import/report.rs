@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use duramen::{Db, Document, doc};
+use duramen::{Code, Db, Document, doc};
 
 use super::documents;
 use super::findings::Findings;
+use super::flags::drop_command;
 use super::pipeline::{Loaded, Terms};
 use crate::args::ImportArgs;
 use crate::failure::{Failure, Result};
@@ -69,6 +70,8 @@ impl Effect {
 pub(super) struct Report<'a> {
     pub(super) args: &'a ImportArgs,
     pub(super) first_id: Option<u64>,
+    /// Whether the import creates its collection.
+    pub(super) is_new: bool,
     pub(super) begun: Instant,
     pub(super) out: Output,
 }
@@ -122,42 +125,53 @@ impl Report<'_> {
             loaded.seq,
             counted(syncs, "sync"),
         ));
+        if let Some(how) = findings.how_again(&drop_command(self.args)).filter(|_| self.is_new) {
+            self.out.note(&how);
+        }
         Ok(())
     }
-}
 
-/// The result of the command: its failure, the signal that came, or success.
-pub(super) fn finish(
-    loaded: Loaded,
-    threads: u16,
-    again: &str,
-    signals: &Signals,
-    out: Output,
-) -> Result<()> {
-    let left = left(&loaded, threads, again);
-    if let Some(failure) = loaded.failure {
-        let hint = match loaded.rows {
-            0 => "make room on the disk, and repeat".to_owned(),
-            _ => format!("make room on the disk: then the same command with {again} completes the rows"),
-        };
-        return Err(failure
-            .when_full(hint)
-            .when_batched()
-            .when_vague("correct the input, and repeat")
-            .and(&format!("; {left}")));
-    }
-    let rows = counted(loaded.rows, "row");
-    match signals.received() {
-        Some(number) if !loaded.complete => {
-            out.note(&match loaded.rows {
-                0 => format!("stopped by signal {number}: nothing of this import is stored"),
-                _ => format!(
-                    "stopped by signal {number}: {rows} stored; the same command with {again} completes them"
-                ),
-            });
-            Err(Failure::signal(number))
+    /// The result of the command: its failure, the signal that came, or success.
+    pub(super) fn finish(&self, loaded: Loaded, again: &str, signals: &Signals) -> Result<()> {
+        let left = left(&loaded, self.args.threads, again);
+        if let Some(failure) = loaded.failure {
+            let hint = match loaded.rows {
+                0 => "make room on the disk, and repeat".to_owned(),
+                _ => format!("make room on the disk: then the same command with {again} completes the rows"),
+            };
+            let failure = failure.when_full(hint).when_batched().when_vague("correct the input, and repeat");
+            return Err(self.with_way_back(failure, loaded.rows).and(&format!("; {left}")));
         }
-        _ => Ok(()),
+        let rows = counted(loaded.rows, "row");
+        match signals.received() {
+            Some(number) if !loaded.complete => {
+                self.out.note(&match loaded.rows {
+                    0 => format!("stopped by signal {number}: nothing of this import is stored"),
+                    _ => format!(
+                        "stopped by signal {number}: {rows} stored; the same command with {again} completes them"
+                    ),
+                });
+                Err(Failure::signal(number))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A failure of the input after some rows of a new collection were stored, with how they are removed.
+    fn with_way_back(&self, failure: Failure, rows: u64) -> Failure {
+        let drop = drop_command(self.args);
+        match &failure {
+            Failure::Said(said)
+                if self.is_new
+                    && rows > 0
+                    && matches!(said.code, Code::InvalidArgument | Code::KeyTooLong)
+                    && !said.hint.contains(&drop) =>
+            {
+                let hint = format!("{}; {drop} removes what is stored, before another attempt", said.hint);
+                failure.hinted(hint)
+            }
+            _ => failure,
+        }
     }
 }
 

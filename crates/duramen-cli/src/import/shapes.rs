@@ -15,17 +15,33 @@ pub(super) enum Shape {
     Thousands,
     /// ` 5`
     Blanks(ColumnType),
+    /// `+5`
+    Plus(ColumnType),
+}
+
+/// A text with a plus and more digits is probably a telephone number.
+const PLUS_BYTES_MAX: usize = 7;
+
+/// Whether a person takes a text for a number, in its plain form or in another one.
+pub(crate) fn is_number_to_a_person(text: &str) -> bool {
+    Shape::of(text.as_bytes()).is_some() || text.trim().parse::<f64>().is_ok_and(f64::is_finite)
 }
 
 impl Shape {
     /// The shape of a cell that is no number; `None` if it is no number in another form either.
     pub(super) fn of(cell: &[u8]) -> Option<Shape> {
-        let begins = |byte: &u8| byte.is_ascii_digit() || *byte == b'-' || byte.is_ascii_whitespace();
+        let begins = |byte: &u8| byte.is_ascii_digit() || b"+-".contains(byte) || byte.is_ascii_whitespace();
         let text = std::str::from_utf8(cell).ok().filter(|_| cell.first().is_some_and(begins))?;
         let trimmed = text.trim_ascii();
         if trimmed.len() < text.len() {
             let kind = cell::infer(trimmed.as_bytes());
             return (kind != ColumnType::Text).then_some(Shape::Blanks(kind));
+        }
+        if let Some(number) = text.strip_prefix('+').filter(|_| text.len() <= PLUS_BYTES_MAX) {
+            let kind = cell::infer(number.as_bytes());
+            let is_number =
+                number.starts_with(|first: char| first.is_ascii_digit()) && kind != ColumnType::Text;
+            return is_number.then_some(Shape::Plus(kind));
         }
         let (whole, rest) = text.strip_prefix('-').unwrap_or(text).split_once(',')?;
         if is_grouped(whole, rest) {
@@ -40,7 +56,7 @@ impl Shape {
         match self {
             Shape::DecimalComma => ColumnType::Float,
             Shape::Thousands => ColumnType::Int,
-            Shape::Blanks(kind) => kind,
+            Shape::Blanks(kind) | Shape::Plus(kind) => kind,
         }
     }
 
@@ -50,6 +66,7 @@ impl Shape {
             Shape::DecimalComma => ", which has a decimal comma",
             Shape::Thousands => ", which has a separator of thousands",
             Shape::Blanks(_) => ", which has blanks around the number",
+            Shape::Plus(_) => ", which has a plus sign",
         }
     }
 
@@ -58,6 +75,7 @@ impl Shape {
             Shape::DecimalComma => "write decimal points in the input, 1.5",
             Shape::Thousands => "write the numbers in the input without separators, 1234",
             Shape::Blanks(_) => "remove the blanks around the numbers from the input",
+            Shape::Plus(_) => "write the numbers in the input without a plus sign, 5",
         }
     }
 }
@@ -95,7 +113,11 @@ mod tests {
         check("1,234,567.8", Some(Shape::Thousands));
         check(" 5", Some(Shape::Blanks(ColumnType::Int)));
         check("5.5 ", Some(Shape::Blanks(ColumnType::Float)));
-        for cell in ["1,x", "1,", ",5", "1,2,3", "007", "N14", "", " ", "-", "1 2"] {
+        check("+5", Some(Shape::Plus(ColumnType::Int)));
+        check("+12.5", Some(Shape::Plus(ColumnType::Float)));
+        for cell in
+            ["+4712345678", "+-5", "+x", "1,x", "1,", ",5", "1,2,3", "007", "N14", "", " ", "-", "1 2"]
+        {
             check(cell, None);
         }
     }

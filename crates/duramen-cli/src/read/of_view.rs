@@ -6,9 +6,10 @@ use duramen::{Reads, Schema, Snapshot, Span, Value, ViewSpec, doc};
 
 use super::{reductions, shown};
 use crate::args::{RangeFlags, ReduceArgs};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::keys;
-use crate::numbers::grouped;
+use crate::names::listed;
+use crate::numbers::{counted, grouped};
 use crate::output::{Output, align_right, new_table, printable};
 use crate::view;
 
@@ -59,6 +60,18 @@ pub(super) fn reduce(
 ) -> Result<()> {
     let query = ViewQuery::of(snapshot, schema, name, &args.range)?;
     let documents = snapshot.documents(schema.name());
+    let elements = query.keyed.key_columns().len();
+    // A view in code has no named fields.
+    if let Some(group) = args.group.filter(|group| *group > elements && elements > 0) {
+        let fields = listed(query.keyed.key_columns());
+        return Err(Failure::usage(
+            format!(
+                "--group {group}: the key of the view {name} has {}: {fields}",
+                counted(elements as u64, "field")
+            ),
+            format!("use --group with 1 to {elements}"),
+        ));
+    }
     let rows = documents.view(name).range(query.span.clone());
     if args.explain {
         return reductions::explain_view(snapshot, schema, &rows, args, out);

@@ -1,6 +1,7 @@
 //! Turns a line of the shell into a command: inserts the database and the collection where they were left
 //! out.
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use super::Shell;
@@ -110,11 +111,18 @@ fn refused(error: &clap::Error, words: &[String], shell: &Shell<'_>) -> Failure 
     match crate::refuse(error, words, shell.out) {
         // Help was requested and printed.
         Ok(()) => Failure::Exit(0),
-        Err(failure) if error.to_string().contains("--collection") => {
+        Err(failure) if is_without_collection(error) => {
             failure.hinted("name a collection after the command, or `use` one for all that follow")
         }
         Err(failure) => failure,
     }
+}
+
+/// Whether no collection was named, nor is one in use.
+fn is_without_collection(error: &clap::Error) -> bool {
+    let is_missing = error.kind() == ErrorKind::MissingRequiredArgument;
+    let names = |value: &ContextValue| value.to_string().contains("--collection");
+    is_missing && error.get(ContextKind::InvalidArg).is_some_and(names)
 }
 
 /// The error for an unknown command.

@@ -39,7 +39,33 @@ fn a_new_column_that_is_probably_misspelt_is_reported() {
     let other = "warning: new column nn in rows (did you mean n?)";
     check_import("more.csv", "id,nn\n2,3\n", &[other, &format!("{missing}distance, n")]);
     check_import("more.csv", "id,distance,n,town\n2,3,4,5\n", &["new in rows: town"]);
+    let upper = "warning: new column N in rows (did you mean n?)";
+    check_import("more.csv", "id,distance,N\n2,3,4\n", &[upper, &format!("{missing}n")]);
+    check_import("more.csv", "id,distance,n,N\n2,3,4,5\n", &[upper]);
+    check_put(
+        "{\"id\":5,\"DISTANCE\":7}",
+        &["warning: new column DISTANCE in rows (did you mean distance?)"],
+    );
     check_import("more.csv", "id,distance,n\n2,3,4\n", &[]);
+}
+
+/// `put` stores a whole document: what it leaves out of the one before is lost.
+#[test]
+fn put_names_the_fields_of_the_document_that_it_replaces() {
+    let gone = "warning: replaced; these fields are gone: n";
+    check_put("{\"id\":1,\"distance\":7}", &[gone]);
+    check_put("{\"id\":1,\"distance\":7,\"n\":null}", &[]);
+    let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
+    let put = |document: &str| scratch.run(&["put", "db", "-c", "rows", document]);
+    assert!(put("{\"id\":1}").stdout.contains("stored 1 document in rows in the place of another one, seq "));
+    assert!(put("{\"id\":2}").stdout.contains("stored 1 document in rows, seq "));
+    let summary = json(&scratch.ok(&["put", "db", "-c", "rows", "{\"id\":2,\"n\":1}", "--json"]));
+    assert_eq!((&summary["replaced"], &summary["fields_gone"]), (&true.into(), &serde_json::json!([])));
+    let ran = put("{\"n\":5}");
+    let words = "the document has no id, which is part of the key of rows";
+    assert!(ran.code == Some(1) && ran.stderr.contains(words), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: the largest id of rows is 2: --key 3 is free\n"), "{}", ran.stderr);
+    scratch.ok(&["put", "db", "-c", "rows", "{\"n\":5}", "--key", "3"]);
 }
 
 #[test]

@@ -69,11 +69,13 @@ fn bounds_that_bound_nothing_delete_nothing() {
         for yes in [&[][..], &["--yes"]] {
             let ran = scratch.run(&[&["del", "db", "-c", "flights"], bounds, yes].concat());
             assert_eq!(ran.code, Some(2), "{bounds:?}: {}{}", ran.stdout, ran.stderr);
-            assert!(
-                ran.stderr.contains("bounds nothing") && ran.stderr.contains("--all --yes"),
-                "{}",
-                ran.stderr
-            );
+            // Beside another bound, all documents were not meant.
+            let hint = match bounds {
+                ["--from", "", ..] if bounds.len() == 4 => "hint: leave --from out\n",
+                [_, _, "--to", _] => "hint: leave --to out\n",
+                _ => "--all --yes",
+            };
+            assert!(ran.stderr.contains("bounds nothing") && ran.stderr.contains(hint), "{}", ran.stderr);
         }
     }
     assert_eq!(count(&scratch), 27_004);
@@ -81,6 +83,14 @@ fn bounds_that_bound_nothing_delete_nothing() {
     assert_eq!(scratch.ok(&["count", "db", "-c", "flights", "--from", ""]), "27004\n");
     scratch.ok(&["del", "db", "-c", "flights", "--prefix", "[\"\"]"]);
     assert_eq!(count(&scratch), 27_004);
+}
+
+#[test]
+fn a_condition_in_the_place_of_a_key_leads_to_find() {
+    let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
+    let ran = scratch.run(&["del", "db", "-c", "rows", "n=2"]);
+    let hint = "hint: del takes keys and key ranges; `duramen find` lists the keys\n";
+    assert!(ran.code == Some(2) && ran.stderr.contains(hint), "{}", ran.stderr);
 }
 
 #[test]

@@ -289,3 +289,12 @@ fn a_list_of_null_words_is_warned_of() {
     assert!(ran.stderr.contains("only the cell \"NA,-\" is null"), "{}", ran.stderr);
     assert!(ran.stderr.contains("repeat the flag: --null NA --null=-"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_refused_row_leaves_no_part_of_it() {
+    let scratch = Scratch::new();
+    scratch.write("rows.ndjson", "{\"id\":1,\"t\":\"a\",\"l\":\"b\"}\n{\"id\":2,\"t\":\"c\",\"l\":[1]}\n");
+    scratch.ok(&["import", "db", "rows.ndjson", "-c", "rows", "--key", "id"]);
+    let ran = scratch.run(&["export", "db", "-c", "rows", "--format", "csv"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "id,t,l\n1,a,b\n"));
+}

@@ -56,13 +56,13 @@ fn files_that_are_odd_and_right() {
 #[test]
 fn files_that_are_wrong() {
     refused_file("", 1, "is empty");
-    refused_file("id,t\n1,a\n2\n3,c\n", 1, "line 3: 1 cells, and the header has 2");
+    refused_file("id,t\n1,a\n2\n3,c\n", 1, "line 3: 1 cell, and the header has 2");
     refused_file("id,t\n1,a\n2,b,c\n", 1, "line 3: 3 cells, and the header has 2");
     refused_file("id,t\n1,\"a\n2,b\n", 1, "line 2: a quote is opened in this row and never closed");
     refused_file("id,t\n1,a\n2,\"b", 1, "line 3: a quote is opened");
     refused_file("\"id,t\n1,a\n", 1, "line 1: a quote is opened");
     refused_file("id,id\n1,2\n", 1, "the column \"id\" twice");
-    refused_file("id,\n1,2\n", 1, "a column has no name");
+    refused_file("id,\n1,2\n", 1, "column 2 has no name");
     refused_file("name,t\n1,2\n", 1, "no column id");
     refused_file("id,t\n,2\n", 1, "line 2, column id: is null");
     refused_file("id,t\n1,a\n2,b\n1,c\n", 1, "lines 2 and 4 have the same key: 1");
@@ -368,14 +368,36 @@ fn a_second_process_is_refused() {
 #[test]
 fn a_document_or_a_column_that_does_not_fit_has_a_hint_for_the_command_line() {
     let scratch = Scratch::with_rows("id,n\n1,2\n", &["--key", "id"]);
-    for document in ["{\"n\":1}", "{\"id\":\"x\"}", "{\"id\":5,\"n\":\"x\"}"] {
-        refused(
-            &scratch.run(&["put", "db", "-c", "rows", document]),
-            1,
-            "hint: correct the document: `duramen",
-        );
+    for (document, hint) in [
+        ("{\"n\":1}", "hint: the largest id of rows is 1: --key 2 is free"),
+        ("{\"id\":\"x\"}", "hint: correct the document: `duramen"),
+        ("{\"id\":5,\"n\":\"x\"}", "hint: correct the document: `duramen"),
+    ] {
+        refused(&scratch.run(&["put", "db", "-c", "rows", document]), 1, hint);
     }
     scratch.write("words.csv", "id,n\n1,x\n");
     let sums = ["import", "db", "words.csv", "-c", "new", "--key", "id", "--sum", "n"];
     refused(&scratch.run(&sums), 1, "hint: correct the values, or leave the column out of --key or --sum");
+}
+
+/// The command line has commands, not the calls of programs.
+#[test]
+fn hints_name_commands() {
+    let scratch = Scratch::with_rows("id,town\n1,Oslo\n", &["--key", "id"]);
+    scratch.write("towns.csv", "town,n\nOslo,1\n");
+    scratch.ok(&["import", "db", "towns.csv", "-c", "towns", "--key", "town"]);
+    scratch.ok(&["reference", "add", "db", "-c", "rows", "town", "towns"]);
+    for (words, hint) in [
+        (&["del", "db", "-c", "towns", "--key", "Oslo"][..], "--on-delete cascade --replace"),
+        (&["drop", "db", "-c", "towns", "--yes"], "first: `duramen reference drop DB -c rows town`"),
+        (&["put", "db", "-c", "rows", "{\"id\":2,\"town\":\"Voss\"}"], "of towns first, or give document"),
+        (&["find", "db", "-c", "rows", "--sum", "id", "--sum", "id"], "leave one out\n"),
+    ] {
+        let ran = scratch.run(words);
+        assert!(ran.stderr.contains(hint), "{words:?}: {}", ran.stderr);
+        for call in ["::", "on_delete", "same transaction"] {
+            assert!(!ran.stderr.contains(call), "{words:?}: {}", ran.stderr);
+        }
+    }
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "1\n");
 }

@@ -20,7 +20,7 @@ fn check(lines: &[&str], flags: &[&str], wanted: &str) {
 
 #[test]
 fn a_message_names_the_line_whatever_ends_the_lines() {
-    check(&["id,n", "1,2", "2,3", "3"], &[], "line 4: 1 cells");
+    check(&["id,n", "1,2", "2,3", "3"], &[], "line 4: 1 cell");
     check(&["id,n", "1,2", "2,NA", "3,4"], &[], "line 3 holds \"NA\"");
     check(&["id,n", "1,2", "2,x"], &["--type", "n=int"], "line 3, column n");
     check(&["id,n", "1,\"2", "2,3"], &[], "line 2: a quote is opened");
@@ -37,7 +37,7 @@ fn lines_without_a_record_are_counted() {
         let scratch = Scratch::new();
         scratch.write("rows.csv", text);
         let ran = scratch.run(&["import", "db", "rows.csv", "-c", "rows", "--key", "id"]);
-        assert!(ran.stderr.contains("line 7: 1 cells"), "{text:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("line 7: 1 cell"), "{text:?}: {}", ran.stderr);
     }
 }
 
@@ -49,5 +49,5 @@ fn lines_of_a_long_file_are_counted() {
     (1..=99_999).for_each(|id| text.push_str(&format!("{id},{}\r\n", id % 7)));
     scratch.write("rows.csv", text + "100000\r\n");
     let ran = scratch.run(&["import", "db", "rows.csv", "-c", "rows", "--key", "id"]);
-    assert!(ran.stderr.contains("line 100001: 1 cells"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("line 100001: 1 cell"), "{}", ran.stderr);
 }

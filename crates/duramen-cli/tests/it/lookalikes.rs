@@ -15,7 +15,9 @@ fn import(cells: &[&str], flags: &[&str]) -> (Vec<String>, serde_json::Value) {
         ran
     };
     let said = ran(&[]).stderr;
-    let lines = said.lines().filter(|line| !line.contains(" batch into ")).map(str::to_owned);
+    let is_of_columns =
+        |line: &&str| !line.contains(" batch into ") && !line.starts_with("to change the type of n: ");
+    let lines = said.lines().filter(is_of_columns).map(str::to_owned);
     (lines.collect(), json(&ran(&["--json"]).stdout))
 }
 

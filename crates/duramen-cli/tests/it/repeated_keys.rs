@@ -28,7 +28,12 @@ fn a_repeated_key_of_the_input_names_both_lines() {
     let lines = "lines 2 and 5 have the same key: 1";
     let apart = "a column more in --key that tells them apart";
     check_refused("", rows, &[], &[lines, "hint: import again, with", apart]);
-    check_refused("", rows, &["--batch", "1"], &[lines, "hint: drop rows and import again, with", apart]);
+    check_refused(
+        "",
+        rows,
+        &["--batch", "1"],
+        &[lines, "hint: `duramen drop db -c rows --yes` and import again, with", apart],
+    );
     check_refused(
         "id,n\n9,9\n",
         rows,

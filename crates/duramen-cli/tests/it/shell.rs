@@ -42,6 +42,26 @@ fn a_script_stops_at_the_first_error_with_its_exit_code() {
     assert!(ran.stderr.contains("did you mean count?"), "{}", ran.stderr);
 }
 
+/// A hint that asks for what the line has sends its reader around in a circle.
+#[test]
+fn a_line_with_a_collection_is_not_asked_for_one() {
+    let scratch = rows();
+    for (line, hint) in [
+        ("get rows Oslo,1", "hint: write --key Oslo,1\n"),
+        ("use rows\nexport --format csv > out.csv", "hint: `>` is for your system's shell"),
+        ("get --key Oslo,1", "hint: name a collection after the command, or `use` one"),
+        (
+            "select rows",
+            "hint: the commands are import, export, get, put, del, drop, scan, find, count, reduce, view",
+        ),
+        ("find rows nothing=5", "hint: the fields are id, town, n\n"),
+        ("find rows --group-by town --count", "hint: leave --count out: "),
+    ] {
+        let ran = script(&scratch, &[], &format!("{line}\n"));
+        assert!(ran.code == Some(2) && ran.stderr.contains(hint), "{line}: {}", ran.stderr);
+    }
+}
+
 /// A document may contain line ends; an unclosed one is an error and not a document.
 #[test]
 fn json_goes_on_over_lines() {

@@ -240,3 +240,15 @@ fn reductions_of_a_view_in_code_have_a_heading() {
     let text = scratch.ok(&["reduce", "db", "-c", "notes", "--view", "by_word", "--explain"]);
     assert!(text.contains("count, sum, max of value 2 of 2 of 2 rows"), "{text}");
 }
+
+#[test]
+fn more_elements_than_the_key_of_a_view_has_are_refused() {
+    let scratch = Scratch::with_rows("id,town,n\n1,Oslo,5\n", &["--key", "id"]);
+    scratch.ok(&["view", "add", "db", "-c", "rows", "v", "--key", "town,n"]);
+    let reduce = |group: &str| scratch.run(&["reduce", "db", "-c", "rows", "--view", "v", "--group", group]);
+    assert_eq!(reduce("2").code, Some(0));
+    let ran = reduce("3");
+    assert_eq!(ran.code, Some(2), "{}", ran.stdout);
+    let words = "--group 3: the key of the view v has 2 fields: town,n\nhint: use --group with 1 to 2\n";
+    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+}

@@ -21,6 +21,7 @@ fn stream() -> Stream {
         threads: 2,
         replace: false,
         ack: false,
+        drop_command: String::new(),
         documents_before: None,
     };
     let db = Db::options().in_memory().unwrap();
@@ -107,7 +108,15 @@ impl RowSource for Made {
 fn import(batch: BatchSize, count: u32, text_bytes: usize, id: fn(u32) -> u32) -> (u64, u64) {
     let schema = Schema::new("rows").key(["id"]);
     let rows = Box::new(Made { schema: schema.clone(), at: 0, count, text_bytes, id });
-    let terms = Terms { schema, batch, threads: 1, replace: false, ack: false, documents_before: None };
+    let terms = Terms {
+        schema,
+        batch,
+        threads: 1,
+        replace: false,
+        ack: false,
+        drop_command: String::new(),
+        documents_before: None,
+    };
     let db = Db::options().in_memory().unwrap();
     let memory = Memory::small(&db).unwrap();
     let out = Output::new(false, true);

@@ -188,7 +188,7 @@ impl Term {
                     "{}: the field {field} holds {kind} in a document, not a number",
                     self.name
                 ))
-                .with_hint(format!("leave such documents out with a condition, such as {field}>=0"))
+                .with_hint(format!("leave such documents out with a condition that only numbers satisfy, such as '{field}>=-1e308'"))
             }),
             State::Best(best) => {
                 let mut key = Vec::new();

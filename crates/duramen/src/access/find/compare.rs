@@ -1,7 +1,7 @@
 //! How values compare in queries.
 //!
-//! Pure. Within a column values compare as elements of keys do. Inside of values, where no column sets a
-//! type, integers and floats compare by their numeric value.
+//! Pure. In a column with a type values compare as elements of keys do. In a column of type any and inside of
+//! values, where no column sets a type, integers and floats compare by their numeric value.
 
 use std::cmp::Ordering;
 
@@ -16,10 +16,10 @@ use crate::value::tuple::Element;
 /// What the value at a path is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// In a column: an element of the column's type, or null.
+    /// In a column with a type: an element of that type, or null.
     Typed(Element),
-    /// Inside of values: the type of the value that is found decides which of these it is compared with. At
-    /// most one is a number.
+    /// Where no column sets a type: the type of the value that is found decides which of these it is compared
+    /// with. At most one is a number.
     Untyped(Vec<Element>),
 }
 
@@ -32,6 +32,17 @@ impl Wanted {
             Ok(value) => readings.extend(value.to_element()),
         }
         readings.extend(Time::parse(text).map(Element::Time));
+        Wanted::Untyped(readings)
+    }
+
+    /// The readings of a text in a comparison by order. A number is only a number there: as text 10 comes
+    /// before 9.
+    pub(super) fn of_text_in_order(text: &str) -> Wanted {
+        let Wanted::Untyped(mut readings) = Wanted::of_text(text) else { return Wanted::of_text(text) };
+        let is_number = |element: &Element| matches!(element, Element::Int(_) | Element::Float(_));
+        if readings.iter().any(is_number) {
+            readings.retain(is_number);
+        }
         Wanted::Untyped(readings)
     }
 
@@ -195,6 +206,18 @@ mod tests {
         assert!(Wanted::of_text("2013-01-01T12:00:00Z").equals(&Value::Time(noon)));
         assert!(Wanted::of_text("true").equals(&Value::Bool(true)));
         assert!(Wanted::of_text("null").is_null());
+    }
+
+    #[test]
+    fn a_number_in_an_order_is_no_text() {
+        for (text, elements) in [
+            ("5", vec![Element::Int(5)]),
+            ("5.5", vec![Element::Float(5.5)]),
+            ("0150", vec![Element::Text("0150".into())]),
+            ("true", vec![Element::Text("true".into()), Element::Bool(true)]),
+        ] {
+            assert_eq!(Wanted::of_text_in_order(text).elements(), elements, "{text}");
+        }
     }
 
     #[test]

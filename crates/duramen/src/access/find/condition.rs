@@ -1,7 +1,8 @@
 //! Conditions of a find: a path into documents, and a test of the value there; and combinations of them.
 //!
-//! Pure. In a column values compare as elements of keys do, so that a condition means the same on a document
-//! and on an index. `text` reads conditions in text.
+//! Pure. In a column with a type values compare as elements of keys do. Elsewhere integers and floats compare
+//! by their numeric value. A condition means the same on a document and on an index. `text` reads conditions
+//! in text.
 
 #[cfg(test)]
 mod tests;
@@ -24,8 +25,9 @@ use crate::value::tuple::Element;
 /// list. `tags[]` means every item: the condition holds if one of them satisfies it. A column whose name has
 /// a dot comes before a path.
 ///
-/// In a column values compare as elements of keys do: 0.0 and -0.0 differ, and values of different types are
-/// unequal and in no order. Inside of values integers and floats compare by their numeric value.
+/// In a column with a type values compare as elements of keys do: 0.0 and -0.0 differ. In a column of type
+/// [`Any`](ColumnType::Any), and inside of values, integers and floats compare by their numeric value. Values
+/// of other different types are unequal and in no order.
 ///
 /// A document without the field has null there. It satisfies `Equal` with null, and `NotEqual` with anything
 /// else. It satisfies neither [`Condition::contains`] nor [`Condition::starts_with`]. It satisfies
@@ -364,7 +366,12 @@ fn wanted(schema: &Schema, path: &Path, mut value: Value) -> Result<Wanted> {
         Error::invalid(message)
             .with_hint(format!("{}; '{name} is null' finds documents without it", text::example(kind)))
     })?;
-    Ok(if path.is_column() { Wanted::Typed(element) } else { Wanted::Untyped(vec![element]) })
+    Ok(if is_typed(schema, path) { Wanted::Typed(element) } else { Wanted::Untyped(vec![element]) })
+}
+
+/// Whether the path is a column whose values have one type.
+fn is_typed(schema: &Schema, path: &Path) -> bool {
+    !matches!(kind_at(schema, path), ColumnType::Any | ColumnType::Unknown)
 }
 
 /// The type of the values at a path.

@@ -178,9 +178,11 @@ impl Parser<'_> {
         }
         match text.parse::<u64>() {
             Ok(value) => Ok(Value::Int(i128::from(value))),
-            Err(_) => Err(self
-                .wrong(&format!("the integer {text} does not fit in 64 bits"))
-                .with_hint("write it as text, in quotes")),
+            Err(_) => Err(Error::invalid(format!(
+                "at byte {}: the integer {text} does not fit in 64 bits",
+                self.at - text.len() + 1
+            ))
+            .with_hint("write it as text, in quotes, or as a float, with .0")),
         }
     }
 

@@ -146,7 +146,10 @@ fn parts_of_values_compare_by_what_is_found() {
         doc! { "more": prices.iter().map(line).collect::<Vec<_>>() }
     };
     check("more[0].price>=5", lines(&[5.5.into()]), true);
-    check("more[0].price>=5", lines(&["7".into()]), true);
+    check("more[0].price>=5", lines(&["7".into()]), false);
+    check("more[0].price>=\"5\"", lines(&["7".into()]), true);
+    check("more[0].price<6", lines(&["1000".into()]), false);
+    check("more[0].price>=007", lines(&["7".into()]), true);
     check("more[0].price>5", lines(&[5.0.into()]), false);
     check("more[1].price is null", lines(&[5.into()]), true);
     check("more[].price=7", lines(&[5.into(), 7.into()]), true);
@@ -155,6 +158,30 @@ fn parts_of_values_compare_by_what_is_found() {
     check("more[].price!=5", doc! {}, false);
     check("more[].price:=\"5\"", lines(&[5.into()]), false);
     check("more[].price in 4,5", lines(&[5.0.into()]), true);
+}
+
+/// A column of type any has numbers of both types, as a path has: none may be missing.
+#[test]
+fn a_column_of_any_type_compares_numbers_by_their_value() {
+    for (text, found) in [
+        ("more>5", [false, false, true, true, false]),
+        ("more>5.0", [false, false, true, true, false]),
+        ("more<7.5", [true, true, false, false, false]),
+        ("more=5", [true, true, false, false, true]),
+        ("more!=5", [false, false, true, true, false]),
+        ("more in 5,9", [true, true, false, true, true]),
+        ("more:=5", [true, true, false, false, false]),
+        ("more=\"5\"", [false, false, false, false, true]),
+        ("more>\"4\"", [false, false, false, false, true]),
+    ] {
+        let values = [5.into(), 5.0.into(), 7.5.into(), 9.into(), Value::from("5")];
+        for (value, holds) in values.into_iter().zip(found) {
+            check(text, doc! { "more": value }, holds);
+        }
+    }
+    let made = Condition::new(&schema(), "more", Operator::Greater, 5).unwrap();
+    assert!(made.holds(&schema(), &doc! { "more": 7.5 }));
+    assert!(!made.holds(&schema(), &doc! { "more": "7" }));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 mod written;
 
-use super::{Condition, Operator, Test, check_text, kind_at, wanted};
+use super::{Condition, Operator, Test, check_text, is_typed, kind_at, wanted};
 use crate::access::find::compare::Wanted;
 use crate::access::find::path::Path;
 use crate::catalog::cell::key_element;
@@ -65,8 +65,10 @@ impl Condition {
     /// A text may be quoted: `city="New York"`. Without quotes it is neither the word for null, nor does it
     /// go on with another condition.
     ///
-    /// Inside of values, where no column sets a type, the type of the value that is found decides how the
-    /// text is read: `home.zip=0150` finds the text, `home.floor=3` the number and the text.
+    /// In a column of type any and inside of values, where no column sets a type, the type of the value that
+    /// is found decides how the text is read: `home.zip=0150` finds the text, `home.floor=3` the number and
+    /// the text. A number after `<`, `<=`, `>` or `>=` is compared with numbers only; `home.zip>"3"` compares
+    /// texts.
     ///
     /// # Errors
     /// `InvalidArgument` (E0201) for a text that is no condition, for a field that the schema does not have,
@@ -229,9 +231,9 @@ fn trimmed<'t>(schema: &Schema, field: &'t str, value: &'t str) -> (&'t str, &'t
 /// A value in plain text, as the column's cells have it.
 fn read(schema: &Schema, path: &Path, text: &str, word: Word, value: &str) -> Result<Wanted> {
     let kind = kind_at(schema, path);
-    let quoted = written::unquoted(value).filter(|_| !path.is_column() || written::may_be_quoted(kind));
+    let quoted = written::unquoted(value).filter(|_| written::may_be_quoted(kind));
     let value = match quoted {
-        Some(quoted) if !path.is_column() => {
+        Some(quoted) if !is_typed(schema, path) => {
             return Ok(Wanted::Untyped(vec![Element::Text(quoted.to_owned())]));
         }
         Some(quoted) => quoted,
@@ -241,8 +243,9 @@ fn read(schema: &Schema, path: &Path, text: &str, word: Word, value: &str) -> Re
         }
         None => value,
     };
-    if !path.is_column() {
-        return Ok(Wanted::of_text(value));
+    if !is_typed(schema, path) {
+        let is_order = matches!(word, Word::Sign(_, operator) if !matches!(operator, Operator::Equal | Operator::NotEqual));
+        return Ok(if is_order { Wanted::of_text_in_order(value) } else { Wanted::of_text(value) });
     }
     key_element(kind, value).map(Wanted::Typed).ok_or_else(|| refused(schema, path, text, value))
 }
