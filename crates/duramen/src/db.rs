@@ -32,7 +32,7 @@ impl Db {
         DbOptions::default()
     }
 
-    /// Opens an empty database on a disk in memory; for tests.
+    /// Opens an empty database on a disk in memory; for tests. See [`DbOptions::in_memory`].
     ///
     /// # Errors
     /// `System` (E1001) if the system gives no thread.
