@@ -182,7 +182,8 @@ impl<T: Serialize + DeserializeOwned> Storable for T {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the key of `{C}`, to which the field refers",
     label = "another type than the key of `{C}`",
-    note = "a reference holds the key of a document: `User::Key`, `Option` of it, or a `Vec` of it"
+    note = "a reference holds the key of a document: `User::Key`, `Option` of it, or a `Vec` of it",
+    note = "to a key of several fields the field is a tuple of them, in their order: `room: (String, u32)`"
 )]
 pub trait KeyOf<C> {}
 
