@@ -20,6 +20,8 @@ use crate::{blobs, kv};
 impl Db {
     /// Opens the database in this directory, or creates it. A commit is then on disk when it returns.
     ///
+    /// Directories above it are created, too. [`DbOptions::create`] refuses a path without a database.
+    ///
     /// # Errors
     /// Those of [opening](crate::Error#opening).
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
