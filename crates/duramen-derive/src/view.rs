@@ -99,6 +99,13 @@ impl ViewAttribute {
             "key" => {
                 let _: Token![=] = input.parse()?;
                 self.key = one_or_more(input)?;
+                if self.key.is_empty() {
+                    return Err(Error::new(
+                        word.span(),
+                        "a view needs a field in its key: for a sum over all documents take any, such as `key = id`, and \
+                         call `reduce` without a range",
+                    ));
+                }
             }
             "value" => {
                 let _: Token![=] = input.parse()?;
@@ -246,6 +253,14 @@ pub(crate) fn derive(
     duramen: &TokenStream,
 ) -> Result<(TokenStream, TokenStream)> {
     for (index, view) in views.iter().enumerate() {
+        if view.name == *collection {
+            return Err(Error::new(
+                view.name.span(),
+                format!(
+                    "a view is a type of its own, and {collection} is the collection: give it another name, such as {collection}By.."
+                ),
+            ));
+        }
         let name = |view: &ViewAttribute| names::snake_case(&view.name.to_string());
         if views[..index].iter().any(|other| name(other) == name(view)) {
             return Err(Error::new(view.name.span(), format!("another view is called {}, too", name(view))));

@@ -3,7 +3,8 @@
 //! It loses power, tears sectors, forgets directory entries and fails on demand. The same seed with the same
 //! calls gives the same run.
 //!
-//! Owns [`MemDisk`] and its interfaces for tests. It never touches the real disk, clock or randomness. Every
+//! Owns [`MemDisk`] and its interfaces for tests. It never touches the real disk or randomness, and the real
+//! clock only where a disk is [made with it](MemDisk::with_system_clock). Every
 //! test of D1 (what is acknowledged survives), D6 (a failed sync) and D7 (a full disk) rests on this model.
 //! It must lose at least as much as a real disk:
 //!
@@ -44,12 +45,16 @@ use crash::{hash_image, survivors};
 use model::{Model, Node, Op};
 use state::{Recording, State, normal};
 
+use crate::disk::Disk;
+use crate::os::OsDisk;
+
 /// How far each read of a clock advances it.
 const CLOCK_STEP_NS: u64 = 1_000;
 /// Start of a new disk's wall clock: late in 2023.
 const WALL_START_NS: u64 = 1_700_000_000_000_000_000;
 
-/// A disk in memory. Clones are the same disk; [`MemDisk::deep_clone`] is another one.
+/// A disk in memory. Its clocks stand still, except for a microsecond at each reading, unless it is made
+/// with [`MemDisk::with_system_clock`]. Clones are the same disk; [`MemDisk::deep_clone`] is another one.
 ///
 /// Paths are absolute; a relative one starts at the root. The root directory exists and is durable.
 #[derive(Clone)]
@@ -62,6 +67,8 @@ struct Shared {
     clock_ns: AtomicU64,
     /// Wall clock minus `clock_ns`, wrapping.
     wall_offset_ns: AtomicU64,
+    /// Makes both clocks run.
+    system: Option<OsDisk>,
     blocker: Mutex<Option<Blocker>>,
     seed: u64,
 }
@@ -73,7 +80,16 @@ impl Shared {
     }
 
     fn tick(&self) -> u64 {
+        if self.system.is_some() {
+            return self.now_ns();
+        }
         self.clock_ns.fetch_add(CLOCK_STEP_NS, Ordering::Relaxed) + CLOCK_STEP_NS
+    }
+
+    /// The monotonic clock, without a step.
+    fn now_ns(&self) -> u64 {
+        let ran_ns = self.system.as_ref().map_or(0, Disk::monotonic_ns);
+        self.clock_ns.load(Ordering::Relaxed).wrapping_add(ran_ns)
     }
 
     /// Runs the hook of a sync. No lock is held, so reads and writes go on meanwhile.
@@ -100,14 +116,30 @@ impl MemDisk {
         MemDisk::from_model(model, seed, 0)
     }
 
-    fn from_model(model: Model, seed: u64, clock_ns: u64) -> MemDisk {
-        MemDisk::from_state(State::over(model, seed), seed, clock_ns, WALL_START_NS)
+    /// An empty disk whose clocks run as those of the system. All else is as with [`MemDisk::new`].
+    #[must_use]
+    pub fn with_system_clock(seed: u64) -> MemDisk {
+        let disk = MemDisk::new(seed);
+        let state = disk.shared.state().copy();
+        let system = OsDisk::new();
+        let wall_offset_ns = system.wall_ns().wrapping_sub(system.monotonic_ns());
+        MemDisk::from_state(state, seed, 0, wall_offset_ns, Some(system))
     }
 
-    fn from_state(state: State, seed: u64, clock_ns: u64, wall_offset_ns: u64) -> MemDisk {
+    fn from_model(model: Model, seed: u64, clock_ns: u64) -> MemDisk {
+        MemDisk::from_state(State::over(model, seed), seed, clock_ns, WALL_START_NS, None)
+    }
+
+    fn from_state(
+        state: State,
+        seed: u64,
+        clock_ns: u64,
+        wall_offset_ns: u64,
+        system: Option<OsDisk>,
+    ) -> MemDisk {
         let (clock_ns, wall_offset_ns) = (AtomicU64::new(clock_ns), AtomicU64::new(wall_offset_ns));
         let (state, blocker) = (Mutex::new(state), Mutex::new(None));
-        MemDisk { shared: Arc::new(Shared { state, clock_ns, wall_offset_ns, blocker, seed }) }
+        MemDisk { shared: Arc::new(Shared { state, clock_ns, wall_offset_ns, system, blocker, seed }) }
     }
 
     /// The seed this disk was made with.
@@ -122,13 +154,19 @@ impl MemDisk {
         let shared = &self.shared;
         let clock_ns = shared.clock_ns.load(Ordering::Relaxed);
         let wall_offset_ns = shared.wall_offset_ns.load(Ordering::Relaxed);
-        MemDisk::from_state(shared.state().copy(), shared.seed, clock_ns, wall_offset_ns)
+        MemDisk::from_state(
+            shared.state().copy(),
+            shared.seed,
+            clock_ns,
+            wall_offset_ns,
+            shared.system.clone(),
+        )
     }
 
-    /// What a power cut now would leave, as another disk. This disk remains usable.
+    /// What a power cut now would leave, as another disk, whose clocks stand still. This disk remains usable.
     #[must_use]
     pub fn crash(&self, choice: &CrashChoice) -> MemDisk {
-        let clock_ns = self.shared.clock_ns.load(Ordering::Relaxed);
+        let clock_ns = self.shared.now_ns();
         let model = survivors(&self.shared.state().model, choice);
         MemDisk::from_model(model, content::mix(self.shared.seed, 1), clock_ns)
     }
@@ -168,7 +206,7 @@ impl MemDisk {
             Some(recording) => (recording.base.clone(), recording.ops.clone()),
             None => (state.model.clone(), Vec::new()),
         };
-        Trace { base, ops, seed: self.shared.seed, clock_ns: self.shared.clock_ns.load(Ordering::Relaxed) }
+        Trace { base, ops, seed: self.shared.seed, clock_ns: self.shared.now_ns() }
     }
 
     /// Ends the recording and returns it.
@@ -263,7 +301,7 @@ impl MemDisk {
 
     /// Sets the wall clock, backwards too; the monotonic clock does not notice.
     pub fn set_wall_clock(&self, ns: u64) {
-        let offset = ns.wrapping_sub(self.shared.clock_ns.load(Ordering::Relaxed));
+        let offset = ns.wrapping_sub(self.shared.now_ns());
         self.shared.wall_offset_ns.store(offset, Ordering::Relaxed);
     }
 

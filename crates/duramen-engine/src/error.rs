@@ -6,8 +6,9 @@ use std::path::Path;
 
 use crate::ids::CommitSeq;
 
-/// The result of everything in Duramen.
-pub type Result<T> = std::result::Result<T, Error>;
+/// The result of everything in Duramen. With a second type it is Rust's own `Result`, so that the prelude
+/// changes nothing for functions with other errors.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed. [`Error::kind`] is what to do about it, [`Error::code`] names it, [`Error::hint`]
 /// helps.
@@ -331,7 +332,9 @@ impl Error {
     /// not.
     ///
     /// A program also refuses its own input so: an error from the closure of a transaction rolls it back, and
-    /// is returned as it is.
+    /// is returned as it is: `Err(Error::invalid("sold out"))`, `read().map_err(Error::invalid)?`. Text does
+    /// not become an error by `into` or by `?`: closures that end with `Ok(..)` would then have to name their
+    /// error type.
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Error {
         Error::new(Code::InvalidArgument, message)

@@ -191,7 +191,6 @@
 //!
 //! ```
 //! use duramen::prelude::*;
-//! use duramen::Ttl;
 //!
 //! # fn main() -> Result<()> {
 //! # let db = Db::in_memory()?;
@@ -523,7 +522,8 @@
 //! # A type that changes
 //!
 //! A new field with `#[serde(default)]`, a removed field, a new name with `#[serde(alias)]`: these need
-//! nothing else. A new field in a view is an `Option`, since older documents lack it. If a field changes its
+//! nothing else. If a view has the renamed field, call `Db::register` at the start. A new field in a view is
+//! an `Option`, since older documents lack it. If a field changes its
 //! meaning, or a view needs it in every document, keep the old struct under another name, and convert one to
 //! the other.
 //!
@@ -650,8 +650,8 @@
 //!
 //! # Tests in memory
 //!
-//! `Db::in_memory` is the same database on a disk in memory: the same errors, the same conflicts, nothing to
-//! clean up.
+//! `Db::in_memory` is the same database on a disk in memory: the same errors, the same conflicts, the same
+//! clock, nothing to clean up.
 //!
 //! ```
 //! use duramen::prelude::*;
@@ -664,5 +664,24 @@
 //! let db = Db::in_memory()?;
 //! assert_eq!(greet(&db, "Ada")?, 1);
 //! assert_eq!(greet(&db, "Ada")?, 2);
+//! # Ok(()) }
+//! ```
+//!
+//! A test that waits for no clock sets it. On a `MemDisk` of its own, time passes only as the test says:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use duramen::MemDisk;
+//! use duramen::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! let disk = MemDisk::new(1);
+//! let db = Db::options().open_on(Arc::new(disk.clone()), "/shop.duramen")?;
+//! db.kv("sessions").put_with("ann", &42, Ttl::hours(2))?;
+//! disk.advance_clock(3_600_000_000_000);
+//! assert_eq!(db.kv("sessions").get::<i64>("ann")?, Some(42));
+//! disk.advance_clock(3_600_000_000_000);
+//! assert_eq!(db.kv("sessions").get::<i64>("ann")?, None);
 //! # Ok(()) }
 //! ```

@@ -20,6 +20,8 @@ use crate::{blobs, kv};
 impl Db {
     /// Opens the database in this directory, or creates it. A commit is then on disk when it returns.
     ///
+    /// Directories above it are created, too. [`DbOptions::create`] refuses a path without a database.
+    ///
     /// # Errors
     /// Those of [opening](crate::Error#opening).
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
@@ -32,7 +34,7 @@ impl Db {
         DbOptions::default()
     }
 
-    /// Opens an empty database on a disk in memory; for tests.
+    /// Opens an empty database on a disk in memory; for tests. See [`DbOptions::in_memory`].
     ///
     /// # Errors
     /// `System` (E1001) if the system gives no thread.

@@ -65,7 +65,7 @@ use crate::value::tuple::{Encoder, OwnedKey};
 /// | a new field that a view has in its key or reduces | an `Option`, or [`migrate`](crate::migrate) |
 /// | a field less | nothing; documents that it writes lack the field |
 /// | another name in the source | `#[serde(rename = "old")]`: in documents it keeps its name |
-/// | another name in documents | `#[serde(alias = "old")]` |
+/// | another name in documents | `#[serde(alias = "old")]`; not above the key, whose name in documents stays |
 /// | a wider integer, an `Option` around a type | nothing |
 /// | a field of a struct in a field | as above: default, alias, or [`migrate`](crate::migrate) |
 /// | anything else but the key | `#[migrate_from(OldOrder)]`: [`migrate`](crate::migrate) |
@@ -73,6 +73,14 @@ use crate::value::tuple::{Encoder, OwnedKey};
 /// A view is of the stored documents. Where one lacks a field, the type reads the default, and the view finds
 /// null. So a type is refused that has a view of such a field, unless both mean the same: `None`, or an empty
 /// list with `each`. The error disappears once every document has the field, which a migration achieves.
+///
+/// Views and references change with the first write of the type, [`Db::register`](crate::Db::register) or
+/// [`DbOptions::collection`](crate::DbOptions::collection), and until then they are what the database has.
+/// Reads of a view that has a renamed field fail with `Rebuilding` until then: call one of these at the
+/// start. A view outlives its declaration, and if it is `unique` it still refuses:
+/// [`drop_view`](crate::Documents::drop_view) ends that. One that is declared in another form, for example
+/// without `unique`, replaces the old one once it is built, as [`Db::build_views`](crate::Db::build_views)
+/// does.
 ///
 /// # Keys
 /// `#[key]` may stand above up to eight fields: integers up to 64 bits, `f64`, `bool`, `String`,
@@ -90,8 +98,9 @@ use crate::value::tuple::{Encoder, OwnedKey};
 ///
 /// # References
 /// `#[references(User, on_delete = cascade)]` above a field says that it holds the key of a `User`, an
-/// `Option` of it, or a list of keys. Such a document is there at every commit. A field that documents may
-/// lack is an `Option` or a list: an absent one refers to nothing. The first write of the type
+/// `Option` of it, or a list of keys. If the key there has several fields it is a tuple of them, such as
+/// `room: (String, u32)`. Such a document is there at every commit. A field that documents may lack is an
+/// `Option` or a list: an absent one refers to nothing. The first write of the type
 /// creates the collection `User` too, or checks the documents that exist.
 ///
 /// | `on_delete` | what deleting the user does |
@@ -185,7 +194,8 @@ impl<T: Serialize + DeserializeOwned> Storable for T {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the key of `{C}`, to which the field refers",
     label = "another type than the key of `{C}`",
-    note = "a reference holds the key of a document: `User::Key`, `Option` of it, or a `Vec` of it"
+    note = "a reference holds the key of a document: `User::Key`, `Option` of it, or a `Vec` of it",
+    note = "to a key of several fields the field is a tuple of them, in their order: `room: (String, u32)`"
 )]
 pub trait KeyOf<C> {}
 

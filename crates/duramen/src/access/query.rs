@@ -84,6 +84,7 @@ impl<'s, C: Collection> Query<'s, C> {
     }
 
     /// The documents, in order, as of one snapshot. The iterator reads as it advances; memory stays constant.
+    /// It takes two `?`: `for order in orders.iter()? { let order = order?; .. }`.
     ///
     /// # Errors
     /// As [`Query`].

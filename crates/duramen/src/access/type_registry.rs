@@ -132,6 +132,13 @@ impl TypeRegistry {
         of_collection.flat_map(|of| &of.views).any(|known| known.same_terms(view))
     }
 
+    /// Whether a type that was used since opening declares a view of this name, in whatever form.
+    pub(crate) fn is_named(&self, collection: &str, view: &str) -> bool {
+        let declared = lock(&self.declared);
+        let of_collection = declared.values().filter(|of| of.collection == collection);
+        of_collection.flat_map(|of| &of.views).any(|known| known.name() == view)
+    }
+
     /// Whether a type that was used since opening declares this reference.
     pub(crate) fn refers(&self, collection: &str, reference: &Reference) -> bool {
         let declared = lock(&self.declared);

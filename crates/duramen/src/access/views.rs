@@ -53,9 +53,15 @@ use crate::view::reduce;
 /// | `key = (home.city, desc(at))` | a field of a struct with `#[derive(Nested)]`, and one whose largest value comes first. A `desc` element is a [`Reverse`](std::cmp::Reverse) in the view's key |
 /// | `each` | the last key field is a list, and the document has a row for each of its different items: one that is in the list twice has one row, and counts once. `key = lines[].product, each` takes a field of each item |
 /// | `value = c` | the field that reductions without one of their own take |
-/// | `reduce = (Count, Sum, Max(d), TopK(5, d))` | what is kept over every range; [`reduce`] lists them. Without it, `Count` |
+/// | `reduce = (Count, Sum, Max(d), TopK(5, d))` | what is kept over every range; [`reduce`] lists them. Without it, `Count`. Several answer as a tuple, and one alone answers bare |
 /// | `nulls` | a key field that is an `Option` keeps it in the view's key, and documents with `None` have a row, before all others: `db.view::<ByAssignee>().key(None)`. Parts of fields are an `Option` then, and with `each` a document without items has a row with `None` |
 /// | `unique` | no two documents may have the same key: the second is refused with `UniqueViolation` |
+///
+/// Without a range a reduction is of the whole collection. A view that is only for that takes any field as
+/// its key: `view(Total, key = id, value = cents, reduce = Sum)`, and `db.view::<Total>().reduce()?`.
+///
+/// With `nulls` and a key of several elements, a `None` at its beginning has a type: of
+/// `key = (assignee, desc(at))` the rows without an assignee, newest first, are `.prefix(None::<u64>)`.
 ///
 /// Ranges are in the order of the view. With a descending element that is from the largest value to the
 /// smallest: of a view with the key `(city, desc(at))` the rows of Oslo from day 9 back to day 4 are

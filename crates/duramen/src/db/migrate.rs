@@ -45,6 +45,8 @@
 //! of a document are known only after its conversion. Tools can read all documents in their stored form, but
 //! cannot write any.
 //!
+//! Each conversion is a write: it is in the change feed, as a put of the converted document.
+//!
 //! Once no database has documents of `Old` any more, `Old` can be removed. The type that migrated from it
 //! keeps its number: `#[collection(version = 2)]`.
 
@@ -156,6 +158,8 @@ impl Db {
     ///
     /// Readers and writers continue meanwhile. After a restart or an error it continues where it was. If
     /// nothing is left to convert, it costs one read.
+    ///
+    /// Each converted document is in the change feed, as after any write.
     ///
     /// Until it returns, a unique view does not refuse a second document with the key of one that is not
     /// converted yet: run it before writers are let in.

@@ -319,10 +319,13 @@ impl DbOptions {
 
     /// Opens an empty database on a disk in memory; for tests.
     ///
+    /// Its clock is the system's. A test that sets the time opens on a [`MemDisk`] of its own:
+    /// [see the recipe](crate::cookbook#tests-in-memory).
+    ///
     /// # Errors
     /// As [`DbOptions::open`].
     pub fn in_memory(self) -> Result<Db> {
-        self.open_on(Arc::new(MemDisk::new(0)), "/memory.duramen")
+        self.open_on(Arc::new(MemDisk::with_system_clock(0)), "/memory.duramen")
     }
 }
 

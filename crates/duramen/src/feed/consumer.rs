@@ -2,7 +2,7 @@
 //!
 //! A batch of changes, the program's writes for them, and the new position are one transaction. So each
 //! change takes effect exactly once, also across crashes. Unread changes are kept for a consumer, also while
-//! no process has the database open.
+//! no process has the database open. What a migration or a cascading delete writes is a change, too.
 
 use std::fmt;
 use std::time::Duration;
@@ -207,6 +207,9 @@ impl Consumer {
 
     /// Reads changes as `T`: [`Change`](crate::Change) of a type, or [`AnyChange`](crate::AnyChange).
     ///
+    /// A consumer has one position, among the changes of all types: reading those of one type passes those of
+    /// all others. Register a consumer for each type, or read `AnyChange`.
+    ///
     /// # Errors
     /// Those of a [commit](crate::Error#commits): it looks up the position in a transaction.
     /// `FeedGap` (E0804) if unread changes are gone: the hint names the position to
@@ -217,7 +220,7 @@ impl Consumer {
         let newest =
             self.db.at(Durability::Memory).transact(|tx| positions::cursor(tx.shared(), &self.name))?;
         let position = newest.ok_or_else(|| unknown(&self.name))?.position;
-        let reader = open::<T>(&self.db, position)?;
+        let reader = open::<T>(&self.db, position).map_err(|error| at_no_position(error, position))?;
         Ok(Consuming {
             consumer: self.clone(),
             reader,
@@ -236,6 +239,18 @@ impl Consumer {
 
 fn unknown(name: &str) -> Error {
     Error::new(Code::NoSuchKey, format!("there is no consumer {name:?}")).with_hint("register it")
+}
+
+/// The error of a consumer that is before all changes: a copy of a database sets its consumers there.
+fn at_no_position(error: Error, position: CommitSeq) -> Error {
+    let Some(goes_on) = error.goes_on_after().filter(|_| error.code() == Code::FeedGap && position.0 == 0)
+    else {
+        return error;
+    };
+    error.with_hint(format!(
+        "this is a restored backup or a copy, where no consumer has a position; or the consumer has missed its first \
+         changes: {COPY_FIRST}, or seek to {goes_on}"
+    ))
 }
 
 /// Whether an error is about the change itself. Other errors (for example of the catalogue, whose names the

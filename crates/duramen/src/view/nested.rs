@@ -42,7 +42,8 @@
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no such field for the path of a view",
     label = "not a field that a path can name",
-    note = "the struct needs #[derive(duramen::Nested)], and the field's name in Rust is written",
+    note = "write the name of one of its fields as in Rust; the number in `Nested<..>` stands for the name that was written",
+    note = "`{Self}` needs #[derive(duramen::Nested)], if it does not have it",
     note = "fields with an alias or a default, and those that serde may leave out or writes by a function, are in no path"
 )]
 pub trait Nested<const FIELD: u64> {

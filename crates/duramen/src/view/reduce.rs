@@ -13,6 +13,9 @@
 //! | `Quantiles`, `Quantiles(field)` | numbers, no NaN; nulls left out | [`Distribution`]: quantiles with a stated maximum relative error: 0.4 % unless magnitudes vary widely |
 //! | `With(Mine)`, `With(Mine, field)` | what `Mine` takes; nulls left out | what [`Mine`](crate::view::monoid::Monoid) answers |
 //!
+//! Several answer as a tuple, in their order; one alone answers bare, without a tuple around it. A document
+//! with a value of more than 40 bytes is refused by `Min`, `Max`, `TopK` and `BottomK`.
+//!
 //! The reductions of one view may take at most 4,096 bytes per child; a view that could need more is refused.
 //! A number takes up to 31 bytes, an element 52, `TopK(k)` 12 and 41 k, `Distinct` 1,549 (usually 250 to
 //! 900), `Quantiles` 1,036 (usually 200 to 800). Reductions are stored beside every child of every node, so

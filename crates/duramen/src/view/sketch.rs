@@ -39,7 +39,8 @@ pub(crate) fn element_of(value: &Value, bytes_max: usize) -> Result<Vec<u8>, Str
     Encoder::new(&mut bytes).element(&element).map_err(|error| error.message().to_owned())?;
     if bytes.len() > bytes_max {
         return Err(format!(
-            "a view keeps the smallest or largest of values of up to {bytes_max} bytes, and this one has {}",
+            "a view keeps the smallest or largest of values of up to {bytes_max} bytes, and this one has {}: \
+             keep it as the last key field of a view instead, and take the first or last row",
             bytes.len()
         ));
     }

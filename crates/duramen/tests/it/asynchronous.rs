@@ -111,7 +111,7 @@ fn the_verbs_do_what_the_blocking_ones_do() {
         assert!(db.run(|db| db.check_documents()).await?.is_clean());
         db.close().await?;
         assert_eq!(db.put(account(5, 1)).await.unwrap_err().code(), Code::Closed);
-        Result::Ok(())
+        Ok::<_, Error>(())
     })
     .unwrap();
 }

@@ -28,6 +28,20 @@ fn open() -> (MemDisk, Db) {
     (disk, db)
 }
 
+/// A test with `Db::in_memory` waits for an expiry as a program does.
+#[test]
+fn a_value_in_memory_expires_by_the_clock_of_the_system() -> Result<()> {
+    let db = Db::in_memory()?;
+    db.kv("sessions").put_with("ann", &1, Ttl::millis(20))?;
+    while db.kv("sessions").get::<i64>("ann")?.is_some() {
+        std::thread::yield_now();
+    }
+    let change = db.all_changes().from_beginning().next().expect("the put")?;
+    let age = Time::now().seconds() - change.time.seconds();
+    assert!((0..600).contains(&age), "{change:?}");
+    Ok(())
+}
+
 /// A value exists until a millisecond before it expires, for every method.
 #[test]
 fn an_expired_value_is_absent_for_every_verb() -> Result<()> {

@@ -105,7 +105,13 @@ fn a_consumer_of_a_restored_backup_gets_the_gap() {
         restored.put(&order(3, "Bodø")).unwrap();
     }
     let mirror = restored.consumer("mirror").register().unwrap();
-    assert_eq!(mirror.read::<Change<Order>>().unwrap_err().code(), Code::FeedGap);
+    let error = mirror.read::<Change<Order>>().unwrap_err();
+    assert_eq!(error.code(), Code::FeedGap);
+    assert!(
+        error.hint().contains("restored backup") && error.hint().contains("first copy"),
+        "{}",
+        error.hint()
+    );
     let place = restored.feed().newest;
     assert_eq!(copied(&restored).len(), 3, "the mirror copies");
     mirror.seek(place).unwrap();

@@ -299,6 +299,42 @@ fn a_unique_view_that_no_type_declares_any_more_says_how_to_drop_it() {
     db.put(&User { id: 2, email: "a@b".into() }).unwrap();
 }
 
+// The write that is refused also undoes the change of the view. The error must say what makes the change.
+#[test]
+fn a_view_that_is_no_longer_unique_refuses_until_it_is_built_and_says_so() {
+    mod earlier {
+        use duramen::prelude::*;
+        #[derive(Debug, Serialize, Deserialize, Collection)]
+        #[collection(name = "users", view(ByEmail, key = email, unique))]
+        pub(super) struct User {
+            #[key]
+            pub(super) id: u64,
+            pub(super) email: String,
+        }
+    }
+    #[derive(Debug, Serialize, Deserialize, Collection)]
+    #[collection(name = "users", view(ByEmail, key = email))]
+    struct User {
+        #[key]
+        id: u64,
+        email: String,
+    }
+    let disk = MemDisk::new(1);
+    let open = || Db::options().open_on(Arc::new(disk.clone()), "/db").unwrap();
+    open().put(&earlier::User { id: 1, email: "a@b".into() }).unwrap();
+    let db = open();
+    let error = db.put(&User { id: 2, email: "a@b".into() }).unwrap_err();
+    assert_eq!(error.code(), Code::UniqueViolation);
+    assert!(
+        error.hint().contains("Db::build_views") && !error.hint().contains("drop_view"),
+        "{}",
+        error.hint()
+    );
+    db.build_views::<User>(|_| Ok(())).unwrap();
+    db.put(&User { id: 2, email: "a@b".into() }).unwrap();
+    assert_eq!(db.view::<ByEmail>().key("a@b").count().unwrap(), 2);
+}
+
 #[test]
 fn positional_documents_grow_at_the_end_and_their_fields_take_new_names() {
     #[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]

@@ -37,7 +37,7 @@ impl From<Error> for Refused {
     }
 }
 
-fn transfer(db: &Db, from: u64, to: u64, amount: i128) -> std::result::Result<(), Refused> {
+fn transfer(db: &Db, from: u64, to: u64, amount: i128) -> Result<(), Refused> {
     db.try_transact(|tx| {
         let accounts = tx.documents("accounts");
         let mut payer = accounts.get(from)?.ok_or(Refused::NoAccount)?;
@@ -52,6 +52,29 @@ fn transfer(db: &Db, from: u64, to: u64, amount: i128) -> std::result::Result<()
         accounts.put(payee)?;
         Ok(())
     })
+}
+
+/// The prelude's `Result` leaves functions with other errors as they are.
+fn parse(text: &str) -> Result<i64, String> {
+    text.parse().map_err(|_| format!("{text} is no number"))
+}
+
+/// A closure refuses its input with text, and the caller reads it as it was written.
+#[test]
+fn an_error_from_text_rolls_back() {
+    let db = accounts();
+    let refused = |text: &'static str| {
+        db.transact(|tx| {
+            tx.documents("accounts").delete(0_u64)?;
+            let amount = parse(text).map_err(Error::invalid)?;
+            if amount < 0 { Err(Error::invalid("less than nothing")) } else { Ok(amount) }
+        })
+    };
+    for (text, message) in [("x", "x is no number"), ("-1", "less than nothing")] {
+        let error = refused(text).unwrap_err();
+        assert_eq!((error.code(), error.message(), &*error.hint()), (Code::InvalidArgument, message, ""));
+    }
+    assert_eq!(db.documents("accounts").count(Span::all()).unwrap(), 4);
 }
 
 #[test]

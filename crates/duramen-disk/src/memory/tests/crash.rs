@@ -384,6 +384,23 @@ fn clocks_and_randomness_repeat_by_seed() {
     assert!(one.monotonic_ns() > before, "the monotonic clock does not go back");
 }
 
+/// A test that waits for a value to expire would hang on a clock that stands still.
+#[test]
+fn the_clock_of_the_system_runs() {
+    let disk = MemDisk::with_system_clock(5);
+    assert_eq!(disk.random(), MemDisk::new(5).random());
+    let (real, wall, begun) = (crate::OsDisk::new().wall_ns(), disk.wall_ns(), disk.monotonic_ns());
+    assert!(wall.abs_diff(real) < 60_000_000_000, "{wall} and {real}");
+    while disk.monotonic_ns() < begun + 1_000_000 {
+        std::hint::spin_loop();
+    }
+    assert!(disk.wall_ns() >= wall + 1_000_000);
+    disk.advance_clock(3_600_000_000_000);
+    assert!(disk.deep_clone().wall_ns() >= wall + 3_600_000_000_000);
+    disk.set_wall_clock(5);
+    assert!(disk.wall_ns() < 60_000_000_000);
+}
+
 /// A sector being written at a power cut may hold anything. Other sectors are unchanged.
 #[test]
 fn garbled_sectors_hold_neither_old_nor_new_bytes() {

@@ -215,11 +215,18 @@ pub(crate) fn check_unique(
 #[cold]
 fn if_undeclared(tx: &Transaction<'_>, entry: &Entry, view: &OpenView, error: Error) -> Error {
     let (collection, name) = (entry.schema.name(), view.spec.name());
+    let types = &tx.open_state().types;
     if error.code() != Code::UniqueViolation
         || !entry.schema.is_typed()
-        || tx.open_state().types.is_declared(collection, &view.spec)
+        || types.is_declared(collection, &view.spec)
     {
         return error;
+    }
+    if types.is_named(collection, name) {
+        return error.with_hint(format!(
+            "this program declares the view {name} in another form, which replaces this one once it is built: call \
+             Db::build_views with the type of {collection}, and write then; or choose another value"
+        ));
     }
     error.with_hint(format!(
         "no type that this program has used declares the view {name}: if it is not wanted any more, drop it with \

@@ -189,7 +189,7 @@ fn byte_length(magnitude: u64) -> u8 {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an element of a key",
     note = "u8 to u64, i8 to i64, f64, bool, text, bytes, `Time`, `Option` of these, `Element` and types with \
-            #[derive(Key)] can; a usize becomes a u64"
+            #[derive(Key)] can; a usize becomes a u64, and a u128 a `ByteArray<16>` of its `to_be_bytes`"
 )]
 pub trait AsElement {
     /// Appends itself.

@@ -18,7 +18,8 @@ use crate::value::time::Time;
 /// has chosen how it is stored and ordered ([`EnumForm`](crate::tuple::EnumForm)).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of a key, nor be ordered in a view",
-    note = "u8 to u64, i8 to i64, f64, bool, String and `Time` can, and types with #[derive(Key)]; a usize becomes a u64",
+    note = "u8 to u64, i8 to i64, f64, bool, String and `Time` can, and types with #[derive(Key)]; a usize becomes a u64, \
+            and a u128 a `ByteArray<16>` of its `to_be_bytes`",
     note = "a list is the last key field of a view with `each`: view(ByTag, key = tags, each)",
     note = "bytes are a `duramen::ByteArray<16>`; `Uuid` needs the feature `uuid`; other times become a `Time` by `into`",
     note = "an enum needs #[derive(duramen::Key)], and #[key(by_number)] or #[key(by_name)] to choose its order"
@@ -41,7 +42,7 @@ pub trait OwnedElement: AsElement + ElementFor<Self> + Sized {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the key of a collection or view",
     note = "an element can (u8 to u64, i8 to i64, String, `Time`, a type with #[derive(Key)]), and a tuple of up to \
-            eight; a usize becomes a u64",
+            eight; a usize becomes a u64, and a u128 a `ByteArray<16>` of its `to_be_bytes`",
     note = "a list is the last key field of a view with `each`: view(ByTag, key = tags, each)",
     note = "bytes are a `duramen::ByteArray<16>`; `Uuid` needs the feature `uuid`; other times become a `Time` by `into`",
     note = "an enum needs #[derive(duramen::Key)], and #[key(by_number)] or #[key(by_name)] to choose its order"
@@ -69,15 +70,16 @@ pub trait ElementFor<K>: AsElement {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key of this collection or view, whose key is `{K}`",
     label = "not a `{K}`",
-    note = "in a view with `nulls`, ask with the value itself, `.key(\"ann\")`, or with `None`: no `Some` around it",
     note = "give as many elements as the key has, of the same types, as a tuple: `(\"Oslo\", 1)`; `&str` stands for `String`",
-    note = "`db.collection::<C>().prefix(..)` finds all documents whose keys begin with the first elements"
+    note = "`.prefix(..)` of a collection or a view finds all documents whose keys begin with the first elements",
+    note = "only a view with `nulls` takes `None`: view(ByOwner, key = owner, nulls); it takes other values as they are, \
+            `.key(\"ann\")`"
 )]
 pub trait KeyFor<K>: Key {}
 
 /// The leading elements of a key of type `K`, or all of them.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no beginning of this collection's key, which is `{K}`",
+    message = "`{Self}` is no beginning of the key of this collection or view, which is `{K}`",
     note = "give leading elements of the key, of the same types: `\"Oslo\"` or `(\"Oslo\", 1)` for `(String, u64)`"
 )]
 pub trait PrefixFor<K>: Key {}
