@@ -357,18 +357,17 @@ impl Committer {
     pub(crate) fn forget_trees(&self, ids: &[TreeId]) {
         let _within = self.store.alarm.enter();
         let order = self.order.lock();
-        let without = |root: &Root| {
-            let mut trees = root.trees.clone();
-            ids.iter().for_each(|id| trees.set(*id, None));
-            let position = root.position.clone();
-            Arc::new(Root { seq: root.seq, rollback_epoch: root.rollback_epoch, trees, position })
-        };
         if order.is_led() || !order.forming.is_empty() {
             return;
         }
         self.check_all_published();
-        // The published one: its end in the log may be a later frame than that of its last commit.
-        let root = without(&self.published());
+        // The published one: its end in the log may be a later frame than that of its last commit. After a drop
+        // the latest one is of a later epoch.
+        let published = self.published();
+        let mut trees = published.trees.clone();
+        ids.iter().for_each(|id| trees.set(*id, None));
+        let (rollback_epoch, position) = (order.rollback_epoch, published.position.clone());
+        let root = Arc::new(Root { seq: published.seq, rollback_epoch, trees, position });
         self.latest.set(Arc::clone(&root));
         self.pipeline.published.set(root);
     }

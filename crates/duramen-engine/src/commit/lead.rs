@@ -259,12 +259,6 @@ impl Committer {
         self.as_leader(|| self.pipeline.end_in_current_segment())?
     }
 
-    /// Whether the log goes on in a segment that holds no commit yet. A checkpoint then lets no older segment
-    /// go.
-    pub(crate) fn is_segment_without_commit(&self) -> bool {
-        self.pipeline.is_segment_without_commit()
-    }
-
     /// Writes and syncs a durable watermark, unless the last one covers every durable commit or commits are
     /// on their way. Returns whether it did.
     ///

@@ -99,7 +99,7 @@ impl Pipeline {
     }
 
     /// Whether no commit of the published root is in the log's current segment.
-    pub(super) fn is_segment_without_commit(&self) -> bool {
+    fn is_segment_without_commit(&self) -> bool {
         let root = self.published.get();
         root.position.get().is_some_and(|end| end.epoch < self.log.current_epoch())
     }

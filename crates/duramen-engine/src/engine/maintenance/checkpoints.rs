@@ -82,11 +82,11 @@ impl Maintenance {
         self.tell_checkpoint(aim, &mut || ()).map(|_| ())
     }
 
-    /// Makes an empty commit if checkpoints cannot let segments of the log go without one, and it has none
-    /// left (D7). If the commit is refused, the checkpoint is worth as much as without it.
+    /// Lets the next checkpoint free the segments of the log before the current one, if none is ready and no
+    /// commit is in that (D7). If it cannot, the checkpoint is worth as much as without it.
     pub(in crate::engine) fn let_log_go(&self) {
-        if !self.committer.log().has_spare() && self.committer.is_segment_without_commit() {
-            drop(self.committer.submit_nothing());
+        if !self.committer.log().has_spare() {
+            drop(self.committer.end_in_current_segment());
         }
     }
 

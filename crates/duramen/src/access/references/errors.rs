@@ -44,8 +44,9 @@ pub(super) fn still_referenced(
     Error::new(
         Code::StillReferenced,
         format!(
-            "{} refer to {} of {}: {}{}",
+            "{} {} to the document {} of {}: {}{}",
             documents(total),
+            if total == 1 { "refers" } else { "refer" },
             show(key),
             target.schema.name(),
             named.collect::<Vec<_>>().join(", "),
