@@ -34,7 +34,10 @@ fn a_reference_is_kept_by_every_command() {
     let said = json(&del.stderr);
     assert_eq!((del.code, &said["code"]), (Some(1), &"E0217".into()));
     assert!(
-        said["message"].as_str().unwrap().starts_with("2 documents refer to the document Oslo of towns: rows 1 by town")
+        said["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("2 documents refer to the document Oslo of towns: rows 1 by town")
     );
     let all = scratch.run(&["del", "db", "-c", "towns", "--all", "--yes"]);
     assert!(all.stderr.contains("E0217"), "{}", all.stderr);

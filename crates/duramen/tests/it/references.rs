@@ -127,7 +127,13 @@ fn none_and_an_empty_list_refer_to_nothing() {
 fn a_delete_is_refused_and_names_the_documents() {
     let db = shop();
     (20..30).for_each(|id| drop(db.put(&Invoice { id, user: 3 }).unwrap()));
-    let words = ["10 documents refer to the document 3 of users", "invoices 20 by user", "24", "and 5 more", "cascade"];
+    let words = [
+        "10 documents refer to the document 3 of users",
+        "invoices 20 by user",
+        "24",
+        "and 5 more",
+        "cascade",
+    ];
     refused(db.delete::<User>(3), Code::StillReferenced, &words);
     refused(db.documents("users").delete(3), Code::StillReferenced, &[]);
     refused(db.transact(|tx| tx.take::<User>(3)), Code::StillReferenced, &[]);
