@@ -361,8 +361,8 @@ impl Committer {
             return;
         }
         self.check_all_published();
-        // The published one: its end in the log may be a later frame than that of its last commit. After a drop
-        // the latest one is of a later epoch.
+        // The published one: its end in the log may be a later frame than that of its last commit. After a
+        // drop the latest one is of a later epoch.
         let published = self.published();
         let mut trees = published.trees.clone();
         ids.iter().for_each(|id| trees.set(*id, None));
