@@ -108,7 +108,7 @@ impl fmt::Debug for MemDisk {
 }
 
 impl MemDisk {
-    /// An empty disk. The seed determines [`Disk::random`](crate::Disk::random) and all later random choices.
+    /// An empty disk. The seed determines [`Disk::random`] and all later random choices.
     #[must_use]
     pub fn new(seed: u64) -> MemDisk {
         let mut model = Model::default();
@@ -283,7 +283,7 @@ impl MemDisk {
         self.shared.state().read_only = read_only;
     }
 
-    /// Mounts a network file system at a path, or none. Only [`Disk::file_system`](crate::Disk::file_system)
+    /// Mounts a network file system at a path, or none. Only [`Disk::file_system`]
     /// reports it.
     pub fn set_network(&self, mount: Option<&Path>) {
         self.shared.state().network = mount.map(normal);

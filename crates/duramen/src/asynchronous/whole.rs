@@ -185,7 +185,7 @@ impl AsyncDb {
         self.blocking().feed()
     }
 
-    /// As [`Db::feed_position`]. Waits for nothing.
+    /// As [`Db::feed_position`](crate::Db::feed_position). Waits for nothing.
     #[must_use]
     pub fn feed_position(&self) -> FeedPosition {
         self.blocking().feed_position()
