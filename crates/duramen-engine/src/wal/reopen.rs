@@ -233,24 +233,6 @@ fn without_room(error: Error, factory: &SegmentFactory<'_>) -> Error {
     )
 }
 
-/// Makes the headers durable by which the chain leads on from the newest frame known durable.
-///
-/// One of them may be in the kernel's cache only, marked clean after a failed sync. Then the segment that it
-/// superseded is still the log after a power cut (D1). Written again and synced, it is on the disk, and what
-/// was copied behind it was synced before it. The superseded segments are then free, and the next opening of
-/// a full disk needs no new one (D7). The bytes are those that are there, so a torn write changes nothing.
-fn confirm_chain(factory: &SegmentFactory<'_>, recovered: &Recovered) -> Result<()> {
-    let anchor = recovered.anchor.position.epoch;
-    for (file, &on_chain) in recovered.survey.files.iter().zip(&recovered.on_chain) {
-        let Some(header) = file.header().filter(|header| on_chain && header.epoch > anchor) else { continue };
-        let segment = factory.open(file.slot, file.bytes)?;
-        let write = segment.file.write_at(&factory.first_block(header), 0);
-        write.map_err(|error| Error::io("write", &segment.path, &error.source))?;
-        segment.file.sync_data().map_err(|error| Error::io("sync", &segment.path, &error))?;
-    }
-    Ok(())
-}
-
 fn sort_files(factory: &SegmentFactory<'_>, continued: Continued<'_>) -> Result<Sorted> {
     let Continued { recovered, keep_from, give_room } = continued;
     let needed_from = keep_from.epoch.min(recovered.from.epoch);
@@ -292,10 +274,6 @@ fn sort_files(factory: &SegmentFactory<'_>, continued: Continued<'_>) -> Result<
     let mut slot_last = recovered.survey.files.last().map_or(super::SegmentSlot(0), |file| file.slot);
     let fresh = match ready.pop_front() {
         Some(segment) => segment,
-        None if !superseded.is_empty() => {
-            confirm_chain(factory, recovered)?;
-            superseded.remove(0)
-        }
         None => {
             let slot = unfinished.pop_front().unwrap_or(super::SegmentSlot(slot_last.0 + 1));
             slot_last = slot_last.max(slot);

@@ -185,22 +185,3 @@ fn openings_that_are_refused_everything_and_killed_leave_room_for_deletes() {
         deletes_after_openings_without_a_commit(Engine::abandon, step);
     }
 }
-
-/// The same without a call that needs room: a service that is restarted again and again.
-#[test]
-fn openings_that_only_read_and_are_killed_take_no_segments() {
-    let (disk, tree) = at_rest(&small(), 300);
-    let segments = || disk.files().iter().filter(|path| path.extension().is_some_and(|e| e == "wal")).count();
-    let before = segments();
-    for _ in 0..40 {
-        let engine = open(&disk, small());
-        assert_eq!(engine.get(tree, &key(1)).unwrap(), Some(value(1)));
-        engine.abandon();
-    }
-    let after = segments();
-    assert!(after <= before + 1, "{before} segments, and {after} after 40 kills");
-    let engine = open(&disk, small());
-    delete(&engine, tree, &(0..300).collect::<Vec<_>>());
-    holds(&engine, tree, 0..0);
-    engine.close().unwrap();
-}

@@ -219,42 +219,6 @@ fn copies_that_were_interrupted_do_not_pile_up() {
     check_replay(&disk, &from, &wanted);
 }
 
-/// D1: on a full disk an opening goes on in a segment that another one superseded. The header of that other
-/// one may be in the cache only, and after a power cut the superseded segment would be the log.
-#[test]
-fn a_superseded_segment_is_reused_behind_a_durable_header() {
-    let mut reused_count = 0;
-    for nth in 0..8 {
-        let disk = disk(53);
-        let (log, from) = create(&disk, SyncMethod::Fdatasync);
-        let wanted = [vec![1; 100], vec![2; 100]];
-        commit(&log, 1, wanted[0].clone());
-        drop(log);
-        disk.record();
-        let log = reopen(&disk, &check_replay(&disk, &from, &wanted[..1])).unwrap();
-        log.write_and_sync(&group(&[record(2, wanted[1].clone())], 0)).unwrap();
-        let superseded = log.position().slot;
-        drop(log);
-        // It copies both commits, and the header that names the copy does not reach the disk.
-        let header_lost = Effect::SyncErrorDataGone(IoErrorKind::Other);
-        disk.set_faults(Fault::new(CallKind::Sync, nth, header_lost).on(".wal"));
-        let failed = reopen(&disk, &check_replay(&disk, &from, &wanted)).is_err();
-        disk.set_faults(FaultPlan::none());
-        disk.set_capacity(Some(disk.used_bytes()));
-        let begun = disk.recorded_len();
-        let reopened = reopen(&disk, &check_replay(&disk, &from, &wanted));
-        let head = reopened.as_ref().map(|log| log.state().head.segment.slot);
-        reused_count += u32::from(failed && head.is_ok_and(|slot| slot == superseded));
-        let trace = disk.stop_recording();
-        for at in begun..=trace.len() {
-            for seed in 0..100 {
-                check_replay(&trace.crash_image(at, &CrashChoice::Random { seed }), &from, &wanted);
-            }
-        }
-    }
-    assert!(reused_count > 0, "a superseded segment was used again");
-}
-
 /// D1: an opening that failed during its copy leaves a segment whose header no sync covers. The next opening
 /// keeps it as a spare, and a close empties it. If the header lands after the emptying, it stands in a file
 /// of another length.
