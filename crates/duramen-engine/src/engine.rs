@@ -446,7 +446,6 @@ impl Engine {
     /// checkpoint needs, and log that is no longer needed. They write into the room kept back for them.
     fn give_up_old_space(&self) -> Result<()> {
         let (_, maintenance) = self.writer()?;
-        maintenance.let_log_go();
         for _ in 0..2 {
             maintenance.checkpoint(&mut || ())?;
         }

@@ -46,7 +46,8 @@ pub struct Continued<'a> {
 impl Log {
     /// Continues a log where [`repair`](super::recover) ended. Afterwards everything recovered is durable.
     ///
-    /// Costs a sync for each replayed segment, a copy of the groups not known durable, and two syncs.
+    /// Costs a sync for each replayed segment, a copy of the groups not known durable, and two syncs. Each
+    /// segment that the copy supersedes costs another sync.
     ///
     /// # Errors
     /// `DiskFull` (E0301) if no segment can be prepared; `System` (E1001). The log on disk remains as
@@ -107,8 +108,23 @@ impl Log {
         let write = first.segment.file.write_at(&factory.first_block(&header), 0);
         write.map_err(|error| Error::io("write", &first.segment.path, &error.source))?;
         first.segment.file.sync_data().map_err(|error| Error::io("sync", &first.segment.path, &error))?;
-        log.state().ready.extend(sorted.superseded);
+        log.free_superseded(sorted.superseded)?;
         Ok(log)
+    }
+
+    /// Frees the segments that the copy supersedes. Their headers become those of unused segments.
+    ///
+    /// With their old headers, the next opening could not tell whether the header that supersedes them is on
+    /// the disk, and would keep them. Each process that is killed before its first commit would take another
+    /// segment of the disk (D7). The header that supersedes them must be durable first (D1).
+    fn free_superseded(&self, superseded: Vec<Arc<Segment>>) -> Result<()> {
+        let durable = self.state().synced_seq;
+        superseded.iter().for_each(|segment| self.witness_in(segment, durable));
+        if !superseded.is_empty() {
+            self.sync().map_err(|failure| failure.0)?;
+        }
+        self.state().ready.extend(superseded);
+        Ok(())
     }
 
     /// Copies and syncs what follows the newest durable frame. Commit times stay the same.
@@ -194,7 +210,8 @@ struct Sorted {
     replayed: Vec<Arc<Segment>>,
     used: Vec<UsedSegment>,
     ready: VecDeque<Arc<Segment>>,
-    /// Reusable once the header of the fresh segment is durable.
+    /// Newer than the newest frame known durable: the copy takes their place once the header of the fresh
+    /// segment is durable.
     superseded: Vec<Arc<Segment>>,
     unfinished: VecDeque<super::SegmentSlot>,
     slot_last: super::SegmentSlot,
@@ -236,6 +253,7 @@ fn without_room(error: Error, factory: &SegmentFactory<'_>) -> Error {
 fn sort_files(factory: &SegmentFactory<'_>, continued: Continued<'_>) -> Result<Sorted> {
     let Continued { recovered, keep_from, give_room } = continued;
     let needed_from = keep_from.epoch.min(recovered.from.epoch);
+    let anchor = recovered.anchor.position.epoch;
     let linked = linked_beyond_anchor(recovered);
     let mut replayed = Vec::new();
     let mut used = Vec::new();
@@ -247,10 +265,16 @@ fn sort_files(factory: &SegmentFactory<'_>, continued: Continued<'_>) -> Result<
         match &file.content {
             Content::Headless(_) | Content::Misfit { .. } => unfinished.push_back(file.slot),
             Content::Unused { .. } => ready.push_back(factory.open(file.slot, file.bytes)?),
-            // Newer than the newest durable frame and not on the chain. The segment that replaced it may have
-            // a header that never reached the disk; after a power cut this one would be the log (D1).
-            Content::Used(header) if !on_chain && linked.contains(&header.epoch) => {
-                superseded.push(factory.open(file.slot, file.bytes)?);
+            // Newer than the newest durable frame. Off the chain, the segment that replaced it may have a
+            // header that never reached the disk; after a power cut this one would be the log (D1).
+            Content::Used(header)
+                if header.epoch > anchor && (on_chain || linked.contains(&header.epoch)) =>
+            {
+                let segment = factory.open(file.slot, file.bytes)?;
+                if on_chain {
+                    replayed.push(Arc::clone(&segment));
+                }
+                superseded.push(segment);
             }
             // Newer than the start and not on the chain: left over from a crash. No superblock needs it.
             Content::Used(header) if !on_chain && header.epoch > recovered.from.epoch => {

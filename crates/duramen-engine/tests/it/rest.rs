@@ -185,3 +185,57 @@ fn openings_that_are_refused_everything_and_killed_leave_room_for_deletes() {
         deletes_after_openings_without_a_commit(Engine::abandon, step);
     }
 }
+
+/// The same without a call that needs room: a service that is restarted again and again.
+#[test]
+fn openings_that_only_read_and_are_killed_take_no_segments() {
+    let (disk, tree) = at_rest(&small(), 300);
+    let segments = || disk.files().iter().filter(|path| path.extension().is_some_and(|e| e == "wal")).count();
+    let before = segments();
+    for _ in 0..40 {
+        let engine = open(&disk, small());
+        assert_eq!(engine.get(tree, &key(1)).unwrap(), Some(value(1)));
+        engine.abandon();
+    }
+    assert_eq!(segments(), before, "after 40 kills");
+    let engine = open(&disk, small());
+    delete(&engine, tree, &(0..300).collect::<Vec<_>>());
+    holds(&engine, tree, 0..0);
+    engine.close().unwrap();
+}
+
+/// An opening after a crash goes on in a small segment. If nothing is committed, the large ones before it are
+/// emptied by the close all the same.
+#[test]
+fn a_close_without_a_commit_leaves_no_large_segment_of_a_crash() {
+    let disk = MemDisk::new(7);
+    let options = shipped();
+    let engine = open(&disk, options.clone());
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
+    for row in 0..6000 {
+        engine.transact(Durability::Disk, |tx| tx.put(tree, &key(row), &vec![1; 1800])).unwrap();
+        engine.step().unwrap();
+    }
+    // The small segments are free again, and a durable watermark ends the log: the opening copies nothing.
+    engine.checkpoint().unwrap();
+    engine.checkpoint().unwrap();
+    engine.transact(Durability::Disk, |tx| tx.put(tree, &key(1), &vec![2; 1800])).unwrap();
+    for _ in 0..4 {
+        disk.advance_clock(200_000_000);
+        engine.step().unwrap();
+    }
+    engine.abandon();
+    let log_bytes = || -> usize {
+        let segments = disk.files().into_iter().filter(|path| path.extension().is_some_and(|e| e == "wal"));
+        segments.map(|path| disk.read_file(&path).unwrap().len()).sum()
+    };
+    let crashed = log_bytes();
+    open(&disk, options.clone()).close().unwrap();
+    let (closed, least) = (log_bytes() as u64, 4 * options.geometry.segment_bytes_min);
+    assert!(
+        crashed as u64 > 2 * least && closed <= least,
+        "{crashed} bytes after the crash, {closed} after the close"
+    );
+    let engine = open(&disk, options);
+    assert_eq!(engine.get(tree, &key(5999)).unwrap().map(|value| value.len()), Some(1800));
+}

@@ -77,17 +77,8 @@ impl Maintenance {
         if !self.checkpoint_due() {
             return Ok(());
         }
-        self.let_log_go();
         let aim = Aim { clean: false, hot: None, twin_spare_bytes: Some(self.spare_bytes()) };
         self.tell_checkpoint(aim, &mut || ()).map(|_| ())
-    }
-
-    /// Lets the next checkpoint free the segments of the log before the current one, if none is ready and no
-    /// commit is in that (D7). If it cannot, the checkpoint is worth as much as without it.
-    pub(in crate::engine) fn let_log_go(&self) {
-        if !self.committer.log().has_spare() {
-            drop(self.committer.end_in_current_segment());
-        }
     }
 
     /// Writes a checkpoint and names it in both superblocks. What it replaced can then be reused at once.
@@ -106,7 +97,6 @@ impl Maintenance {
     /// # Errors
     /// As [`Maintenance::checkpoint`].
     pub(in crate::engine) fn last_checkpoint(&self, hot: Option<PagePointer>) -> Result<()> {
-        self.committer.end_in_current_segment()?;
         let rest = self.rest_spare_bytes();
         let aim = Aim { clean: true, hot, twin_spare_bytes: Some(rest) };
         self.tell_checkpoint(aim, &mut || ())?;

@@ -219,6 +219,41 @@ fn copies_that_were_interrupted_do_not_pile_up() {
     check_replay(&disk, &from, &wanted);
 }
 
+/// D1, D7: an opening frees the segments that its copy supersedes, so that openings that are killed take no
+/// segment each. Until the header of the copy is durable, a superseded segment may be the log.
+#[test]
+fn superseded_segments_are_freed_behind_a_durable_header() {
+    let mut reused_count = 0;
+    for nth in 0..8 {
+        let disk = disk(53);
+        let (log, from) = create(&disk, SyncMethod::Fdatasync);
+        let wanted = [vec![1; 100], vec![2; 100]];
+        commit(&log, 1, wanted[0].clone());
+        drop(log);
+        let log = reopen(&disk, &check_replay(&disk, &from, &wanted[..1])).unwrap();
+        log.write_and_sync(&group(&[record(2, wanted[1].clone())], 0)).unwrap();
+        drop(log);
+        disk.record();
+        // It copies a commit, and perhaps a write of it does not reach the disk.
+        let gone = Effect::SyncErrorDataGone(IoErrorKind::Other);
+        disk.set_faults(Fault::new(CallKind::Sync, nth, gone).on(".wal"));
+        drop(reopen(&disk, &check_replay(&disk, &from, &wanted)));
+        disk.set_faults(FaultPlan::none());
+        let begun = disk.files().len();
+        for _ in 0..6 {
+            drop(reopen(&disk, &check_replay(&disk, &from, &wanted)).unwrap());
+        }
+        reused_count += begun + 2 - disk.files().len();
+        let trace = disk.stop_recording();
+        for at in 0..=trace.len() {
+            for seed in 0..100 {
+                check_replay(&trace.crash_image(at, &CrashChoice::Random { seed }), &from, &wanted);
+            }
+        }
+    }
+    assert!(reused_count >= 8, "superseded segments were used again {reused_count} times");
+}
+
 /// D1: an opening that failed during its copy leaves a segment whose header no sync covers. The next opening
 /// keeps it as a spare, and a close empties it. If the header lands after the emptying, it stands in a file
 /// of another length.
