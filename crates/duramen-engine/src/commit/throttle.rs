@@ -17,11 +17,8 @@ const AHEAD_BYTES_MIN: usize = 1024 * 1024;
 /// What a commit needs room for. It decides how much of the room that a full disk has left it may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RoomFor {
-    /// Puts take room that is kept back, and no other.
+    /// Puts, and moves of compaction. They take room that is kept back, and no other.
     Puts,
-    /// Moves of compaction may take a quarter of the free blocks between used ones, too. What deletes may
-    /// take beyond that stays: the reserve, and another quarter.
-    Moves,
     /// Deletes and nothing else. They may take the reserve, half of the free blocks between used ones, and
     /// the log segment that is kept for them (D7).
     Deletes,
@@ -29,11 +26,8 @@ pub(super) enum RoomFor {
 
 impl RoomFor {
     pub(super) fn of(submission: &Submission) -> RoomFor {
-        match (&submission.relocation, submission.changes.only_deletes()) {
-            (Some(_), _) => RoomFor::Moves,
-            (None, false) => RoomFor::Puts,
-            (None, true) => RoomFor::Deletes,
-        }
+        let only_deletes = submission.relocation.is_none() && submission.changes.only_deletes();
+        if only_deletes { RoomFor::Deletes } else { RoomFor::Puts }
     }
 }
 
@@ -166,7 +160,6 @@ impl Throttle {
         let kept_back = store.space.kept_back_bytes();
         let there = match room_for {
             RoomFor::Puts => kept_back,
-            RoomFor::Moves => kept_back + store.space.free_between_bytes() / 4,
             RoomFor::Deletes => kept_back + reserve_bytes(store) + store.space.free_between_bytes() / 2,
         };
         (there < wanted).then_some(wanted)

@@ -126,7 +126,7 @@ fn progress_is_reported_where_nothing_is_moved() {
 fn a_slice_of_big_values_ends_within_its_leaves() {
     const VALUE_BYTES: u64 = 1500;
     let disk = MemDisk::new(5);
-    let engine = open(&disk, options());
+    let engine = open(&disk, small_slices(GiveBack::SMALL.compacted_bytes));
     let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
     let big = |row: u32| vec![row.to_le_bytes()[0]; 1500];
     for row in 0..1200 {

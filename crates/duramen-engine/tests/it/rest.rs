@@ -239,3 +239,21 @@ fn a_close_without_a_commit_leaves_no_large_segment_of_a_crash() {
     let engine = open(&disk, options);
     assert_eq!(engine.get(tree, &key(5999)).unwrap().map(|value| value.len()), Some(1800));
 }
+
+/// A compaction takes the same room as puts: what deletes have freed is enough.
+#[test]
+fn a_database_that_was_closed_is_compacted_on_a_full_disk() {
+    for rows in [2000, 20_000] {
+        let (disk, tree) = at_rest(&shipped(), rows);
+        let engine = open(&disk, shipped());
+        let gone: Vec<u32> = (0..rows).filter(|row| row % 4 != 1).collect();
+        for some in gone.chunks(gone.len() / 20) {
+            delete(&engine, tree, some);
+            engine.checkpoint().unwrap();
+        }
+        let report = engine.compact(&mut |_| Ok(())).unwrap();
+        assert!(report.after_bytes < report.before_bytes * 2 / 3, "{rows} rows: {report:?}");
+        holds(&engine, tree, (0..rows).filter(|row| row % 4 == 1));
+        engine.close().unwrap();
+    }
+}
