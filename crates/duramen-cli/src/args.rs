@@ -260,7 +260,7 @@ pub(crate) struct DelArgs {
     #[arg(long, conflicts_with_all = ["prefix", "from", "to"])]
     pub(crate) all: bool,
 
-    /// Skip the confirmation; required without a terminal and with `--json`
+    /// Skip the confirmation of `--all`; required without a terminal and with `--json`. A range needs none
     #[arg(long)]
     pub(crate) yes: bool,
 

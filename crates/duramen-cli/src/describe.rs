@@ -186,14 +186,14 @@ fn flatten(path: &str, document: &Document, each: &mut impl FnMut(&str, &str)) {
 
 /// Verifies pages, and documents if requested or if corruption was found. Exit code 3 for corruption.
 pub(crate) fn check(args: &CheckArgs, out: Output) -> Result<()> {
-    let (pages, documents) = read_all(args).map_err(|failure| cannot_check(failure, args))?;
+    let Checked { pages, documents, torn } = read_all(args).map_err(|failure| cannot_check(failure, args))?;
     // Unreadable documents are on bad pages, which were counted already.
     let found = |documents: &DocumentReport| {
         (pages.problem_count + documents.problem_count).max(documents.unreadable_count)
     };
     let problem_count = documents.as_ref().map_or(pages.problem_count, found);
     if out.is_json() {
-        out.object("check", checked(&pages, documents.as_ref(), problem_count))?;
+        out.object("check", checked(&pages, documents.as_ref(), torn, problem_count))?;
     } else {
         let of_documents = documents.iter().flat_map(|documents| &documents.problems);
         for problem in pages.problems.iter().chain(of_documents) {
@@ -214,8 +214,11 @@ pub(crate) fn check(args: &CheckArgs, out: Output) -> Result<()> {
             out.line("one of the two superblocks cannot be read; the next checkpoint writes it anew")?;
         }
     }
+    if problem_count == 0 && !out.is_json() {
+        out.line(if torn { TORN } else { "nothing is wrong" })?;
+    }
     if problem_count == 0 {
-        return if out.is_json() { Ok(()) } else { out.line("nothing is wrong") };
+        return Ok(());
     }
     out.note(&format!(
         "{} found; restore a backup, or `duramen repair {} NEW` for what can still be read",
@@ -238,12 +241,24 @@ fn tell_dangling(documents: Option<&DocumentReport>, out: Output) -> Result<()> 
     ))
 }
 
-fn read_all(args: &CheckArgs) -> Result<(CheckReport, Option<DocumentReport>)> {
+/// What an unfinished write at the end of the log may mean.
+pub(crate) const TORN: &str = "the log ends in an unfinished write. A crash leaves one, and loses no commit that was acknowledged on disk. Corruption \
+     of the newest commits looks the same: docs/durability.md, D5";
+
+/// What a check has read.
+struct Checked {
+    pages: CheckReport,
+    documents: Option<DocumentReport>,
+    /// The log ends in an unfinished write.
+    torn: bool,
+}
+
+fn read_all(args: &CheckArgs) -> Result<Checked> {
     let db = database::open_to_read(&args.database)?;
     let pages = db.check()?;
     let is_deep = args.deep || pages.problem_count > 0;
     let documents = if is_deep { Some(db.check_documents()?) } else { None };
-    Ok((pages, documents))
+    Ok(Checked { pages, documents, torn: db.stats().recovery.torn })
 }
 
 /// Corruption in the way of the check itself: another check would fail the same way.
@@ -258,7 +273,12 @@ fn cannot_check(failure: Failure, args: &CheckArgs) -> Failure {
     }
 }
 
-fn checked(pages: &CheckReport, documents: Option<&DocumentReport>, problem_count: u64) -> Document {
+fn checked(
+    pages: &CheckReport,
+    documents: Option<&DocumentReport>,
+    torn: bool,
+    problem_count: u64,
+) -> Document {
     let of_documents = documents.into_iter().flat_map(|documents| &documents.problems);
     let problems = pages.problems.iter().chain(of_documents);
     let dangling = documents.into_iter().flat_map(|documents| &documents.dangling);
@@ -281,6 +301,7 @@ fn checked(pages: &CheckReport, documents: Option<&DocumentReport>, problem_coun
         "big_values": pages.big_values,
         "reductions": pages.reductions,
         "log_commits": pages.log_commits,
+        "log_torn": torn,
         "superblocks": pages.superblocks,
         "deep": documents.is_some(),
         "documents": documents.map(|documents| documents.documents),

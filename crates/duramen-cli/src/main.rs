@@ -147,6 +147,11 @@ fn usage(error: &clap::Error, words: &[String]) -> Failure {
         let listed: Vec<&str> = lines.clone().take_while(|line| !line.starts_with("Usage")).collect();
         message = format!("{message} {}", listed.join(" "));
     }
+    if let Some(ContextValue::String(command)) = error.get(ContextKind::InvalidSubcommand)
+        && let Some(instead) = synonyms::command_instead(command)
+    {
+        return Failure::usage(message, instead);
+    }
     let suggested =
         [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
     let near = suggested.into_iter().find_map(|kind| error.get(kind)).map(ToString::to_string);

@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::RepairArgs;
 use crate::database;
+use crate::describe::TORN;
 use crate::failure::{CORRUPT, FAILED, Failure, Result};
 use crate::keys;
 use crate::numbers::{bytes, counted, grouped, time};
@@ -300,6 +301,9 @@ fn remarks(report: &RepairReport, new: &Path) -> Vec<String> {
         ),
         1 => lines.push("one of the two superblocks cannot be read; the other was used".to_owned()),
         _ => {}
+    }
+    if report.log_torn {
+        lines.push(TORN.to_owned());
     }
     if !report.is_newest && report.superblocks > 0 {
         let seq = report.checkpoint;

@@ -49,6 +49,29 @@ pub(crate) fn instead(option: &str, words: &[String]) -> Option<String> {
     })
 }
 
+/// What to write instead of a command of another program.
+pub(crate) fn command_instead(command: &str) -> Option<&'static str> {
+    Some(match command {
+        "restore" => {
+            "a backup is a database: end the programs that use DB, move it away, and `cp -r BACKUP DB`"
+        }
+        "select" | "query" | "sql" => {
+            "`duramen find DB -c NAME CONDITION...` queries; `duramen find --help` has examples"
+        }
+        "insert" | "update" | "upsert" => {
+            "`duramen put DB -c NAME JSON` stores a document; `duramen import` many"
+        }
+        "delete" | "rm" | "remove" => {
+            "`duramen del DB -c NAME --key KEY` deletes a document; `duramen drop` a collection"
+        }
+        "load" => "`duramen import DB FILE -c NAME`",
+        "dump" => "`duramen export DB -c NAME`; `duramen backup DB COPY` copies the database",
+        "vacuum" => "`duramen compact DB`",
+        "tables" | "ls" | "list" => "`duramen collections DB`",
+        _ => return None,
+    })
+}
+
 /// What to write instead of a word, in a command that takes keys.
 fn keys_instead(command: &str, word: &str) -> Option<String> {
     const REDIRECTED: [&str; 2] = [">", ">>"];

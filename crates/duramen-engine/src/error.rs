@@ -345,6 +345,9 @@ fn default_hint(code: Code) -> &'static str {
     if code == Code::InvalidArgument {
         return "";
     }
+    if code == Code::ReadOnly {
+        return "open it to write: without `read_only`, and on a file system that is mounted for writing";
+    }
     match code.kind() {
         ErrorKind::Conflict => "run the transaction again, or use transact(), which does",
         ErrorKind::Invalid => "change the call",

@@ -52,6 +52,12 @@ pub(super) fn prepare(
             renamed.join(", ")
         ));
     }
+    if let Some(number) = records.header.first().filter(|name| is_number_to_a_person(name)) {
+        progress.warning(
+            &format!("the first line holds the names of the columns, and the first of them is {number}"),
+            "if it is a row, put a line with names before it, and import again",
+        );
+    }
     let mut inference = Inference::new(description, &records.header, &null_markers);
     if let Some(ids) = description.ids.as_ref().filter(|ids| records.header.contains(&ids.column)) {
         return Err(ids.taken("the input"));

@@ -23,6 +23,7 @@ pub(super) fn as_json(report: &RepairReport, args: &RepairArgs, took: Duration) 
         "seq": report.seq.0,
         "checkpoint": report.checkpoint.0,
         "log_commits": report.log_commits,
+        "log_torn": report.log_torn,
         "superblocks": report.superblocks,
         "newest_checkpoint": report.is_newest,
         "lost_commits": report.lost_commits.as_ref().map(lost_commits_json),

@@ -353,3 +353,42 @@ fn a_loss_of_unknown_size_is_called_unknown() {
     }
     assert!(!said.stdout.contains("(0 bytes"), "{}", said.stdout);
 }
+
+/// A byte of the last commit is flipped before the log calls that commit durable: the log ends like that of a
+/// crash. Neither command may say that nothing is missing.
+#[test]
+fn a_log_that_ends_in_an_unfinished_write_is_reported() {
+    let scratch = rows();
+    let db = duramen::Db::open(scratch.path("db")).unwrap();
+    for attempt in 0..20 {
+        let document = duramen::doc! { "id": 100 + attempt, "town": format!("Voss{attempt:02}"), "n": 1 };
+        db.documents("rows").put(document).unwrap();
+        let copy = format!("copy{attempt}");
+        assert!(
+            output(Command::new("cp").arg("-r").args([scratch.path("db"), scratch.path(&copy)]))
+                .unwrap()
+                .status
+                .success()
+        );
+        // 100 ms after the commit a durable watermark follows it; then the flip is corruption.
+        let town = format!("Voss{attempt:02}").into_bytes();
+        for segment in std::fs::read_dir(scratch.path(&copy).join("wal")).unwrap() {
+            let segment = segment.unwrap().path();
+            let mut bytes = std::fs::read(&segment).unwrap();
+            if let Some(at) = bytes.windows(town.len()).position(|bytes| bytes == town) {
+                bytes[at] ^= 1;
+                std::fs::write(&segment, bytes).unwrap();
+            }
+        }
+        let checked = scratch.run(&["check", &copy]);
+        if checked.code == Some(0) {
+            assert!(checked.stdout.contains("the log ends in an unfinished write"), "{}", checked.stdout);
+            assert!(!checked.stdout.contains("nothing is wrong"), "{}", checked.stdout);
+            let said = scratch.ok(&["repair", &copy, "new"]);
+            assert!(said.contains("the log ends in an unfinished write"), "{said}");
+            assert_eq!(json(&scratch.ok(&["check", &copy, "--json"]))["log_torn"], Value::Bool(true));
+            return;
+        }
+    }
+    panic!("every commit was called durable before it was copied");
+}

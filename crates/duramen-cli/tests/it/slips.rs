@@ -159,3 +159,23 @@ fn a_word_for_null_in_json_has_no_effect_and_the_import_says_so() {
     let ran = scratch.run(&["import", "db", "rows.ndjson", "-c", "rows", "--key", "id", "--null", "NA"]);
     said(&ran, "warning: --null NA is for CSV: the values of this input stay as they are\n");
 }
+
+#[test]
+fn commands_of_other_programs_lead_to_the_ones_here() {
+    let scratch = Scratch::new();
+    let hints = |command: &str| scratch.run(&[command, "db"]).stderr;
+    assert!(hints("restore").contains("hint: a backup is a database"), "{}", hints("restore"));
+    assert!(hints("select").contains("duramen find DB"), "{}", hints("select"));
+    assert!(hints("vacuum").contains("duramen compact DB"), "{}", hints("vacuum"));
+}
+
+#[test]
+fn a_file_without_names_of_columns_is_warned_of() {
+    let scratch = Scratch::new();
+    scratch.write("nohead.csv", "1,Ann,10\n2,Bob,20\n");
+    let said = scratch.run(&["import", "db", "nohead.csv", "-c", "nohead", "--key", "1"]);
+    assert!(said.code == Some(0) && said.stderr.contains("the first of them is 1"), "{}", said.stderr);
+    scratch.write("years.csv", "country,2019,2020\nNorway,5,6\n");
+    let said = scratch.run(&["import", "db", "years.csv", "-c", "years", "--key", "country"]);
+    assert!(said.code == Some(0) && !said.stderr.contains("first line"), "{}", said.stderr);
+}

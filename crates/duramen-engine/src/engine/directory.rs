@@ -356,7 +356,8 @@ pub(super) fn lock(disk: &dyn Disk, path: &Path, options: &Options) -> Result<Bo
             let who = if holder.trim().is_empty() { "another process" } else { holder.trim() };
             let database = path.parent().unwrap_or(path).display();
             let hint = if who == this_process() {
-                "this process has it open: clone the handle it has, or drop that handle and all its snapshots"
+                "this process has it open: clone the handle it has, or drop that handle and all that was made from \
+                 it, such as snapshots, iterators, consumers, and readers of blobs"
                     .to_owned()
             } else {
                 format!("wait for that process, or end it: `fuser -v {}` shows it", path.display())

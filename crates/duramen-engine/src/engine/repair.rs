@@ -88,6 +88,9 @@ pub struct Repair {
     pub checkpoint: CommitSeq,
     /// Commits applied from the log after that checkpoint.
     pub log_commits: u64,
+    /// Whether pieces of an unfinished write lie after them: a crash leaves such an end of the log, and so
+    /// does corruption of commits that nothing calls durable yet (D5).
+    pub log_torn: bool,
     /// Superblocks that can be read, of two.
     pub superblocks: u64,
     /// Whether the checkpoint is the newest that can be found. An older one is used if all of its tree names
@@ -196,6 +199,7 @@ impl Engine {
             seq: log.last_seq,
             checkpoint: source.superblock.replay.seq,
             log_commits: log.commits,
+            log_torn: log.torn,
             superblocks: source.superblock_count,
             is_newest: source.is_newest,
             lost_commits: log.lost,

@@ -25,6 +25,8 @@ pub struct Repaired {
     pub last_seq: CommitSeq,
     /// Commits delivered.
     pub record_count: u64,
+    /// Pieces of an unfinished write lie after the end of a log that is intact otherwise.
+    pub torn: bool,
     /// What could not be read; `None` if the log is intact.
     pub lost: Option<LogLoss>,
 }
@@ -90,7 +92,7 @@ pub fn repair(
     visit: &mut dyn FnMut(ReplayedRecord) -> Result<()>,
 ) -> Result<Repaired> {
     let (survey, unread) = Survey::load_readable(disk, dir, identity, geometry)?;
-    let mut repaired = Repaired { last_seq: from.seq, record_count: 0, lost: None };
+    let mut repaired = Repaired { last_seq: from.seq, record_count: 0, torn: false, lost: None };
     let mut chain = match Chain::start(&survey, from) {
         Ok(chain) => chain,
         Err(error) => {
@@ -118,7 +120,14 @@ pub fn repair(
             Error::corrupt_log(&chain.file().path, chain.next_offset, what)
         })
     };
-    let corruption = ran.err().or_else(|| evidence::search(&survey, &chain, 1).err()).or_else(too_short);
+    let mut look_after = || match evidence::search(&survey, &chain, 1) {
+        Ok(leftovers) => {
+            repaired.torn = leftovers.torn;
+            None
+        }
+        Err(corruption) => Some(corruption),
+    };
+    let corruption = ran.err().or_else(&mut look_after).or_else(too_short);
     let corruption = corruption.or(unread);
     repaired.lost =
         corruption.map(|corruption| count_lost(&survey, &chain.ends, last.max(durable), last, &corruption));

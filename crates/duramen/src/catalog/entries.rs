@@ -195,7 +195,9 @@ fn tree_of(source: &dyn Source, collection: &str, tree: &str) -> Result<TreeId> 
 #[cold]
 pub(crate) fn unknown(name: &str) -> Error {
     Error::new(Code::NoSuchTree, format!("there is no collection {name}"))
-        .with_hint("create it, or look at the names of those there are")
+        .with_hint(
+            "`collections` lists those that there are; `Db::register` or the first write of a type makes its collection",
+        )
 }
 
 /// The names of all collections.

@@ -74,7 +74,7 @@ pub struct Unreadable {
 }
 
 impl DocumentReport {
-    /// Whether there are no problems.
+    /// Whether there are no problems. Documents that refer to nothing are none: they are in `dangling`.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.problem_count == 0 && self.unreadable_count == 0

@@ -21,6 +21,7 @@ use crate::wal::{LogIdentity, ReplayedRecord, repair};
 pub(super) struct Log {
     pub(super) last_seq: CommitSeq,
     pub(super) commits: u64,
+    pub(super) torn: bool,
     pub(super) lost: Option<LostCommits>,
     /// Trees with lost names to which the log writes.
     pub(super) nameless: Vec<(TreeId, String)>,
@@ -69,6 +70,7 @@ pub(super) fn replay(
     Ok(Log {
         last_seq: after,
         commits: read.record_count,
+        torn: read.torn,
         lost: read.lost.map(|lost| LostCommits {
             why: match source.superblock_count {
                 0 => "without a superblock it is unknown where the log continues".to_owned(),

@@ -178,6 +178,9 @@ pub struct RepairReport {
     pub checkpoint: CommitSeq,
     /// Commits applied from the log after the checkpoint.
     pub log_commits: u64,
+    /// Whether pieces of an unfinished write lie after them: a crash leaves such an end of the log, and so
+    /// does corruption of the newest commits.
+    pub log_torn: bool,
     /// How many of the two superblocks can be read.
     pub superblocks: u64,
     /// Whether the checkpoint is the newest that can be found.
@@ -225,6 +228,7 @@ impl RepairReport {
             seq: repair.seq,
             checkpoint: repair.checkpoint,
             log_commits: repair.log_commits,
+            log_torn: repair.log_torn,
             superblocks: repair.superblocks,
             is_newest: repair.is_newest,
             lost_commits: repair.lost_commits,
