@@ -251,6 +251,14 @@ impl Committer {
         self.as_leader(|| self.pipeline.begin_smallest_segment())?
     }
 
+    /// Lets the published root end in the current segment, if no commit is in it yet.
+    ///
+    /// # Errors
+    /// As [`Committer::sync_through`].
+    pub(crate) fn end_in_current_segment(&self) -> Result<()> {
+        self.as_leader(|| self.pipeline.end_in_current_segment())?
+    }
+
     /// Writes and syncs a durable watermark, unless the last one covers every durable commit or commits are
     /// on their way. Returns whether it did.
     ///

@@ -98,6 +98,30 @@ impl Pipeline {
         Ok(true)
     }
 
+    /// Whether no commit of the published root is in the log's current segment.
+    fn is_segment_without_commit(&self) -> bool {
+        let root = self.published.get();
+        root.position.get().is_some_and(|end| end.epoch < self.log.current_epoch())
+    }
+
+    /// Lets the published root end in the log's current segment, after a durable watermark there.
+    ///
+    /// Each opening goes on in a new segment. A checkpoint of a root that ends in an older one would keep
+    /// both, and openings without a commit would use up the segments of a full disk (D7).
+    pub(super) fn end_in_current_segment(&self) -> Result<()> {
+        let before = self.published.get();
+        if !self.is_segment_without_commit() {
+            return Ok(());
+        }
+        match self.write_mark(self.watermarks.durable()) {
+            Ok(()) => self.move_end(&before, self.log.position()),
+            Err(error) if self.store.alarm.cause().is_some() => return Err(error),
+            // Without room for the frame the root ends where it did.
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
     /// Publishes the same root with another end in the log: of a frame without a commit, written after it.
     fn move_end(&self, before: &Root, end: LogPosition) {
         invariant!(end.seq == before.seq, "no commit is written beside the leader");

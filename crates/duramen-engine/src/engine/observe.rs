@@ -175,16 +175,27 @@ impl Observer {
         self.read = match from {
             ObserveFrom::Now => newest,
             ObserveFrom::Oldest => self.again(|this| Ok(this.files()?.oldest()))?,
-            // A watermark read earlier may be lost in a power cut. What it declared durable is there all the
-            // same.
-            ObserveFrom::After(after) if after > newest.max(self.seen.whole) => {
-                return Err(no_commit(&self.path, after, newest.max(self.seen.whole)));
-            }
-            ObserveFrom::After(after) => after,
+            ObserveFrom::After(after) => self.again(|this| this.known(after))?,
             ObserveFrom::Checkpoint => self.seen.live.seq(),
         };
         self.position = self.read;
         Ok(())
+    }
+
+    /// The commit itself, if it is there. A watermark read earlier may be lost in a power cut; what it
+    /// declared durable is there all the same.
+    fn known(&mut self, commit: CommitSeq) -> std::result::Result<CommitSeq, ObserveError> {
+        let newest = self.durable()?.max(self.seen.whole);
+        match commit <= newest {
+            true => Ok(commit),
+            false => Err(self.seen_again(no_commit(&self.path, commit, newest).into())),
+        }
+    }
+
+    /// An error of a log that ends too early, once that was seen several times. While a process opens the
+    /// database, the headers of segments may be read from before and after it, and show none of both ends.
+    fn seen_again(&self, error: ObserveError) -> ObserveError {
+        if self.believes_corruption { error } else { ObserveError::Moved }
     }
 
     /// The next commit that changed something wanted. `None` if there is none yet; it never waits.
@@ -294,7 +305,8 @@ impl Observer {
             return Err(ObserveError::Moved);
         }
         if reach.whole < self.position && self.position < CommitSeq(u64::MAX) {
-            return Err(ObserveError::Gap(set_back(&self.path, self.position, durable), durable));
+            let gap = ObserveError::Gap(set_back(&self.path, self.position, durable), durable);
+            return Err(self.seen_again(gap));
         }
         (self.seen.durable, self.seen.whole) = (durable, reach.whole);
         Ok(durable)

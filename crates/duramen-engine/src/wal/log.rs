@@ -115,6 +115,12 @@ impl Log {
         self.state().head.last
     }
 
+    /// The epoch of the current segment. The last frame may be of an earlier one.
+    #[must_use]
+    pub fn current_epoch(&self) -> Epoch {
+        self.state().head.epoch
+    }
+
     /// Whether the disk had no room for the last segment to be prepared.
     #[must_use]
     pub fn is_refused(&self) -> bool {

@@ -208,36 +208,65 @@ fn openings_that_only_read_and_are_killed_take_no_segments() {
 /// emptied by the close all the same.
 #[test]
 fn a_close_without_a_commit_leaves_no_large_segment_of_a_crash() {
-    let disk = MemDisk::new(7);
-    let options = shipped();
-    let engine = open(&disk, options.clone());
-    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
-    for row in 0..6000 {
-        engine.transact(Durability::Disk, |tx| tx.put(tree, &key(row), &vec![1; 1800])).unwrap();
-        engine.step().unwrap();
+    for kills in [0, 1, 3] {
+        let disk = MemDisk::new(7);
+        let options = shipped();
+        let engine = open(&disk, options.clone());
+        let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
+        let put = |row: u32, byte: u8| {
+            engine.transact(Durability::Disk, |tx| tx.put(tree, &key(row), &vec![byte; 1800])).unwrap();
+            engine.step().unwrap();
+        };
+        (0..6000).for_each(|row| put(row, 1));
+        // The small segments are free again. Then the log goes on from them to larger ones.
+        engine.checkpoint().unwrap();
+        engine.checkpoint().unwrap();
+        (0..3000).for_each(|row| put(row, 2));
+        // A durable watermark ends the log: an opening copies nothing.
+        for _ in 0..4 {
+            disk.advance_clock(200_000_000);
+            engine.step().unwrap();
+        }
+        engine.abandon();
+        let crashed = log_bytes(&disk);
+        (0..kills).for_each(|_| open(&disk, options.clone()).abandon());
+        open(&disk, options.clone()).close().unwrap();
+        let (closed, least) = (log_bytes(&disk), 4 * options.geometry.segment_bytes_min);
+        assert!(
+            crashed > 2 * least && closed <= least,
+            "{kills} kills: {crashed} bytes, {closed} after the close"
+        );
+        let engine = open(&disk, options);
+        assert_eq!(engine.get(tree, &key(2999)).unwrap(), Some(vec![2; 1800]));
     }
-    // The small segments are free again, and a durable watermark ends the log: the opening copies nothing.
-    engine.checkpoint().unwrap();
-    engine.checkpoint().unwrap();
-    engine.transact(Durability::Disk, |tx| tx.put(tree, &key(1), &vec![2; 1800])).unwrap();
-    for _ in 0..4 {
-        disk.advance_clock(200_000_000);
-        engine.step().unwrap();
+}
+
+fn log_bytes(disk: &MemDisk) -> u64 {
+    let segments = disk.files().into_iter().filter(|path| path.extension().is_some_and(|e| e == "wal"));
+    segments.map(|path| disk.read_file(&path).unwrap().len() as u64).sum()
+}
+
+/// A database that was open for a moment has a log of two segments: an opening goes on in the second one.
+#[test]
+fn a_log_of_two_segments_is_enough_for_openings_and_deletes_on_a_full_disk() {
+    for options in [small(), shipped()] {
+        let disk = MemDisk::new(5);
+        let engine = open(&disk, options.clone());
+        let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
+        let put = |tx: &mut Transaction| (0..20).try_for_each(|row| tx.put(tree, &key(row), &value(row)));
+        engine.transact(Durability::Disk, put).unwrap();
+        engine.close().unwrap();
+        drop(engine);
+        assert_eq!(log_bytes(&disk), 2 * options.geometry.segment_bytes_min);
+        for _ in 0..6 {
+            disk.set_capacity(Some(disk.used_bytes()));
+            open(&disk, options.clone()).close().unwrap();
+        }
+        disk.set_capacity(Some(disk.used_bytes()));
+        let engine = open(&disk, options);
+        delete(&engine, tree, &(0..20).collect::<Vec<_>>());
+        engine.close().unwrap();
     }
-    engine.abandon();
-    let log_bytes = || -> usize {
-        let segments = disk.files().into_iter().filter(|path| path.extension().is_some_and(|e| e == "wal"));
-        segments.map(|path| disk.read_file(&path).unwrap().len()).sum()
-    };
-    let crashed = log_bytes();
-    open(&disk, options.clone()).close().unwrap();
-    let (closed, least) = (log_bytes() as u64, 4 * options.geometry.segment_bytes_min);
-    assert!(
-        crashed as u64 > 2 * least && closed <= least,
-        "{crashed} bytes after the crash, {closed} after the close"
-    );
-    let engine = open(&disk, options);
-    assert_eq!(engine.get(tree, &key(5999)).unwrap().map(|value| value.len()), Some(1800));
 }
 
 /// A compaction takes the same room as puts: what deletes have freed is enough.

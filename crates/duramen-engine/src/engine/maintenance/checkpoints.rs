@@ -97,6 +97,7 @@ impl Maintenance {
     /// # Errors
     /// As [`Maintenance::checkpoint`].
     pub(in crate::engine) fn last_checkpoint(&self, hot: Option<PagePointer>) -> Result<()> {
+        self.committer.end_in_current_segment()?;
         let rest = self.rest_spare_bytes();
         let aim = Aim { clean: true, hot, twin_spare_bytes: Some(rest) };
         self.tell_checkpoint(aim, &mut || ())?;
