@@ -15,7 +15,7 @@ use duramen::{MemDisk, Transaction};
 use duramen_engine::{Background, Builtin, Direction, Engine, Hooks, KeyRange, Options};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/format-1");
-const DATABASE: &str = "/golden.duramen";
+pub(crate) const DATABASE: &str = "/golden.duramen";
 const TOWNS: [&str; 3] = ["Bergen", "Oslo", "Tromsø"];
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
