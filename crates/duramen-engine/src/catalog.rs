@@ -12,6 +12,7 @@ mod tests;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use crate::features::Features;
 use crate::ids::{CommitSeq, TreeId};
 use crate::tree::{Reducer, ReducerSpec, Reducers, Slot};
 use crate::wal::LogPosition;
@@ -31,6 +32,8 @@ pub(crate) struct TreeState {
     pub slot: Option<Slot>,
     /// The name and version of its reducer, if it has one.
     pub spec: Option<ReducerSpec>,
+    /// What a build must know to read it.
+    pub features: Features,
     /// The reducer of the spec, if it is registered.
     pub reducer: Option<Arc<dyn Reducer>>,
     /// Whether a big value was ever put into it.
@@ -62,6 +65,7 @@ impl TreeState {
             id,
             slot: None,
             spec,
+            features: Features::NONE,
             reducer,
             has_big_values: false,
             dropped_at: None,

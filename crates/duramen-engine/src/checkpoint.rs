@@ -18,6 +18,7 @@ use crate::allocator::MapDraft;
 use crate::catalog::{CATALOG, Root, RootEntry, TreeState, TreeTable};
 use crate::data_file::{Page, SUPERBLOCK_OFFSETS, Superblock};
 use crate::error::{Error, Result};
+use crate::features::Features;
 use crate::ids::{CommitSeq, Generation, TreeId};
 use crate::tree::{
     Apply, ApplyError, Change, Compacting, Loading, Node, NodePointer, Slot, StoredValue, write_tree,
@@ -198,6 +199,7 @@ impl Checkpointer {
         let NewRoots { slot: roots, pointer: roots_pointer, .. } = new_roots;
         self.sync()?;
         let superblock = Superblock {
+            features: features_of(&root.trees),
             generation,
             replay: position,
             marked: position.seq,
@@ -364,6 +366,7 @@ impl Checkpointer {
         }
         Ok(Some(RootEntry {
             spec: tree.spec.clone(),
+            features: tree.features,
             pointer,
             count: tree.len(),
             has_big_values: tree.has_big_values,
@@ -457,4 +460,9 @@ fn check_succession(before: &Superblock, next: &Superblock) {
         let is_before = block.saturating_add(u64::from(block_count)) <= end_block;
         invariant!(is_before, "the page at block {block} lies before the end, {end_block}");
     }
+}
+
+/// What a build must know to read these trees. Costs a look at each.
+fn features_of(trees: &TreeTable) -> Features {
+    trees.iter().fold(Features::NONE, |features, tree| features | tree.features)
 }

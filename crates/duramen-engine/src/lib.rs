@@ -15,6 +15,7 @@
 
 mod alarm;
 pub mod error;
+pub mod features;
 pub mod ids;
 pub mod limits;
 pub mod options;
@@ -61,6 +62,7 @@ pub use engine::{FeedReader, FeedStop, Wants, Woken};
 pub use engine::{FoundEntries, Keep, LostCommits, Repair, RepairProgress, TreeLoss, UncertainTree};
 pub use engine::{ObserveFrom, Observed, Observer};
 pub use error::{Code, Error, ErrorKind, Result};
+pub use features::Features;
 pub use feed::{FeedChange, FeedCommit, FeedHold, FeedNeed, FeedRule, FeedStats, FeedWhat};
 pub use ids::{CommitSeq, TreeId};
 #[doc(hidden)]

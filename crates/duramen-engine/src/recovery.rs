@@ -138,6 +138,7 @@ fn decode_tree(store: &Store, key: &[u8], value: &[u8]) -> Option<TreeState> {
     let empty = TreeState::empty(id, entry.spec, &store.reducers);
     Some(TreeState {
         slot,
+        features: entry.features,
         has_big_values: entry.has_big_values,
         dropped_at: entry.dropped_at,
         reclaimed_to: entry.reclaimed_to,

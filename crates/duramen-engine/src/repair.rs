@@ -21,6 +21,7 @@ use crate::catalog::{CATALOG, CatalogRow, RootEntry};
 use crate::checkpoint::superblocks_left;
 use crate::data_file::{DataFile, PagePointer, Superblock};
 use crate::error::{Code, Result};
+use crate::features::Features;
 use crate::ids::{CommitSeq, Generation, TreeId};
 use crate::options::{Geometry, Options};
 use crate::page_cache::Pages;
@@ -170,6 +171,7 @@ fn by_log(disk: &dyn Disk, wal_dir: &Path, geometry: &Geometry) -> Option<Superb
     let geometry = Geometry { block_bytes, ..*geometry };
     geometry.is_sound().then(|| Superblock {
         write_features: 0,
+        features: Features::NONE,
         database,
         log,
         generation: Generation(0),

@@ -18,6 +18,7 @@ use crate::checkpoint::Store;
 use crate::commit::{Changes, Committer, Ordered, OwnedValue, Reads, Submission, Wait};
 use crate::data_file::PagePointer;
 use crate::error::{Code, Error, Result};
+use crate::features::Features;
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::{KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_MEMORY_PART};
 use crate::options::Durability;
@@ -206,7 +207,16 @@ impl Transaction {
         {
             return Err(reducer_missing(spec));
         }
-        self.create_tree_as_known(name, reducer)
+        self.create_tree_as_known(name, reducer, Features::NONE)
+    }
+
+    /// Creates a tree whose entries only builds with these features can read. The next checkpoint writes them
+    /// into its superblock.
+    ///
+    /// # Errors
+    /// As [`Transaction::create_tree`].
+    pub fn create_tree_with_features(&mut self, name: &str, features: Features) -> Result<TreeId> {
+        self.create_tree_as_known(name, None, features)
     }
 
     /// As [`Transaction::create_tree`], but the reducer need not be registered. For trees of another
@@ -218,6 +228,7 @@ impl Transaction {
         &mut self,
         name: &str,
         reducer: Option<ReducerSpec>,
+        features: Features,
     ) -> Result<TreeId> {
         check_key(name.as_bytes())?;
         if name.is_empty() {
@@ -228,8 +239,9 @@ impl Transaction {
         }
         let reducers = &self.committer.store().reducers;
         let id = self.committer.new_tree_id();
-        self.created.insert(id, TreeState::empty(id, reducer.clone(), reducers));
-        let row = CatalogRow { id, spec: reducer }.encode();
+        let empty = TreeState::empty(id, reducer.clone(), reducers);
+        self.created.insert(id, TreeState { features, ..empty });
+        let row = CatalogRow { id, spec: reducer, features }.encode();
         self.set(CATALOG, name.as_bytes(), Some(OwnedValue { big: false, bytes: row }))?;
         Ok(id)
     }

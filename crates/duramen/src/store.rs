@@ -15,7 +15,7 @@ pub(crate) use duramen_engine::limits;
 pub(crate) use duramen_engine::processors;
 pub(crate) use duramen_engine::{
     Background, CheckReport, CommitSeq, Direction, Durability, DurabilityStatus, Engine, Event, EventHook,
-    FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats, FeedStop, FeedWhat, Hooks,
+    FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats, FeedStop, FeedWhat, Features, Hooks,
     Keep, KeyRange, LostCommits, LostRange, Observer, Options, Receipt, Reduced, Reducer, ReducerSpec,
     Repair, RepairProgress, Rest, Running, Snapshot, Stats, Transaction, TreeInfo, TreeLoss, TreeMark,
     TreeShape, UncertainTree, Worker,
@@ -89,6 +89,10 @@ impl<'e> Shared<'e> {
 
     pub(crate) fn create_tree(&self, name: &str, reducer: Option<ReducerSpec>) -> Result<TreeId> {
         self.inner.borrow_mut().create_tree(name, reducer)
+    }
+
+    pub(crate) fn create_tree_with_features(&self, name: &str, features: Features) -> Result<TreeId> {
+        self.inner.borrow_mut().create_tree_with_features(name, features)
     }
 
     pub(crate) fn drop_tree(&self, name: &str) -> Result<()> {

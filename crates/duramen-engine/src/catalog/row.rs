@@ -2,6 +2,7 @@
 
 use crate::alarm::invariant;
 use crate::data_file::{POINTER_BYTES, PagePointer};
+use crate::features::Features;
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::{KEY_BYTES_MAX, REDUCTION_BYTES_MAX};
 use crate::tree::{NodePointer, ReducerSpec, Reduction};
@@ -12,14 +13,15 @@ const HAS_POINTER: u8 = 2;
 const HAS_REDUCTION: u8 = 4;
 const HAS_BIG_VALUES: u8 = 8;
 const DROPPED: u8 = 16;
-const ALL_FLAGS: u8 = 31;
+const HAS_FEATURES: u8 = 32;
+const ALL_FLAGS: u8 = 63;
 
 const _: () = assert!(
-    HAS_SPEC | HAS_POINTER | HAS_REDUCTION | HAS_BIG_VALUES | DROPPED == ALL_FLAGS,
+    HAS_SPEC | HAS_POINTER | HAS_REDUCTION | HAS_BIG_VALUES | DROPPED | HAS_FEATURES == ALL_FLAGS,
     "every flag is known, and no other"
 );
 const _: () = assert!(
-    HAS_SPEC + HAS_POINTER + HAS_REDUCTION + HAS_BIG_VALUES + DROPPED == ALL_FLAGS,
+    HAS_SPEC + HAS_POINTER + HAS_REDUCTION + HAS_BIG_VALUES + DROPPED + HAS_FEATURES == ALL_FLAGS,
     "no two flags share a bit"
 );
 
@@ -30,6 +32,8 @@ pub(crate) struct CatalogRow {
     pub id: TreeId,
     /// Its reducer.
     pub spec: Option<ReducerSpec>,
+    /// What a build must know to read it.
+    pub features: Features,
 }
 
 /// What the tree of roots says about a tree.
@@ -37,6 +41,8 @@ pub(crate) struct CatalogRow {
 pub(crate) struct RootEntry {
     /// Its reducer.
     pub spec: Option<ReducerSpec>,
+    /// What a build must know to read it.
+    pub features: Features,
     /// Where its root node lies, and the reduction of all of it.
     pub pointer: Option<NodePointer>,
     /// Number of entries.
@@ -53,9 +59,11 @@ impl CatalogRow {
     /// The encoded form.
     #[must_use]
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![ROW_VERSION, if self.spec.is_some() { HAS_SPEC } else { 0 }];
+        let flags = flag(self.spec.is_some(), HAS_SPEC) | flag(!self.features.is_empty(), HAS_FEATURES);
+        let mut out = vec![ROW_VERSION, flags];
         out.extend_from_slice(&self.id.0.to_le_bytes());
         encode_spec(self.spec.as_ref(), &mut out);
+        encode_features(self.features, &mut out);
         out
     }
 
@@ -63,12 +71,16 @@ impl CatalogRow {
     #[must_use]
     pub(crate) fn decode(bytes: &[u8]) -> Option<CatalogRow> {
         let mut rest = Rest(bytes);
-        let [ROW_VERSION, flags @ 0..=HAS_SPEC] = rest.array()? else { return None };
+        let [ROW_VERSION, flags] = rest.array()? else { return None };
+        if flags & !(HAS_SPEC | HAS_FEATURES) != 0 {
+            return None;
+        }
         let id = TreeId(u64::from_le_bytes(rest.array()?));
         let spec = if flags & HAS_SPEC != 0 { Some(rest.spec()?) } else { None };
+        let features = rest.features(flags)?;
         // Tree 0 is the catalogue, and no name stands for it.
         let is_tree = id > TreeId(0) && id.is_plausible();
-        (rest.0.is_empty() && is_tree).then_some(CatalogRow { id, spec })
+        (rest.0.is_empty() && is_tree).then_some(CatalogRow { id, spec, features })
     }
 }
 
@@ -81,12 +93,12 @@ impl RootEntry {
         let is_dropped = self.dropped_at.is_some();
         invariant!(is_dropped || self.reclaimed_to.is_empty(), "only a dropped tree is reclaimed");
         let reduction = self.pointer.as_ref().and_then(|pointer| pointer.reduction.bytes());
-        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let flags = flag(self.spec.is_some(), HAS_SPEC)
             | flag(has_pointer, HAS_POINTER)
             | flag(reduction.is_some(), HAS_REDUCTION)
             | flag(self.has_big_values, HAS_BIG_VALUES)
-            | flag(is_dropped, DROPPED);
+            | flag(is_dropped, DROPPED)
+            | flag(!self.features.is_empty(), HAS_FEATURES);
         let mut out = vec![ROW_VERSION, flags];
         out.extend_from_slice(&self.count.to_le_bytes());
         encode_spec(self.spec.as_ref(), &mut out);
@@ -100,6 +112,7 @@ impl RootEntry {
             out.extend_from_slice(&seq.0.to_le_bytes());
             encode_bytes(&self.reclaimed_to, &mut out);
         }
+        encode_features(self.features, &mut out);
         out
     }
 
@@ -124,6 +137,7 @@ impl RootEntry {
         } else {
             (None, Vec::new())
         };
+        let features = rest.features(flags)?;
         let is_bounded = reclaimed_to.len() <= KEY_BYTES_MAX
             && reduction.bytes().is_none_or(|bytes| bytes.len() <= REDUCTION_BYTES_MAX)
             && dropped_at.is_none_or(CommitSeq::is_plausible);
@@ -131,12 +145,23 @@ impl RootEntry {
         let has_big_values = flags & HAS_BIG_VALUES != 0;
         (rest.0.is_empty() && is_bounded).then_some(RootEntry {
             spec,
+            features,
             pointer,
             count,
             has_big_values,
             dropped_at,
             reclaimed_to,
         })
+    }
+}
+
+fn flag(is_set: bool, bit: u8) -> u8 {
+    if is_set { bit } else { 0 }
+}
+
+fn encode_features(features: Features, out: &mut Vec<u8>) {
+    if !features.is_empty() {
+        out.extend_from_slice(&features.bits().to_le_bytes());
     }
 }
 
@@ -170,6 +195,14 @@ impl<'a> Rest<'a> {
     fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = u32::from_le_bytes(self.array()?);
         self.take(usize::try_from(length).ok()?)
+    }
+
+    /// The features after the other fields; `None` if this build does not know one.
+    fn features(&mut self, flags: u8) -> Option<Features> {
+        if flags & HAS_FEATURES == 0 {
+            return Some(Features::NONE);
+        }
+        Features::from_bits(u64::from_le_bytes(self.array()?)).filter(|features| !features.is_empty())
     }
 
     fn spec(&mut self) -> Option<ReducerSpec> {

@@ -15,6 +15,7 @@ fn rows_read_back_and_cut_short_are_refused() {
     let pointer = PagePointer { block: 9, block_count: 1, raw_bytes: 100, flags: 0, tag: [7; 16] };
     let entry = RootEntry {
         spec: Some(spec()),
+        features: Features::SHAPES,
         pointer: Some(NodePointer { page: pointer, reduction: Reduction::of(&[4, 5]) }),
         count: 6,
         has_big_values: true,
@@ -23,6 +24,7 @@ fn rows_read_back_and_cut_short_are_refused() {
     };
     let bare = RootEntry {
         spec: None,
+        features: Features::NONE,
         pointer: None,
         count: 0,
         has_big_values: false,
@@ -36,7 +38,10 @@ fn rows_read_back_and_cut_short_are_refused() {
         let unknown = [&bytes[..1], &[bytes[1] | 0x80], &bytes[2..]].concat();
         assert_eq!(RootEntry::decode(&unknown), None, "a flag of a later release");
     }
-    for row in [CatalogRow { id: TreeId(5), spec: Some(spec()) }, CatalogRow { id: TreeId(1), spec: None }] {
+    for row in [
+        CatalogRow { id: TreeId(5), spec: Some(spec()), features: Features::SHAPES },
+        CatalogRow { id: TreeId(1), spec: None, features: Features::NONE },
+    ] {
         let bytes = row.encode();
         assert_eq!(CatalogRow::decode(&bytes), Some(row));
         assert!((0..bytes.len()).all(|length| CatalogRow::decode(&bytes[..length]).is_none()));
@@ -107,11 +112,16 @@ fn a_table_of_any_ids_answers_as_a_map() {
 #[test]
 fn hostile_rows_are_refused() {
     for id in [0, 1 << 62, u64::MAX] {
-        assert_eq!(CatalogRow::decode(&CatalogRow { id: TreeId(id), spec: None }.encode()), None, "{id}");
+        assert_eq!(
+            CatalogRow::decode(&CatalogRow { id: TreeId(id), spec: None, features: Features::NONE }.encode()),
+            None,
+            "{id}"
+        );
     }
     let pointer = PagePointer { block: 9, block_count: 1, raw_bytes: 100, flags: 0, tag: [7; 16] };
     let entry = RootEntry {
         spec: None,
+        features: Features::NONE,
         pointer: Some(NodePointer { page: pointer, reduction: Reduction::of(&[4, 5]) }),
         count: u64::MAX,
         has_big_values: true,
@@ -132,6 +142,7 @@ fn hostile_rows_are_refused() {
 fn a_tree_under_a_wrong_id_and_a_row_without_its_page_raise_the_alarm() {
     let bare = RootEntry {
         spec: None,
+        features: Features::NONE,
         pointer: None,
         count: 0,
         has_big_values: false,
@@ -148,5 +159,17 @@ fn a_tree_under_a_wrong_id_and_a_row_without_its_page_raise_the_alarm() {
     for (wanted, work) in broken {
         let cause = cause_of(work);
         assert!(cause.contains(wanted), "{cause}");
+    }
+}
+
+// A build that does not know a feature must not read such a tree as if it did.
+#[test]
+fn features_that_this_build_does_not_know_are_refused() {
+    let row = CatalogRow { id: TreeId(5), spec: None, features: Features::SHAPES }.encode();
+    for bits in [0, 2, 3, u64::MAX] {
+        let mut other = row.clone();
+        let at = other.len() - 8;
+        other[at..].copy_from_slice(&u64::to_le_bytes(bits));
+        assert_eq!(CatalogRow::decode(&other), None, "{bits:#x}");
     }
 }

@@ -4,6 +4,7 @@
 use super::*;
 use crate::alarm::cause_of;
 use crate::data_file::PagePointer;
+use crate::features::Features;
 use crate::ids::{DatabaseId, Epoch, LogId};
 use crate::options::Geometry;
 
@@ -15,6 +16,7 @@ fn superblock(generation: u64) -> Superblock {
     let (epoch, seq) = (Epoch(3), CommitSeq(20));
     Superblock {
         write_features: 0,
+        features: Features::NONE,
         database: DatabaseId(11),
         log: LogId(12),
         generation: Generation(generation),

@@ -144,7 +144,8 @@ fn catalogue(
         if let Some(new) = new
             && trees.get(new.id).is_none()
         {
-            trees.set(new.id, Some(TreeState::empty(new.id, new.spec, &store.reducers)));
+            let empty = TreeState::empty(new.id, new.spec, &store.reducers);
+            trees.set(new.id, Some(TreeState { features: new.features, ..empty }));
         }
     }
     Ok(())

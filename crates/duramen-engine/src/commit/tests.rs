@@ -104,7 +104,7 @@ fn recent_commits_are_compared_until_they_are_forgotten() {
 // Taking an unreadable row for a missing one would drop the tree behind the name, with all its entries.
 #[test]
 fn a_row_that_does_not_decode_is_no_drop() {
-    let row = CatalogRow { id: TreeId(7), spec: None };
+    let row = CatalogRow { id: TreeId(7), spec: None, features: crate::features::Features::NONE };
     let encoded = row.encode();
     let change = |key, bytes: Option<&'static [u8]>| RecordChange {
         tree: CATALOG,

@@ -7,6 +7,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::page_pointer::{POINTER_BYTES, PagePointer};
 use super::sync_choice::{self, SYNC_CHOICE_BYTES, SyncChoice};
+use crate::features::Features;
 use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
 use crate::options::Geometry;
 use crate::wal::LogPosition;
@@ -55,6 +56,8 @@ pub fn first_free_block(block_bytes: usize) -> u64 {
 pub struct Superblock {
     /// Features that a writer must support. This build supports and sets none: it only reads such a database.
     pub write_features: u64,
+    /// Features that every build must know to open the database.
+    pub features: Features,
     /// Identity of the database.
     pub database: DatabaseId,
     /// Identity of its log.
@@ -152,8 +155,7 @@ impl Superblock {
         // Compatible features: a writer clears those it does not know, since it would not maintain them.
         w.put(&[0; 8]);
         w.put(&self.write_features.to_le_bytes());
-        // Incompatible features.
-        w.put(&[0; 8]);
+        w.put(&self.features.bits().to_le_bytes());
         w.put(&self.database.0.to_le_bytes());
         w.put(&self.log.0.to_le_bytes());
         w.put(&self.generation.0.to_le_bytes());
@@ -205,11 +207,12 @@ impl Superblock {
         }
         let _compatible = r.u64();
         let write_features = r.u64();
-        if r.u64() != 0 {
+        let Some(features) = Features::from_bits(r.u64()) else {
             return Err(SuperblockError::OtherFeatures);
-        }
+        };
         let superblock = Superblock {
             write_features,
+            features,
             database: DatabaseId(r.u128()),
             log: LogId(r.u128()),
             generation: Generation(r.u64()),

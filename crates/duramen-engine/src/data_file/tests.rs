@@ -7,6 +7,7 @@ use duramen_disk::{Access, Disk, MemDisk, SyncMethod};
 
 use super::*;
 use crate::alarm::cause_of;
+use crate::features::Features;
 use crate::ids::{CommitSeq, Generation, LogId, TreeId};
 use crate::options::Geometry;
 use crate::wal::LogPosition;
@@ -86,6 +87,7 @@ fn superblock() -> Superblock {
     let pointer = PagePointer { block: 70, block_count: 2, raw_bytes: 900, flags: 1, tag: [5; 16] };
     Superblock {
         write_features: 2,
+        features: Features::SHAPES,
         database: DatabaseId(11),
         log: LogId(12),
         generation: Generation(13),

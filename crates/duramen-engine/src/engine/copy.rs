@@ -18,7 +18,7 @@ use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::MEMORY_BYTES_MIN;
 use crate::options::{Durability, Options};
-use crate::transaction::{Rows, Snapshot};
+use crate::transaction::{Rows, Snapshot, TreeInfo};
 use crate::tree::{Direction, KeyRange};
 
 /// Bytes of entries in one transaction of the copy: small beside its memory, and large beside the fixed cost
@@ -157,8 +157,8 @@ fn copy_tree(
     done: &mut CopyProgress,
     progress: &mut dyn FnMut(&CopyProgress) -> Result<()>,
 ) -> Result<()> {
-    let reducer = state.tree_info(id)?.reducer;
-    let (into, _) = copy.transact(LEVEL, |tx| tx.create_tree_as_known(name, reducer.clone()))?;
+    let TreeInfo { reducer, features, .. } = state.tree_info(id)?;
+    let (into, _) = copy.transact(LEVEL, |tx| tx.create_tree_as_known(name, reducer.clone(), features))?;
     let mut rows = state.rows(id, KeyRange::all(), Direction::Forward)?;
     loop {
         let batch = batch(&mut rows, value_of)?;

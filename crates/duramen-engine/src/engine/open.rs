@@ -23,6 +23,7 @@ use crate::checkpoint::{Checkpointer, Store, make_durable};
 use crate::commit::{Committer, Throttle};
 use crate::data_file::{SUPERBLOCK_OFFSETS, Superblock};
 use crate::error::{Code, Error, Result};
+use crate::features::Features;
 use crate::feed::{Covered, FeedBounds, Retained};
 use crate::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
 use crate::limits::MEMORY_BYTES_MIN;
@@ -336,6 +337,7 @@ fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) 
     for generation in [Generation(1), CREATED_GENERATION] {
         let superblock = Superblock {
             write_features: 0,
+            features: Features::NONE,
             database: identity.database,
             log: identity.log,
             generation,

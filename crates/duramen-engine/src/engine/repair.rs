@@ -265,7 +265,7 @@ fn begin_trees(source: &Source, writing: &mut Writing<'_>) -> Result<Vec<(TreeId
     let trees = &source.trees;
     trees.lost.iter().for_each(|range| writing.lose(range.clone()));
     for (name, row) in &trees.names {
-        writing.begin_tree(row.id, name, row.spec.clone())?;
+        writing.begin_tree(name, row)?;
         if !trees.roots.contains_key(&row.id) && !trees.lost.is_empty() && writing.takes(row.id) {
             writing.lose(LostRange {
                 tree: name.clone(),

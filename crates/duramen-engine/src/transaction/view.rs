@@ -7,6 +7,7 @@ use super::reducer_missing;
 use super::rows::Rows;
 use crate::catalog::{CATALOG, CatalogRow, Root, TreeState};
 use crate::error::{Code, Error, Result};
+use crate::features::Features;
 use crate::ids::{CommitSeq, TreeId};
 use crate::overlay::{Overlay, QueriedTree};
 use crate::page_cache::Pages;
@@ -256,6 +257,8 @@ pub struct TreeInfo {
     pub id: TreeId,
     /// Its reducer.
     pub reducer: Option<ReducerSpec>,
+    /// What a build must know to read it.
+    pub features: Features,
     /// Number of entries.
     pub len: u64,
 }
@@ -340,7 +343,8 @@ impl Snapshot {
     pub fn tree_info(&self, tree: TreeId) -> Result<TreeInfo> {
         let asked = self.view.asked(tree, &KeyRange::all())?;
         let len = asked.slot().map_or(0, |slot| slot.count);
-        Ok(TreeInfo { id: tree, reducer: asked.state().spec.clone(), len })
+        let TreeState { spec, features, .. } = asked.state();
+        Ok(TreeInfo { id: tree, reducer: spec.clone(), features: *features, len })
     }
 
     /// The shape of a tree. Every node is read, and none kept. `told` is called after each leaf with the

@@ -22,6 +22,8 @@ pub(crate) struct AfterCommit {
     pub(crate) fitting: Vec<(TypeId, Arc<Entry>, Fits)>,
     /// Bounds of ids that the transaction stored.
     pub(crate) bounds: Vec<(Arc<IdCounter>, u64)>,
+    /// Shapes whose rows the transaction put, by number.
+    pub(crate) shapes: Vec<u32>,
     /// Callbacks of the program, in the order of registration.
     pub(crate) callbacks: Vec<Box<dyn FnOnce() + Send>>,
     /// Whether the commit makes background work.

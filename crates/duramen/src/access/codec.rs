@@ -4,15 +4,19 @@
 //! version. Also the error text for a document that does not decode as its type. docs/format.md, "Documents
 //! and collections".
 
+mod by_shape;
 mod why;
+
+use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
 
 use crate::access::collection::Collection;
 use crate::access::revision::Revision;
-use crate::catalog::positional::is_positional;
+use crate::catalog::forms::{is_positional, name_by_shape};
+use crate::catalog::shapes::Shapes;
 use crate::store::error::{Code, Error, Result};
-use crate::value::msgpack::check;
+use crate::value::msgpack::{begins_with_a_shape, check};
 use crate::value::tuple::{self, Encoder, check_length};
 use crate::value::version;
 
@@ -53,13 +57,36 @@ pub(crate) fn to_bytes<C: Collection>(document: &C) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Decodes a stored document, with field names or without, of this version or an earlier one.
-pub(crate) fn from_bytes<C: Collection>(key: &[u8], stored: &[u8]) -> Result<C> {
+/// Decodes a stored document in any form, of this version or an earlier one.
+pub(crate) fn from_bytes<C: Collection>(shapes: &Shapes, key: &[u8], stored: &[u8]) -> Result<C> {
     let (version, body) = version::split(stored)?;
-    if version == C::VERSION {
+    if version != C::VERSION {
+        return converted(key, version, &named(shapes, body)?);
+    }
+    if !begins_with_a_shape(body) {
         return rmp_serde::from_slice(body).map_err(|error| unreadable::<C>(key, body, &error));
     }
-    converted(key, version, body)
+    let (shape, values) = shapes.split(body)?;
+    by_shape::read(shape.names(), values).map_err(|error| match named(shapes, body) {
+        Ok(body) => unreadable::<C>(key, &body, &error),
+        Err(error) => error,
+    })
+}
+
+/// A document with its names, or without any.
+fn named<'b>(shapes: &Shapes, body: &'b [u8]) -> Result<Cow<'b, [u8]>> {
+    if !begins_with_a_shape(body) {
+        return Ok(Cow::Borrowed(body));
+    }
+    let mut named = Vec::new();
+    name_by_shape(shapes, body, &mut named)?;
+    Ok(Cow::Owned(named))
+}
+
+/// Whether a stored document has this content, in the form in which `document` was made.
+pub(crate) fn is_stored<C: Collection>(shapes: &Shapes, stored: &[u8], document: &[u8]) -> Result<bool> {
+    let (version, body) = version::split(stored)?;
+    Ok(version == C::VERSION && *named(shapes, body)? == *document)
 }
 
 #[cold]
@@ -99,12 +126,12 @@ pub(crate) fn read_body<C: DeserializeOwned>(body: &[u8]) -> Result<C> {
 ///
 /// A document of an earlier version has the revision that it will have after conversion: a migration changes
 /// no revision, unless a hashed set makes each conversion another list ([`Revision`]).
-pub(crate) fn revision<C: Collection>(key: &[u8], stored: &[u8]) -> Result<Revision> {
+pub(crate) fn revision<C: Collection>(shapes: &Shapes, key: &[u8], stored: &[u8]) -> Result<Revision> {
     let (version, body) = version::split(stored)?;
     if version == C::VERSION {
-        return Ok(Revision::of(body));
+        return Ok(Revision::of(&named(shapes, body)?));
     }
-    Ok(Revision::of(&to_bytes::<C>(&from_bytes(key, stored)?)?))
+    Ok(Revision::of(&to_bytes::<C>(&from_bytes(shapes, key, stored)?)?))
 }
 
 fn kind<C>() -> &'static str {

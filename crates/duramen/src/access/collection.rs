@@ -41,12 +41,14 @@ use crate::value::tuple::{Encoder, OwnedKey};
 /// unless `#[collection(name = "...")]` sets another.
 ///
 /// # How documents are stored
-/// Documents are stored as MessagePack maps with the field names that serde writes. So every tool can show
-/// them, and a new field with `#[serde(default)]` needs no migration. A type with fewer fields than are
-/// stored skips the others when reading; what it writes back has its own fields only.
+/// Documents are stored as MessagePack values, with the number of a shape that has the field names that serde
+/// writes: the names are in the database once. So every tool can show documents, and a new field with
+/// `#[serde(default)]` needs no migration. A type with fewer fields than are stored skips the others when
+/// reading; what it writes back has its own fields only. A type whose documents have many different sets of
+/// fields stores the names in those after the 255th.
 ///
-/// `#[collection(positional)]` stores lists without names, including structs inside. They are smaller by the
-/// names. Fields may then only be added at the end, with `#[serde(default)]`. Tools show the names that the
+/// `#[collection(positional)]` stores lists without names, including structs inside, whose names are in every
+/// document otherwise. Fields may then only be added at the end, with `#[serde(default)]`. Tools show the names that the
 /// catalogue keeps.
 ///
 /// # When the type changes

@@ -14,7 +14,7 @@ use crate::access::selection::Of;
 use crate::access::views::by_name::DocumentView;
 use crate::access::views::state;
 use crate::access::views::state::ViewState;
-use crate::catalog::positional;
+use crate::catalog::forms;
 use crate::catalog::schema::Schema;
 use crate::store::Direction;
 use crate::store::error::{Code, Error, Result};
@@ -82,7 +82,7 @@ impl<S: Reads> DocumentsOf<'_, S> {
     pub fn get(&self, key: impl Key) -> Result<Option<Document>> {
         let entry = self.within.entry(self.name)?;
         let stored = self.within.source().get(entry.tree, &encode(&key)?)?;
-        stored.as_deref().map(|stored| positional::document(&entry.schema, stored)).transpose()
+        stored.as_deref().map(|stored| forms::document(&entry.schema, stored)).transpose()
     }
 
     /// The documents of a range, in order of their keys.
@@ -151,7 +151,7 @@ impl<S: Reads> DocumentsOf<'_, S> {
     pub fn nth(&self, index: u64) -> Result<Option<Document>> {
         let entry = self.within.entry(self.name)?;
         let found = self.within.source().nth(entry.tree, index)?;
-        found.map(|(_, stored)| positional::document(&entry.schema, &stored)).transpose()
+        found.map(|(_, stored)| forms::document(&entry.schema, &stored)).transpose()
     }
 }
 

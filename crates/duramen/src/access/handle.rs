@@ -234,9 +234,20 @@ impl Db {
 
     /// The work after a commit: caches, callbacks, expiring and collecting.
     fn finish(&self, effects: AfterCommit) {
+        self.publish_shapes(&effects);
         let wrote_blobs = effects.wrote_blobs;
         let kv_due = effects.apply(&self.state, self.level);
         (self.after_writes)(self, &kv_due, wrote_blobs);
+    }
+
+    /// Notes which shapes of a commit are published. A commit at level `Memory` may not be, and be dropped.
+    fn publish_shapes(&self, effects: &AfterCommit) {
+        if effects.shapes.is_empty() {
+            return;
+        }
+        if let Ok(snapshot) = self.engine.snapshot() {
+            self.state.catalog.shapes.published(&snapshot, &effects.shapes);
+        }
     }
 
     /// As [`Db::finish`], but returns the part that is slow or calls the program, if any. The rest is done.
@@ -246,6 +257,7 @@ impl Db {
         if effects.calls_program() {
             return Some(Box::new(move || db.finish(effects)));
         }
+        self.publish_shapes(&effects);
         let wrote_blobs = effects.wrote_blobs;
         let kv_due = effects.apply(&self.state, self.level);
         if kv_due.is_empty() && !wrote_blobs {

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use crate::access::codec;
 use crate::access::collection::Collection;
@@ -13,6 +14,7 @@ use crate::access::page::{Page, PageToken};
 use crate::access::selection::{Of, Selected, Selection};
 use crate::access::type_descriptor::TypeDescriptor;
 use crate::catalog::entries::Entry;
+use crate::catalog::shapes::Shapes;
 use crate::store::error::Result;
 use crate::store::{KeyRange, Source};
 use crate::value::range::IntoSpan;
@@ -89,7 +91,8 @@ impl<'s, C: Collection> Query<'s, C> {
     /// # Errors
     /// As [`Query`].
     pub fn iter(&self) -> Result<TypedIter<C>> {
-        Ok(TypedIter { found: self.found(self.selection.range()?)?, kind: PhantomData })
+        let (found, shapes) = (self.found(self.selection.range()?)?, self.shapes()?);
+        Ok(TypedIter { found, shapes, kind: PhantomData })
     }
 
     /// The keys, in order, without decoding documents.
@@ -130,7 +133,8 @@ impl<'s, C: Collection> Query<'s, C> {
     /// As [`Query`].
     pub fn nth(&self, index: u64) -> Result<Option<C>> {
         let found = self.in_tree(|source, entry| self.selection.nth(source, entry.tree, index))?;
-        found.flatten().map(|(key, stored)| codec::from_bytes(&key, &stored)).transpose()
+        let shapes = self.shapes()?;
+        found.flatten().map(|(key, stored)| codec::from_bytes(&shapes, &key, &stored)).transpose()
     }
 
     /// How many documents of this query are before a key, in O(log n). The key need not exist.
@@ -163,7 +167,8 @@ impl<'s, C: Collection> Query<'s, C> {
     /// As [`Query`].
     pub fn page(&self, size: usize, after: Option<&PageToken>) -> Result<Page<C>> {
         let mut found = self.found(self.selection.page_range(after, C::NAME)?)?;
-        found.page(size, C::NAME, |key, stored| codec::from_bytes(key, stored))
+        let shapes = self.shapes()?;
+        found.page(size, C::NAME, |key, stored| codec::from_bytes(&shapes, key, stored))
     }
 
     /// Which tree the query reads, and for how many documents. Costs O(log n).
@@ -184,6 +189,11 @@ impl<'s, C: Collection> Query<'s, C> {
     fn found(&self, range: KeyRange) -> Result<Selected> {
         let found = self.in_tree(|source, entry| self.selection.rows(source, entry.tree, range))?;
         Ok(found.unwrap_or_default())
+    }
+
+    /// By which its documents are decoded.
+    fn shapes(&self) -> Result<Arc<Shapes>> {
+        self.selection.ask(|state| Ok(Arc::clone(&state.open_state().catalog.shapes)))
     }
 
     /// Runs `ask` on the collection's tree; `None` if the collection does not exist yet.
@@ -213,6 +223,7 @@ impl<C: Collection> fmt::Debug for Query<'_, C> {
 /// Typed documents as of one snapshot, in order.
 pub struct TypedIter<C> {
     found: Selected,
+    shapes: Arc<Shapes>,
     kind: PhantomData<fn() -> C>,
 }
 
@@ -221,7 +232,7 @@ impl<C: Collection> Iterator for TypedIter<C> {
 
     fn next(&mut self) -> Option<Result<C>> {
         let found = self.found.next().transpose()?;
-        Some(found.and_then(|(key, stored)| codec::from_bytes(key, stored)))
+        Some(found.and_then(|(key, stored)| codec::from_bytes(&self.shapes, key, stored)))
     }
 }
 

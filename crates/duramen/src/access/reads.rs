@@ -69,7 +69,7 @@ pub trait Reads: sealed::Readable {
     /// # Errors
     /// Those of a [read](crate::Error#reads).
     fn collections(&self) -> Result<Vec<Schema>> {
-        entries::all(self.source())
+        entries::all(self.source(), &self.open_state().catalog.shapes)
     }
 
     /// The typed document under a key.
@@ -80,7 +80,7 @@ pub trait Reads: sealed::Readable {
         let key = encode(&key)?;
         let Some(entry) = self.fitting(TypeDescriptor::of::<C>())? else { return Ok(None) };
         let stored = self.source().get(entry.tree, &key)?;
-        stored.map(|stored| codec::from_bytes(&key, &stored)).transpose()
+        stored.map(|stored| codec::from_bytes(entry.schema.shapes(), &key, &stored)).transpose()
     }
 
     /// The typed document under a key, and its revision.
@@ -91,7 +91,9 @@ pub trait Reads: sealed::Readable {
         let key = encode(&key)?;
         let Some(entry) = self.fitting(TypeDescriptor::of::<C>())? else { return Ok(None) };
         let Some(stored) = self.source().get(entry.tree, &key)? else { return Ok(None) };
-        let (document, revision) = (codec::from_bytes(&key, &stored)?, codec::revision::<C>(&key, &stored)?);
+        let shapes = entry.schema.shapes();
+        let document = codec::from_bytes(shapes, &key, &stored)?;
+        let revision = codec::revision::<C>(shapes, &key, &stored)?;
         Ok(Some(Versioned { document, revision }))
     }
 

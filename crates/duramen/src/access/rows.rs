@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::catalog::cell::{BadCell, RowEncoder};
 use crate::catalog::entries::Entry;
-use crate::catalog::positional::{self, is_positional};
+use crate::catalog::forms;
 use crate::catalog::schema::Schema;
 use crate::store::Cursor;
 use crate::store::error::Result;
@@ -17,7 +17,7 @@ use crate::value::version;
 /// Stored documents of a range, lent one at a time.
 pub struct Rows {
     cursor: Cursor,
-    /// The collection's entry, for the field names of positional documents.
+    /// The collection's entry, for the names of fields.
     entry: Option<Arc<Entry>>,
     named: Vec<u8>,
 }
@@ -42,12 +42,9 @@ impl Rows {
         let Some((key, stored)) = self.cursor.next()? else { return Ok(None) };
         let Some(entry) = &self.entry else { return Ok(Some((key, stored))) };
         let (version, document) = version::split(stored)?;
-        if !is_positional(document) {
-            return Ok(Some((key, document)));
-        }
         self.named.clear();
-        positional::name(entry.schema.positional_of(version)?, document, &mut self.named)?;
-        Ok(Some((key, &self.named)))
+        let is_named_now = forms::name(&entry.schema, version, document, &mut self.named)?;
+        Ok(Some((key, if is_named_now { &self.named } else { document })))
     }
 }
 

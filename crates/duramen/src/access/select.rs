@@ -360,7 +360,8 @@ impl Found<'_> {
         while self.next_key()?.is_some() {
             let documents = self.documents.expect("a key was found, so the collection is there");
             if let Some(stored) = found::document_of(self.held.state(), documents, C::NAME, &self.at)? {
-                return codec::from_bytes(&self.at, &stored).map(Some);
+                let shapes = &self.held.state().open_state().catalog.shapes;
+                return codec::from_bytes(shapes, &self.at, &stored).map(Some);
             }
         }
         Ok(None)

@@ -3,6 +3,7 @@
 //! Owns the changes of the catalogue and of single rows. Documents are written by documents/writes.rs
 //! and typed/writes.rs; after_commit.rs has the work that follows a commit.
 
+use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use crate::catalog::entries::{self, Entry, OpenView, ViewOf};
 use crate::catalog::ids;
 use crate::catalog::progress;
 use crate::catalog::schema::{Reference, Schema};
+use crate::catalog::shapes::{CollectionShapes, LastShape};
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, Shared, Source, TreeId};
 use crate::value::clock::Millis;
@@ -149,7 +151,7 @@ impl<'e> Transaction<'e> {
 
     /// Creates a collection with its references.
     fn made(&self, schema: &Schema) -> Result<Arc<Entry>> {
-        let entry = self.enter(self.all_or_nothing(entries::create(&self.inner, schema))?);
+        let entry = self.enter(self.all_or_nothing(entries::create(&self.inner, &self.state.catalog, schema))?);
         if !schema.refers() {
             return Ok(entry);
         }
@@ -372,7 +374,7 @@ impl<'e> Transaction<'e> {
         let stored = entries::store(&self.inner, &schema)?;
         let is_unready = |view: &OpenView| !view.spec.ready;
         self.effects.borrow_mut().makes_work |= views.iter().any(is_unready);
-        Ok(Entry { schema, tree: entry.tree, views, stored })
+        Ok(Entry { schema, tree: entry.tree, views, stored, last_shape: LastShape::default() })
     }
 
     /// Marks a view as complete, and drops the older ones that no type declares any more.
@@ -494,7 +496,7 @@ impl<'e> Transaction<'e> {
         let entry = match found {
             None => {
                 self.declare(descriptor);
-                self.enter(self.all_or_nothing(entries::create(&self.inner, &descriptor.schema()))?)
+                self.enter(self.all_or_nothing(entries::create(&self.inner, &self.state.catalog, &descriptor.schema()))?)
             }
             Some(entry) => entry,
         };
@@ -541,7 +543,8 @@ impl<'e> Transaction<'e> {
 
     /// As [`write`](Self::write), without those that refer to a deleted document.
     pub(crate) fn write_one(&self, entry: &Entry, key: &[u8], document: Option<&[u8]>) -> Result<()> {
-        let marked = document.map(|document| version::join(entry.schema.version(), document));
+        let shaped = document.map(|document| self.shaped(entry, document)).transpose()?;
+        let marked = shaped.as_deref().map(|document| version::join(entry.schema.version(), document));
         let document = marked.as_deref();
         let changes = maintain::Changes::of(self, entry, key, document)?;
         if entry.schema.refers() {
@@ -552,6 +555,22 @@ impl<'e> Transaction<'e> {
             None => self.inner.delete(entry.tree, key),
         });
         if changes.is_empty() { written } else { self.all_or_nothing(written) }
+    }
+
+    /// A document as it is stored: by its shape, if it has names.
+    fn shaped<'d>(&self, entry: &Entry, document: &'d [u8]) -> Result<Cow<'d, [u8]>> {
+        let schema = &entry.schema;
+        let of = CollectionShapes {
+            collection: schema.name(),
+            sums: schema.sum_columns(),
+            last: &entry.last_shape,
+        };
+        let shapes = &self.state.catalog.shapes;
+        let Some((shape, stored)) = shapes.shaped(&of, document)? else { return Ok(Cow::Borrowed(document)) };
+        if self.all_or_nothing(shapes.put(&self.inner, shape, schema.name()))? {
+            self.effects.borrow_mut().shapes.push(shape.number());
+        }
+        Ok(Cow::Owned(stored))
     }
 
     /// Deletes the first documents of a range, at most `at_most`. Returns how many were deleted.

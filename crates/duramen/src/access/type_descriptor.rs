@@ -16,6 +16,7 @@ use crate::access::codec;
 use crate::access::collection::Collection;
 use crate::access::views::coded::Code;
 use crate::catalog::schema::{Column, ColumnType, Older, Reference, Schema};
+use crate::catalog::shapes::Shapes;
 use crate::store::error::{Error, Result};
 
 /// A Rust type whose collection is requested.
@@ -29,7 +30,7 @@ pub(crate) struct TypeDescriptor {
     older: fn() -> Vec<Schema>,
     targets: fn() -> Vec<ReferredType>,
     /// Decodes a stored document, given with its key.
-    decodes: fn(&[u8], &[u8]) -> Result<()>,
+    decodes: fn(&Shapes, &[u8], &[u8]) -> Result<()>,
     type_name: &'static str,
 }
 
@@ -66,7 +67,7 @@ impl TypeDescriptor {
             codes: C::codes,
             older: C::older,
             targets: C::referred_types,
-            decodes: |key, stored| codec::from_bytes::<C>(key, stored).map(drop),
+            decodes: |shapes, key, stored| codec::from_bytes::<C>(shapes, key, stored).map(drop),
             type_name: std::any::type_name::<C>(),
         }
     }

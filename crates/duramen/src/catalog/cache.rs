@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::catalog::entries::Entry;
+use crate::catalog::shapes::Shapes;
 
 const POISON: &str = "nothing panics while the entries are locked";
 
@@ -14,6 +15,8 @@ const POISON: &str = "nothing panics while the entries are locked";
 #[derive(Debug, Default)]
 pub(crate) struct CatalogCache {
     entries: Mutex<HashMap<String, Arc<Entry>>>,
+    /// By which documents are decoded.
+    pub(crate) shapes: Arc<Shapes>,
 }
 
 impl CatalogCache {

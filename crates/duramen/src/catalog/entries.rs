@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::progress;
 use crate::catalog::schema::Schema;
+use crate::catalog::shapes::{LastShape, Shapes};
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::value::tuple::{decode, encode};
@@ -30,6 +31,7 @@ pub(crate) struct Entry {
     pub(crate) views: Vec<OpenView>,
     /// The entry's bytes.
     pub(crate) stored: Vec<u8>,
+    pub(crate) last_shape: LastShape,
 }
 
 /// A view, and the tree of its rows.
@@ -175,11 +177,11 @@ pub(crate) fn find(source: &dyn Source, cache: &CatalogCache, name: &str) -> Res
     if let Some(entry) = cache.entry(name).filter(is_this) {
         return Ok(Some(entry));
     }
-    let schema = Schema::from_bytes(&stored)?;
+    let schema = Schema::from_bytes(&stored)?.decoded_by(&cache.shapes);
     let open = |spec: &ViewSpec| OpenView::open(name, spec, |tree, _| tree_of(source, name, tree));
     let kept = schema.kept_views();
     let views = schema.views().iter().chain(&kept).map(open).collect::<Result<_>>()?;
-    Ok(Some(Arc::new(Entry { schema, tree, views, stored })))
+    Ok(Some(Arc::new(Entry { schema, tree, views, stored, last_shape: LastShape::default() })))
 }
 
 fn tree_of(source: &dyn Source, collection: &str, tree: &str) -> Result<TreeId> {
@@ -212,12 +214,12 @@ pub(crate) fn names(source: &dyn Source) -> Result<Vec<String>> {
 }
 
 /// Every collection, by name.
-pub(crate) fn all(source: &dyn Source) -> Result<Vec<Schema>> {
+pub(crate) fn all(source: &dyn Source, shapes: &Arc<Shapes>) -> Result<Vec<Schema>> {
     let Some(entries) = source.tree(ENTRIES)? else { return Ok(Vec::new()) };
     let mut cursor = source.cursor(entries, KeyRange { from: Vec::new(), to: None }, Direction::Forward)?;
     let mut schemas = Vec::new();
     while let Some((_, stored)) = cursor.next()? {
-        schemas.push(Schema::from_bytes(stored)?);
+        schemas.push(Schema::from_bytes(stored)?.decoded_by(shapes));
     }
     Ok(schemas)
 }
@@ -235,8 +237,8 @@ pub(crate) fn store(tx: &Shared<'_>, schema: &Schema) -> Result<Vec<u8>> {
 }
 
 /// Creates a collection, without references. Its views are complete from the start.
-pub(crate) fn create(tx: &Shared<'_>, schema: &Schema) -> Result<Entry> {
-    let mut schema = schema.clone().without_references();
+pub(crate) fn create(tx: &Shared<'_>, cache: &CatalogCache, schema: &Schema) -> Result<Entry> {
+    let mut schema = schema.clone().without_references().decoded_by(&cache.shapes);
     schema.views_mut().for_each(|view| view.ready = true);
     let stored = store(tx, &schema)?;
     let reducer = schema.reducer()?;
@@ -244,7 +246,7 @@ pub(crate) fn create(tx: &Shared<'_>, schema: &Schema) -> Result<Entry> {
     let tree = tx.create_tree(&rows_tree(schema.name()), spec)?;
     let views =
         schema.views().iter().map(|spec| create_view(tx, schema.name(), spec)).collect::<Result<_>>()?;
-    Ok(Entry { schema, tree, views, stored })
+    Ok(Entry { schema, tree, views, stored, last_shape: LastShape::default() })
 }
 
 /// Creates the trees of a view.

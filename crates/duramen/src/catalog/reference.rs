@@ -3,12 +3,12 @@
 //! Owns the definition, its rows in the view that the database keeps for it, and the document that is left
 //! when such a field is cleared. Pure functions on bytes; access/references.rs enforces references.
 
-use crate::catalog::positional::is_positional;
+use crate::catalog::forms::{self, is_positional};
 use crate::catalog::rows::ViewRows;
 use crate::catalog::schema::Schema;
 use crate::store::error::{Error, Result};
 use crate::value::document::Value;
-use crate::value::msgpack::{Reader, Token, write};
+use crate::value::msgpack::{Reader, Token, begins_with_a_shape, write};
 use crate::value::tuple::{Element, Encoder, check_length};
 use crate::view::spec::ViewSpec;
 
@@ -228,6 +228,12 @@ pub(crate) fn cleared(
     document: &[u8],
     is_gone: &dyn Fn(&[u8]) -> bool,
 ) -> Result<Vec<u8>> {
+    let mut named = Vec::new();
+    let is_of_shape = begins_with_a_shape(document);
+    if is_of_shape {
+        forms::name_by_shape(schema.shapes(), document, &mut named)?;
+    }
+    let document = if is_of_shape { &named } else { document };
     let mut reader = Reader::new(document);
     let named = !is_positional(document);
     let (Token::Map(count) | Token::List(count)) = reader.next()? else {

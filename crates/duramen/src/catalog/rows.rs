@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::catalog::positional::is_positional;
+use crate::catalog::forms::Fields;
 use crate::catalog::reference;
 use crate::catalog::schema::Schema;
 use crate::store::error::{Error, Result};
 use crate::value::document::Value;
-use crate::value::msgpack::{DEPTH_MAX, Reader, Token};
+use crate::value::msgpack::{DEPTH_MAX, Reader};
 use crate::value::tuple::{Element, Encoder, check_length, directed};
 use crate::value::version;
 use crate::view::key_field::KeyField;
@@ -110,22 +110,11 @@ fn row_key(spec: &ViewSpec, first: &[Element], last: &Element, key: &[u8]) -> Re
 }
 
 /// The bytes of the fields that the view reads: its key fields, then its values.
-fn fields<'d>(spec: &ViewSpec, schema: &Schema, document: &'d [u8]) -> Result<Vec<Option<&'d [u8]>>> {
+fn fields<'d>(spec: &ViewSpec, schema: &'d Schema, document: &'d [u8]) -> Result<Vec<Option<&'d [u8]>>> {
     let wanted = || spec.key.iter().map(KeyField::own_field).chain(spec.values.iter().map(String::as_str));
     let mut found = vec![None; wanted().count()];
-    let mut reader = Reader::new(document);
-    let named = !is_positional(document);
-    let count = match reader.next()? {
-        Token::Map(count) | Token::List(count) => count,
-        _ => return Err(reader.wrong("a document was wanted")),
-    };
-    for index in 0..count {
-        let name = if named {
-            reader.name_bytes()?
-        } else {
-            schema.positional_fields().get(index).map_or(&[][..], |name| name.as_bytes())
-        };
-        let stored = reader.raw()?;
+    let mut stored_fields = Fields::of(schema, document)?;
+    while let Some((name, stored)) = stored_fields.next()? {
         for (place, _) in wanted().enumerate().filter(|(_, field)| schema.same_field(field.as_bytes(), name))
         {
             found[place] = Some(stored);

@@ -3,6 +3,7 @@
 //! Owns the stored form of the entry (MessagePack with names, versioned: docs/format.md, section "Documents
 //! and collections") and the rules by which a document fits. Never touches a tree.
 
+mod decoded_by;
 mod field;
 mod references;
 mod shape;
@@ -14,6 +15,7 @@ pub use crate::catalog::reference::{OnDelete, Reference, Referrer};
 pub(crate) use crate::value::column::exact_float;
 pub use crate::value::column::{Column, ColumnType};
 pub use crate::view::spec::NAME_BYTES_MAX;
+use decoded_by::DecodedBy;
 pub use field::Field;
 use shape::Ended;
 pub(crate) use shape::Older;
@@ -51,6 +53,7 @@ pub struct Schema {
     references: Vec<Reference>,
     /// The references of other collections, and its own, to its documents.
     referred_by: Vec<Referrer>,
+    decoded_by: DecodedBy,
 }
 
 impl Schema {
@@ -73,6 +76,7 @@ impl Schema {
             ended: Vec::new(),
             references: Vec::new(),
             referred_by: Vec::new(),
+            decoded_by: DecodedBy::default(),
         }
     }
 

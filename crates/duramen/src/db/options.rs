@@ -239,6 +239,7 @@ impl DbOptions {
             on_event,
             expire_and_collect,
         );
+        db.open_state().catalog.shapes.load(db.snapshot()?.source());
         self.opened.iter().try_for_each(|opened| opened(&db, read_only))?;
         Ok(if without_background { db.of_program(None) } else { db.with_background(disk) })
     }

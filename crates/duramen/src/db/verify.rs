@@ -10,8 +10,9 @@ use std::collections::BTreeSet;
 use crate::access::reads::Reads;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
-use crate::catalog::positional;
+use crate::catalog::forms;
 use crate::catalog::schema::Schema;
+use crate::catalog::shapes::Shapes;
 use crate::store::error::{Error, ErrorKind, Result};
 use crate::store::{Cursor, Direction, KeyRange, TreeId};
 use crate::value::tuple::{Element, decode};
@@ -133,6 +134,9 @@ pub(crate) fn documents(snapshot: &Snapshot) -> Result<DocumentReport> {
         report.unchecked.extend(unchecked.iter().map(|view| format!("{}.{view}", schema.name())));
         let of_views = BTreeSet::new();
         Reader { snapshot, schema: &schema, views, of_views, report: &mut report }.collection()?;
+    }
+    if let Err(error) = Shapes::default().read_all(snapshot.source()) {
+        report.problem(format!("the shapes of documents cannot be read: {error}"));
     }
     key_values::key_values(snapshot, &mut report)?;
     blobs::blobs(snapshot, &mut report)?;
@@ -317,12 +321,18 @@ impl Reader<'_> {
 
 /// The problem of a document, if it has one.
 pub(crate) fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<String> {
-    let document = match positional::document(schema, stored) {
+    let document = match forms::document(schema, stored) {
         Ok(document) => document,
         Err(error) => return Some(error.message().to_owned()),
     };
     // The document decoded above, so its version is known.
-    let version = version::split(stored).map_or(version::FIRST, |(version, _)| version);
+    let (version, body) = version::split(stored).unwrap_or((version::FIRST, stored));
+    // The reducer of sums takes the first values.
+    if let Ok((shape, _)) = schema.shapes().split(body)
+        && !shape.names().starts_with(schema.sum_columns())
+    {
+        return Some(format!("its shape {} does not begin with the fields that are summed", shape.number()));
+    }
     let Some(of_version) = schema.with_key_of(version) else {
         return Some(format!("it is of version {version}, and the collection of {}", schema.version()));
     };

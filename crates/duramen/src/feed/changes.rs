@@ -13,13 +13,14 @@ use crate::access::collection::Collection;
 use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
 use crate::catalog::entries::{Origin, rows_tree};
-use crate::catalog::positional;
+use crate::catalog::forms;
 use crate::catalog::schema::Schema;
 use crate::feed::consumer::HOLD_ROUNDS;
 use crate::feed::outside::FeedPosition;
 use crate::store::TreeId;
 use crate::store::error::{Code, Error, Result};
 use crate::value::document::Document;
+use crate::value::msgpack::begins_with_a_shape;
 use crate::value::time::Time;
 use crate::value::tuple::{self, Element, OwnedKey};
 use crate::value::version;
@@ -160,11 +161,12 @@ impl<C: Collection> sealed::Delivered for Change<C> {
         Some(rows_tree(C::NAME))
     }
 
-    fn of(_: &Db, seq: CommitSeq, time: Time, change: FeedChange) -> Result<Option<Self>> {
+    fn of(db: &Db, seq: CommitSeq, time: Time, change: FeedChange) -> Result<Option<Self>> {
+        let shapes = &db.open_state().catalog.shapes;
         let what = match change.what {
             FeedWhat::Created => return Ok(None),
             FeedWhat::Dropped => Changed::Dropped,
-            FeedWhat::Put { key, value } => Changed::Put(codec::from_bytes::<C>(&key, &value)?),
+            FeedWhat::Put { key, value } => Changed::Put(codec::from_bytes::<C>(shapes, &key, &value)?),
             FeedWhat::Deleted { key } => Changed::Deleted(C::Key::from_elements(tuple::decode(&key)?)?),
             FeedWhat::Lost { key } => return Err(lost(&tuple::show(&key), C::NAME, seq)),
         };
@@ -178,25 +180,39 @@ impl sealed::Delivered for AnyChange {
     }
 
     fn of(db: &Db, seq: CommitSeq, time: Time, change: FeedChange) -> Result<Option<Self>> {
-        any_change(seq, time, change, &mut |name, _| {
-            let entry = db.snapshot()?.entry(name)?;
-            Ok((entry.tree, entry.schema.clone()))
-        })
+        any_change(seq, time, change, &mut OfDatabase(db))
     }
 }
 
-/// The tree and the schema of the collection of a name.
-pub(crate) type Described<'a> = dyn FnMut(&str, bool) -> Result<(TreeId, Schema)> + 'a;
+struct OfDatabase<'a>(&'a Db);
+
+impl Names for OfDatabase<'_> {
+    fn described(&mut self, collection: &str, _: bool) -> Result<(TreeId, Schema)> {
+        let entry = self.0.snapshot()?.entry(collection)?;
+        Ok((entry.tree, entry.schema.clone()))
+    }
+
+    fn by_shape(&mut self, document: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        forms::name_by_shape(&self.0.open_state().catalog.shapes, document, out)
+    }
+}
+
+/// Where a reader of the feed finds the names of fields.
+pub(crate) trait Names {
+    /// The tree and the schema of the collection of a name; the current ones if `fresh`.
+    fn described(&mut self, collection: &str, fresh: bool) -> Result<(TreeId, Schema)>;
+
+    /// Appends a document of a shape with its names.
+    fn by_shape(&mut self, document: &[u8], out: &mut Vec<u8>) -> Result<()>;
+}
 
 /// A change in untyped form.
 ///
-/// `described` returns the catalogue's description of a collection; a second call, if the first does not fit,
-/// returns the current one.
 pub(crate) fn any_change(
     seq: CommitSeq,
     time: Time,
     change: FeedChange,
-    described: &mut Described<'_>,
+    names: &mut dyn Names,
 ) -> Result<Option<AnyChange>> {
     let Some(origin) = Origin::of(&change.name) else { return Ok(None) };
     let what = match (change.what, &origin) {
@@ -205,7 +221,7 @@ pub(crate) fn any_change(
         (FeedWhat::Deleted { key }, _) => AnyChanged::Deleted { key },
         (FeedWhat::Lost { key }, _) => return Err(lost(&tuple::show(&key), origin.name(), seq)),
         (FeedWhat::Put { key, value }, Origin::Collection(name)) => {
-            AnyChanged::Put { value: named(change.tree, name, &key, value, described)?, key }
+            AnyChanged::Put { value: named(change.tree, name, &key, value, names)?, key }
         }
         (FeedWhat::Put { key, value }, _) => AnyChanged::Put { key, value },
     };
@@ -221,20 +237,25 @@ fn named(
     collection: &str,
     key: &[u8],
     value: Vec<u8>,
-    described: &mut Described<'_>,
+    names: &mut dyn Names,
 ) -> Result<Vec<u8>> {
     let (version, document) = version::split(&value)?;
-    if !positional::is_positional(document) {
+    if begins_with_a_shape(document) {
+        let mut out = Vec::new();
+        names.by_shape(document, &mut out)?;
+        return Ok(out);
+    }
+    if !forms::is_positional(document) {
         return Ok(if document.len() == value.len() { value } else { document.to_vec() });
     }
     let mut out = Vec::with_capacity(2 * document.len());
     let mut named = |fresh| {
         out.clear();
-        let (found, schema) = described(collection, fresh)?;
+        let (found, schema) = names.described(collection, fresh)?;
         if found != tree {
             return Err(Error::new(Code::Unreadable, "another collection has this name by now"));
         }
-        positional::name(schema.names_in_feed(version)?, document, &mut out)
+        forms::name_positional(schema.names_in_feed(version)?, document, &mut out)
     };
     let done = named(false).or_else(|_| named(true));
     match done {

@@ -15,8 +15,10 @@ use duramen_disk::{Disk, OsDisk};
 pub use crate::store::{ObserveFrom, Observed};
 
 use crate::catalog::entries::{ENTRIES, Origin, rows_tree, unknown};
+use crate::catalog::forms;
 use crate::catalog::schema::Schema;
-use crate::feed::changes::{AnyChange, any_change, time_of};
+use crate::catalog::shapes::{SHAPES, Shapes};
+use crate::feed::changes::{AnyChange, Names, any_change, time_of};
 use crate::store;
 use crate::store::error::{Code, Result};
 use crate::value::tuple::{Element, decode};
@@ -66,6 +68,7 @@ pub struct Observer {
 #[derive(Debug, Default)]
 struct Schemas {
     by_name: BTreeMap<String, (TreeId, Schema)>,
+    shapes: Arc<Shapes>,
     /// The catalogue's descriptions are current for changes up to this commit.
     as_of: CommitSeq,
 }
@@ -160,7 +163,7 @@ impl Observer {
             };
             let (seq, time) = (commit.seq, time_of(commit.time_ns));
             for change in commit.changes {
-                let told = any_change(seq, time, change, &mut |name, fresh| self.described(name, seq, fresh));
+                let told = any_change(seq, time, change, &mut At { observer: &mut *self, seq });
                 self.queue.extend(told.transpose());
             }
         }
@@ -211,17 +214,21 @@ impl Observer {
 
     fn read_catalogue(&self) -> Result<Schemas> {
         let options = options(self.wal_dir.as_deref());
-        let wants = Arc::new(|name: &str| name == ENTRIES);
+        let wants = Arc::new(|name: &str| name == ENTRIES || name == SHAPES);
         let from = ObserveFrom::Checkpoint;
         let mut catalogue = store::Observer::open(Arc::clone(&self.disk), &self.path, options, from, wants)?;
-        let mut found = BTreeMap::new();
+        let (mut found, shapes) = (BTreeMap::new(), Arc::<Shapes>::default());
         for (_, stored) in catalogue.rows(ENTRIES)? {
             let schema = Schema::from_bytes(&stored)?;
             found.insert(schema.name().to_owned(), schema);
         }
+        for (key, stored) in catalogue.rows(SHAPES)? {
+            shapes.take(&key, &stored)?;
+        }
         while let Some(commit) = catalogue.next()? {
             for change in commit.changes {
                 match change.what {
+                    FeedWhat::Put { key, value } if *change.name == *SHAPES => shapes.take(&key, &value)?,
                     FeedWhat::Put { value, .. } => {
                         let schema = Schema::from_bytes(&value)?;
                         found.insert(schema.name().to_owned(), schema);
@@ -241,7 +248,16 @@ impl Observer {
             Some((name, (tree, schema)))
         };
         let by_name = found.into_iter().filter_map(with_tree).collect();
-        Ok(Schemas { by_name, as_of: catalogue.position() })
+        Ok(Schemas { by_name, shapes, as_of: catalogue.position() })
+    }
+
+    /// Appends a document of a shape with its names. Shapes are read again if this one is not known.
+    fn by_shape(&mut self, document: &[u8], seq: CommitSeq, out: &mut Vec<u8>) -> Result<()> {
+        let is_known = self.schemas.shapes.split(document).is_ok();
+        if !is_known && seq > self.schemas.as_of {
+            self.schemas = self.catalogue()?;
+        }
+        forms::name_by_shape(&self.schemas.shapes, document, out)
     }
 
     /// The catalogue's description of a collection: the cached one, or a fresh one if the catalogue may
@@ -252,6 +268,22 @@ impl Observer {
             self.schemas = self.catalogue()?;
         }
         self.schemas.by_name.get(name).cloned().ok_or_else(|| unknown(name))
+    }
+}
+
+/// The catalogue of an observer, for the changes of one commit.
+struct At<'o> {
+    observer: &'o mut Observer,
+    seq: CommitSeq,
+}
+
+impl Names for At<'_> {
+    fn described(&mut self, collection: &str, fresh: bool) -> Result<(TreeId, Schema)> {
+        self.observer.described(collection, self.seq, fresh)
+    }
+
+    fn by_shape(&mut self, document: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        self.observer.by_shape(document, self.seq, out)
     }
 }
 

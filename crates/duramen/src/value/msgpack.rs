@@ -71,6 +71,11 @@ pub(crate) fn check(document: &[u8]) -> Result<()> {
     }
 }
 
+/// Whether a stored document begins with an integer: the number of its shape.
+pub(crate) fn begins_with_a_shape(document: &[u8]) -> bool {
+    matches!(document.first(), Some(0x00..=0x7f | 0xcc..=0xce))
+}
+
 /// Reads tokens one after the other.
 #[derive(Debug, Clone)]
 pub(crate) struct Reader<'a> {
@@ -81,6 +86,11 @@ pub(crate) struct Reader<'a> {
 impl<'a> Reader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Reader { bytes, at: 0 }
+    }
+
+    /// What was not read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
     }
 
     pub(crate) fn at_end(&self) -> bool {

@@ -10,7 +10,7 @@ mod tests;
 use crate::store::{Reducer, ReducerSpec};
 
 use crate::store::error::{Code, Error, Result};
-use crate::value::msgpack::{Reader, Token, write};
+use crate::value::msgpack::{Reader, Token, begins_with_a_shape, write};
 use crate::value::version;
 
 /// The reducer's name in the catalogue.
@@ -122,11 +122,29 @@ impl Sums {
     }
 }
 
+impl Sums {
+    fn append_all(&self, found: &[Option<i128>], out: &mut Vec<u8>) -> std::result::Result<(), String> {
+        for value in &found[..self.fields.len()] {
+            append(out, FieldSum { sum: value.unwrap_or(0), nulls: u64::from(value.is_none()) });
+        }
+        Ok(())
+    }
+}
+
 impl Reducer for Sums {
     fn one(&self, _: &[u8], value: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), String> {
         let mut found = [const { None }; FIELDS_MAX];
         let said = |error: Error| error.message().to_owned();
-        let mut reader = Reader::new(version::split(value).map_err(said)?.1);
+        let document = version::split(value).map_err(said)?.1;
+        let mut reader = Reader::new(document);
+        if begins_with_a_shape(document) {
+            reader.skip().map_err(said)?;
+            // Of every shape of such a collection, the summed fields are the first.
+            for (name, found) in self.fields.iter().zip(&mut found) {
+                *found = integer(name, reader.next().map_err(said)?)?;
+            }
+            return self.append_all(&found, out);
+        }
         for _ in 0..reader.map().map_err(said)? {
             let name = reader.name_bytes().map_err(said)?;
             match self.fields.iter().position(|field| field.as_bytes() == name) {
@@ -134,11 +152,7 @@ impl Reducer for Sums {
                 Some(index) => found[index] = integer(&self.fields[index], reader.next().map_err(said)?)?,
             }
         }
-        for value in &found[..self.fields.len()] {
-            let sum = FieldSum { sum: value.unwrap_or(0), nulls: u64::from(value.is_none()) };
-            append(out, sum);
-        }
-        Ok(())
+        self.append_all(&found, out)
     }
 
     fn join(&self, left: &[u8], right: &[u8], out: &mut Vec<u8>) {

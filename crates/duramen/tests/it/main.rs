@@ -48,6 +48,7 @@ mod repair;
 mod reports;
 mod schema_change;
 mod select;
+mod shapes;
 mod sketches;
 mod sync_method;
 mod transactions;

@@ -4,6 +4,7 @@
 use super::Keep;
 use super::writing::{LEVEL, Writing};
 use crate::error::Result;
+use crate::features::Features;
 use crate::ids::TreeId;
 use crate::limits::KEY_BYTES_MAX;
 use crate::repair::Meets;
@@ -87,7 +88,7 @@ impl Writing<'_> {
         while self.made.values().any(|made| made.name == tree) {
             tree.push('\'');
         }
-        self.make(uncertain_id(id), tree.clone(), None, true)?;
+        self.make(uncertain_id(id), tree.clone(), (None, Features::NONE), true)?;
         self.uncertain.insert(id, UncertainTree { of, tree, entries: 0, unreadable: 0 });
         Ok(())
     }

@@ -137,7 +137,7 @@ impl Replaying<'_, '_> {
                 }
             }
             Some(row) => {
-                self.writing.begin_tree(row.id, &name, row.spec)?;
+                self.writing.begin_tree(&name, &row)?;
                 self.names.insert(name, row.id);
             }
         }

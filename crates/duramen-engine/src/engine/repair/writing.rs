@@ -11,11 +11,12 @@ use super::found::uncertain_id;
 use super::losses::{Losses, Noted};
 use super::{Caller, Keep, Made, RepairProgress, UncertainTree, nameless};
 use crate::alarm::invariant;
-use crate::catalog::CATALOG;
+use crate::catalog::{CATALOG, CatalogRow};
 use crate::commit::ENTRY_BYTES;
 use crate::data_file::PagePointer;
 use crate::engine::Engine;
 use crate::error::{Code, Error, Result};
+use crate::features::Features;
 use crate::ids::TreeId;
 use crate::options::Durability;
 use crate::repair::{LostRange, Meets, Source, Unreadable};
@@ -135,7 +136,8 @@ impl<'a> Writing<'a> {
     }
 
     /// Creates a tree, if it is wanted.
-    pub(super) fn begin_tree(&mut self, id: TreeId, name: &str, spec: Option<ReducerSpec>) -> Result<()> {
+    pub(super) fn begin_tree(&mut self, name: &str, row: &CatalogRow) -> Result<()> {
+        let CatalogRow { id, spec, features } = row.clone();
         let takes = match (self.caller.keep)(name) {
             Keep::Nothing => {
                 let made = Made { name: name.to_owned(), id: TreeId(0), spec, takes: false };
@@ -144,7 +146,7 @@ impl<'a> Writing<'a> {
             }
             keep => keep == Keep::Entries,
         };
-        self.make(id, name.to_owned(), spec, takes)
+        self.make(id, name.to_owned(), (spec, features), takes)
     }
 
     /// Creates a tree whose name is lost, and returns its new name. Its reducer is lost with the name.
@@ -152,7 +154,7 @@ impl<'a> Writing<'a> {
         let is_taken = |name: &str| self.made.values().any(|made| made.name == name);
         let known = self.source.trees.uncertain.get(&id);
         let name = nameless(id, known.filter(|name| self.wants(Some(name))), &is_taken);
-        self.make(id, name.clone(), None, true)?;
+        self.make(id, name.clone(), (None, Features::NONE), true)?;
         Ok(name)
     }
 
@@ -160,11 +162,11 @@ impl<'a> Writing<'a> {
         &mut self,
         from: TreeId,
         name: String,
-        spec: Option<ReducerSpec>,
+        (spec, features): (Option<ReducerSpec>, Features),
         takes: bool,
     ) -> Result<()> {
         self.flush()?;
-        let create = |tx: &mut Transaction| tx.create_tree_as_known(&name, spec.clone());
+        let create = |tx: &mut Transaction| tx.create_tree_as_known(&name, spec.clone(), features);
         let (id, _) = self.into.transact(LEVEL, create)?;
         self.made.insert(from, Made { name, id, spec, takes });
         Ok(())

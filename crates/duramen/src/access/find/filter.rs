@@ -3,6 +3,8 @@
 //! Decodes what the conditions test first, and of the documents that satisfy them what the query needs.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
+use std::sync::Arc;
 
 use super::condition::Condition;
 use super::join::Joined;
@@ -10,6 +12,7 @@ use super::path::Path;
 use super::scan::Scan;
 use crate::access::selection::Held;
 use crate::catalog::schema::Schema;
+use crate::catalog::shapes::Shape;
 use crate::store::error::Result;
 use crate::value::document::{Document, Value};
 
@@ -75,14 +78,14 @@ impl<'s> Filter<'s> {
         self.read_count += 1;
         let Terms { schema, before, joins, after } = &self.terms;
         if !before.is_empty() {
-            let document = self.scan.fields(&self.tested.0)?;
+            let document = self.scan.fields(&self.tested)?;
             if !before.iter().all(|condition| condition.holds(schema, &document)) {
                 return Ok(Read::Passed);
             }
         }
         self.current = match &self.needs {
             Needs::Whole => self.scan.document()?,
-            Needs::Fields(fields) => self.scan.fields(&fields.0)?,
+            Needs::Fields(fields) => self.scan.fields(fields)?,
         };
         for join in joins {
             let found = join.counterpart(self.held.state(), schema, &self.current)?;
@@ -123,7 +126,7 @@ impl<'s> Filter<'s> {
     /// The whole document that was found, as it would be stored.
     pub(super) fn stored(&self) -> Result<Cow<'_, [u8]>> {
         if self.terms.joins.is_empty() {
-            return Ok(Cow::Borrowed(self.scan.stored()));
+            return self.scan.named();
         }
         let mut document = self.scan.document()?;
         for join in &self.terms.joins {
@@ -139,12 +142,35 @@ impl<'s> Filter<'s> {
 
 /// Names of fields of documents, each once.
 #[derive(Debug, Default)]
-pub(super) struct FieldSet(Vec<String>);
+pub(super) struct FieldSet {
+    names: Vec<String>,
+    /// Where the fields are in the shape of the document that was read last.
+    last: RefCell<Option<(u32, Arc<[usize]>)>>,
+}
 
 impl FieldSet {
     pub(super) fn add(&mut self, path: &Path) {
-        if !self.0.iter().any(|field| field == path.field()) {
-            self.0.push(path.field().to_owned());
+        if !self.names.iter().any(|field| field == path.field()) {
+            self.names.push(path.field().to_owned());
         }
+    }
+
+    /// Whether it has a field, under any name that the field has had.
+    pub(super) fn has(&self, schema: &Schema, name: &[u8]) -> bool {
+        self.names.iter().any(|own| schema.same_field(name, own.as_bytes()))
+    }
+
+    /// The positions of its fields among the values of a shape, rising.
+    pub(super) fn positions(&self, schema: &Schema, shape: &Shape) -> Arc<[usize]> {
+        let mut last = self.last.borrow_mut();
+        if let Some((number, positions)) = &*last
+            && *number == shape.number()
+        {
+            return Arc::clone(positions);
+        }
+        let is_wanted = |position: &usize| self.has(schema, shape.names()[*position].as_bytes());
+        let positions: Arc<[usize]> = (0..shape.names().len()).filter(is_wanted).collect();
+        *last = Some((shape.number(), Arc::clone(&positions)));
+        positions
     }
 }

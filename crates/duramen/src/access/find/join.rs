@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::path::Path;
 use crate::access::reads::sealed::Readable;
 use crate::catalog::entries::Entry;
-use crate::catalog::positional;
+use crate::catalog::forms;
 use crate::catalog::schema::{ColumnType, Schema};
 use crate::store::error::{Code, Error, Result};
 use crate::value::document::{Document, Value};
@@ -179,6 +179,6 @@ impl Joined {
             key => key?,
         };
         let Some(stored) = state.source().get(self.entry.tree, &key)? else { return Ok(None) };
-        positional::document(&self.entry.schema, &stored).map(|document| Some(Value::Map(document)))
+        forms::document(&self.entry.schema, &stored).map(|document| Some(Value::Map(document)))
     }
 }

@@ -1,18 +1,20 @@
 //! Documents along an access path: one range of an index after the other.
 //!
-//! Owns the cursor. Documents are lent as stored maps with names, and decoded by the caller as far as needed.
+//! Owns the cursor, and reads from a stored document only what a query needs of it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::filter::FieldSet;
 use super::plan::{Index, IndexRange};
 use crate::access::reads::sealed::Readable;
 use crate::access::views::found::{lost, order_by};
 use crate::catalog::entries::Entry;
-use crate::catalog::positional;
-use crate::catalog::schema::Schema;
+use crate::catalog::forms;
 use crate::store::error::Result;
 use crate::store::{Cursor, Direction, KeyRange};
-use crate::value::document::Document;
+use crate::value::document::{Document, Value};
+use crate::value::msgpack::{DEPTH_MAX, Reader, begins_with_a_shape};
 use crate::value::span::Span;
 use crate::value::tuple::{ascending, split, successor};
 use crate::value::version;
@@ -28,7 +30,8 @@ pub(super) struct Scan {
     /// The row of the current document in a view.
     row: Vec<u8>,
     key: Vec<u8>,
-    document: Vec<u8>,
+    /// The current document as it is stored.
+    stored: Vec<u8>,
 }
 
 impl Scan {
@@ -37,8 +40,8 @@ impl Scan {
         if direction == Direction::Forward {
             spans.reverse();
         }
-        let (row, key, document) = Default::default();
-        Scan { entry, index, direction, spans, rows: None, row, key, document }
+        let (row, key, stored) = Default::default();
+        Scan { entry, index, direction, spans, rows: None, row, key, stored }
     }
 
     /// The name of the order of the rows: that of the collection or of a view.
@@ -74,7 +77,7 @@ impl Scan {
             if self.index.view.is_none() {
                 if let Some((key, stored)) = rows.next()? {
                     keep(&mut self.key, key);
-                    name(&self.entry.schema, stored, &mut self.document)?;
+                    keep(&mut self.stored, stored);
                     return Ok(true);
                 }
             } else if let Some(row) = rows.next_key()? {
@@ -82,7 +85,7 @@ impl Scan {
                 if let Some(stored) = source.get(self.entry.tree, key)? {
                     keep(&mut self.row, row);
                     keep(&mut self.key, key);
-                    name(&self.entry.schema, &stored, &mut self.document)?;
+                    self.stored = stored;
                     return Ok(true);
                 }
                 // A transaction that deleted the document after the iterator began has deleted the row too.
@@ -101,35 +104,42 @@ impl Scan {
     }
 
     /// The current document as a stored map with names.
-    pub(super) fn stored(&self) -> &[u8] {
-        &self.document
+    pub(super) fn named(&self) -> Result<Cow<'_, [u8]>> {
+        let (version, document) = version::split(&self.stored)?;
+        let mut named = Vec::new();
+        let is_named_now = forms::name(&self.entry.schema, version, document, &mut named)?;
+        Ok(if is_named_now { Cow::Owned(named) } else { Cow::Borrowed(document) })
     }
 
     /// The current document, whole.
     pub(super) fn document(&self) -> Result<Document> {
-        Document::from_bytes(&self.document)
+        forms::document(&self.entry.schema, &self.stored)
     }
 
-    /// These fields of the current document, under any name that they have had.
-    pub(super) fn fields(&self, wanted: &[String]) -> Result<Document> {
+    /// These fields of the current document, under any name that they have had. What comes after the last of
+    /// them is not read.
+    pub(super) fn fields(&self, wanted: &FieldSet) -> Result<Document> {
         let schema = &self.entry.schema;
-        let is_wanted = |name: &[u8]| wanted.iter().any(|own| schema.same_field(name, own.as_bytes()));
-        Document::fields_from_bytes(&self.document, is_wanted)
+        let document = version::split(&self.stored)?.1;
+        if !begins_with_a_shape(document) {
+            let is_wanted = |name: &[u8]| wanted.has(schema, name);
+            return Document::fields_from_bytes(&self.named()?, is_wanted);
+        }
+        let (shape, values) = schema.shapes().split(document)?;
+        let mut reader = Reader::new(values);
+        let (mut found, mut next) = (Document::new(), 0);
+        for &position in wanted.positions(schema, shape).iter() {
+            for _ in next..position {
+                reader.skip()?;
+            }
+            found.push(shape.names()[position].clone(), Value::read(&mut reader, DEPTH_MAX - 1)?);
+            next = position + 1;
+        }
+        Ok(found)
     }
 }
 
 fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
     kept.clear();
     kept.extend_from_slice(bytes);
-}
-
-/// A stored document as a map with the names of its fields.
-fn name(schema: &Schema, stored: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    let (version, document) = version::split(stored)?;
-    out.clear();
-    if positional::is_positional(document) {
-        return positional::name(schema.positional_of(version)?, document, out);
-    }
-    out.extend_from_slice(document);
-    Ok(())
 }

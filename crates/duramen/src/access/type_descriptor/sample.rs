@@ -54,7 +54,7 @@ impl TypeDescriptor {
                 Err(error) if error.is_corruption() => continue,
                 Err(error) => return Err(error),
             };
-            match (self.decodes)(&key, &stored) {
+            match (self.decodes)(entry.schema.shapes(), &key, &stored) {
                 Ok(()) => decoded += 1,
                 Err(error) if error.code() == Code::Unreadable => {
                     failed += 1;

@@ -14,7 +14,6 @@ use crate::catalog::ids;
 use crate::store::error::{Code, Error, Result};
 use crate::value::range::IntoSpan;
 use crate::value::tuple::{KeyFor, encode, show};
-use crate::value::version;
 
 impl Transaction<'_> {
     /// Stores a document, replacing any with its key.
@@ -73,11 +72,12 @@ impl Transaction<'_> {
         let Stored { key, document } = codec::store(document)?;
         let entry = self.fitted(TypeDescriptor::of::<C>())?;
         let stored = self.stored(&entry, &key)?;
-        let now = stored.as_deref().map(|stored| codec::revision::<C>(&key, stored)).transpose()?;
+        let shapes = entry.schema.shapes();
+        let now = stored.as_deref().map(|stored| codec::revision::<C>(shapes, &key, stored)).transpose()?;
         if now != Some(revision) {
             let versioned = |stored: Vec<u8>| {
                 let (document, revision) =
-                    (codec::from_bytes(&key, &stored)?, codec::revision::<C>(&key, &stored)?);
+                    (codec::from_bytes(shapes, &key, &stored)?, codec::revision::<C>(shapes, &key, &stored)?);
                 Ok::<_, Error>(Box::new(Versioned { document, revision }))
             };
             return Err(ReplaceError::Changed(stored.map(versioned).transpose()?));
@@ -102,7 +102,7 @@ impl Transaction<'_> {
         }
         let entry = self.fitted(TypeDescriptor::of::<C>())?;
         let Some(stored) = self.stored(&entry, &key)? else { return Ok(None) };
-        let mut document: C = codec::from_bytes(&key, &stored)?;
+        let mut document: C = codec::from_bytes(entry.schema.shapes(), &key, &stored)?;
         change(&mut document)?;
         let changed = codec::store(&document)?;
         if changed.key != key {
@@ -114,7 +114,7 @@ impl Transaction<'_> {
             ))
             .with_hint("to give a document another key, delete it and put it under the new one"));
         }
-        if *version::join(C::VERSION, &changed.document) != stored[..] {
+        if !codec::is_stored::<C>(entry.schema.shapes(), &stored, &changed.document)? {
             self.write(&entry, &key, Some(&changed.document))?;
         }
         Ok(Some(document))

@@ -6,7 +6,7 @@ use crate::access::selection::{Of, Selected, Selection};
 use crate::access::views::found::document_of;
 use crate::access::views::state::answering_by_name;
 use crate::catalog::entries::{Entry, OpenView};
-use crate::catalog::positional;
+use crate::catalog::forms;
 use crate::store::error::Result;
 use crate::store::{KeyRange, Source};
 use crate::value::document::{Document, Value};
@@ -226,7 +226,7 @@ impl<'s> DocumentView<'s> {
             while let Some((row, value)) = rows.next()? {
                 let key = &*ascending(&row[split(row, elements)?..])?;
                 if let Some(stored) = document_of(state, entry.tree, self.collection, key)? {
-                    each(row_of(elements, row, value)?, positional::document(&entry.schema, &stored)?)?;
+                    each(row_of(elements, row, value)?, forms::document(&entry.schema, &stored)?)?;
                 }
             }
             Ok(())

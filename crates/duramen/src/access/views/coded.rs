@@ -11,6 +11,7 @@ use crate::access::codec;
 use crate::access::collection::Collection;
 use crate::access::views::View;
 use crate::catalog::rows::ViewRows;
+use crate::catalog::shapes::Shapes;
 use crate::store::error::{Code as ErrorCode, Error, Result};
 use crate::value::document::Value;
 use crate::value::msgpack::{DEPTH_MAX, Reader};
@@ -246,7 +247,7 @@ tuples! {
 }
 
 /// Computes the rows of a document from its key and its stored form.
-pub(crate) type RowsOf = fn(&[u8], &[u8]) -> Result<ViewRows>;
+pub(crate) type RowsOf = fn(&Shapes, &[u8], &[u8]) -> Result<ViewRows>;
 
 /// The code of a view. For `#[derive(Collection)]`.
 #[derive(Debug, Clone)]
@@ -290,11 +291,11 @@ const fn same(one: &str, other: &str) -> bool {
     one.len() == other.len()
 }
 
-fn rows_of<V: CodedView>(key: &[u8], stored: &[u8]) -> Result<ViewRows> {
+fn rows_of<V: CodedView>(shapes: &Shapes, key: &[u8], stored: &[u8]) -> Result<ViewRows> {
     let mut emit = Emitter::<V> { document: key, rows: ViewRows::new(), failed: None, kind: PhantomData };
     let mapped = catch_unwind(AssertUnwindSafe(|| {
         // Decoding a document, converting an earlier version, and dropping it run user code as well.
-        let document: V::Collection = codec::from_bytes(key, stored)?;
+        let document: V::Collection = codec::from_bytes(shapes, key, stored)?;
         V::map(&document, &mut emit);
         Ok::<(), Error>(())
     }));

@@ -104,7 +104,8 @@ impl<'s, V: View> ViewDocs<'s, V> {
             self.last.extend_from_slice(row);
             let key = &*ascending(&row[split(row, V::Key::ELEMENTS)?..])?;
             if let Some(stored) = document_of(self.held.state(), documents, V::Collection::NAME, key)? {
-                return codec::from_bytes(key, &stored).map(Some);
+                let shapes = &self.held.state().open_state().catalog.shapes;
+                return codec::from_bytes(shapes, key, &stored).map(Some);
             }
         }
         Ok(None)

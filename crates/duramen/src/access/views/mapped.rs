@@ -43,7 +43,7 @@ pub(crate) fn changes<'e>(
     let before = row_keys(&view.spec, mapped.as_deref().unwrap_or_default(), key)?;
     let is_current = document.map_or(Ok(false), |document| mapped_now(entry, document))?;
     let after = match (document, code) {
-        (Some(document), Some(code)) if is_current => code(key, document)?,
+        (Some(document), Some(code)) if is_current => code(entry.schema.shapes(), key, document)?,
         _ => ViewRows::new(),
     };
     let mut changes = Vec::new();

@@ -1,7 +1,7 @@
 //! The stored form of a catalogue entry: a document of version 1 to 7.
 
 use super::shape::Ended;
-use super::{Column, ColumnType, Field, Older, Schema};
+use super::{Column, ColumnType, DecodedBy, Field, Older, Schema};
 use crate::catalog::reference::{OnDelete, Reference, Referrer};
 use crate::store::error::{Code, Error, Result};
 use crate::value::document::{Document, Value};
@@ -126,6 +126,7 @@ impl Schema {
             _ => return Err(corrupt("it has no version")),
         }
         let schema = Schema {
+            decoded_by: DecodedBy::default(),
             name: text(&document, "name")?,
             key: texts(&document, "key")?,
             columns: list(&document, "columns")?.iter().map(column).collect::<Result<_>>()?,

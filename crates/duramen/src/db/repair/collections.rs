@@ -9,10 +9,14 @@ use super::{ALL, Mending};
 use crate::access::reads::sealed::Readable;
 use crate::access::views::state::ViewState;
 use crate::catalog::entries::{self, ENTRIES, ROWS, rows_tree};
+use crate::catalog::forms;
 use crate::catalog::schema::{Referrer, Schema};
+use crate::catalog::shapes::Shapes;
 use crate::db::verify::problem_of;
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, Shared, Source, TreeId};
+use crate::value::msgpack::begins_with_a_shape;
+use crate::value::version;
 use crate::view::spec::{TREES as VIEW_TREES, ViewSpec};
 
 impl Mending<'_> {
@@ -29,7 +33,9 @@ impl Mending<'_> {
             while let Some((key, stored)) = rows.next()? {
                 self.report.mentions.entry(key);
                 match Schema::from_bytes(stored) {
-                    Ok(schema) => schemas.push(schema),
+                    Ok(schema) => {
+                        schemas.push(schema.decoded_by(&self.db.open_state().catalog.shapes));
+                    }
                     // An entry of a later release is intact, but this build cannot judge it.
                     Err(error) if error.code() == Code::Unsupported => return Err(error),
                     Err(error) => {
@@ -120,6 +126,7 @@ impl Mending<'_> {
     /// Renames the documents of collections without an entry: they can be read, but their meaning is unknown.
     fn rename_unknown(&mut self, schemas: &[Schema]) -> Result<()> {
         let known: BTreeSet<String> = schemas.iter().map(|schema| rows_tree(schema.name())).collect();
+        let shapes = &*self.db.open_state().catalog.shapes;
         let state = self.db.snapshot()?;
         let names = state.source().tree_names()?;
         for tree in names.iter().filter(|name| name.starts_with(ROWS) && !known.contains(*name)) {
@@ -132,7 +139,7 @@ impl Mending<'_> {
             let mut rows = state.source().cursor(from, ALL, Direction::Forward)?;
             let mut batch = Batch::new(self.db);
             while let Some((key, value)) = rows.next()? {
-                batch.put(into, key.to_vec(), value.to_vec())?;
+                batch.put(into, key.to_vec(), with_names(shapes, value))?;
                 self.pass()?;
             }
             batch.commit()?;
@@ -195,6 +202,17 @@ impl Mending<'_> {
         }
         Ok(())
     }
+}
+
+/// A document without its collection, with the names of its fields: a tree of bytes has no shapes.
+fn with_names(shapes: &Shapes, stored: &[u8]) -> Vec<u8> {
+    let named = || {
+        let (_, document) = version::split(stored).ok()?;
+        let mut named = Vec::new();
+        begins_with_a_shape(document).then(|| forms::name_by_shape(shapes, document, &mut named).ok())??;
+        Some(named)
+    };
+    named().unwrap_or_else(|| stored.to_vec())
 }
 
 /// Whether an error is about a view, and not about the database.

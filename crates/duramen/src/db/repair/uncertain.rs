@@ -6,6 +6,7 @@ use super::{ALL, Mending};
 use crate::access::reads::sealed::Readable;
 use crate::catalog::entries::{self, ENTRIES, rows_tree};
 use crate::catalog::schema::Schema;
+use crate::catalog::shapes::{self, SHAPES};
 use crate::db::verify::{problem_of, problem_of_key_value};
 use crate::kv;
 use crate::store::error::Result;
@@ -32,6 +33,7 @@ impl Mending<'_> {
     pub(crate) fn uncertain(&mut self, trees: &[UncertainTree]) -> Result<()> {
         let (of_programs, own): (Vec<_>, Vec<_>) =
             trees.iter().partition(|tree| origin_of(&tree.of).is_some());
+        self.shapes(&own)?;
         for tree in of_programs {
             match self.beside(tree, trees)? {
                 Some((beside, schema)) => self.fill(beside, schema.as_ref())?,
@@ -50,6 +52,23 @@ impl Mending<'_> {
         }
         // The database's own trees have told what they could.
         self.db.transact(|tx| own.iter().try_for_each(|tree| tx.shared().drop_tree(&tree.tree).map(drop)))
+    }
+
+    /// Adds the shapes that were found. None is uncertain: the shape of a number never changes.
+    fn shapes(&mut self, own: &[&UncertainTree]) -> Result<()> {
+        let shapes = &self.db.open_state().catalog.shapes;
+        let state = self.db.snapshot()?;
+        shapes.load(state.source());
+        for tree in own.iter().filter(|tree| tree.of == SHAPES) {
+            let Some(from) = state.source().tree(&tree.tree)? else { continue };
+            let mut rows = state.source().cursor(from, ALL, Direction::Forward)?;
+            while let Some((key, stored)) = rows.next()? {
+                if shapes.take(key, stored).is_ok() {
+                    self.db.transact(|tx| shapes::put_row(tx.shared(), key, stored))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Creates the collection or namespace for uncertain rows.
@@ -77,7 +96,7 @@ impl Mending<'_> {
                 if schema.validate().is_err() {
                     return Ok(None);
                 }
-                self.db.transact(|tx| entries::create(tx.shared(), &schema).map(drop))?;
+                self.db.transact(|tx| entries::create(tx.shared(), &self.db.open_state().catalog, &schema).map(drop))?;
                 let into = rows_tree(&name);
                 (name, into, Some(schema))
             }
@@ -101,7 +120,7 @@ impl Mending<'_> {
             let Some(tree) = state.source().tree(name)? else { continue };
             let stored = state.source().get(tree, &encode(collection)?)?;
             if let Some(schema) = stored.and_then(|stored| Schema::from_bytes(&stored).ok()) {
-                return Ok(Some(schema));
+                return Ok(Some(schema.decoded_by(&self.db.open_state().catalog.shapes)));
             }
         }
         Ok(None)

@@ -54,7 +54,7 @@ impl Views {
             .types
             .code(schema.name(), schema.version(), &view.spec)
             .filter(|_| is_current);
-        let rows = code.map(|code| code(key, stored)).transpose()?.unwrap_or_default();
+        let rows = code.map(|code| code(schema.shapes(), key, stored)).transpose()?.unwrap_or_default();
         let mapped = snapshot.source().get(trees.mapped, key)?.unwrap_or_default();
         if row_keys(&view.spec, &mapped, key)?.iter().ne(rows.keys()) {
             let name = view.spec.name();

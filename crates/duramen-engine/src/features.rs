@@ -1,0 +1,55 @@
+//! Incompatible features: what a build must know to read a database.
+//!
+//! Owns the bits of the superblock's third class of flags. A tree names the features that its entries need;
+//! each checkpoint writes those of all its trees into its superblock. So a bit is set by the commit that
+//! creates such a tree, is dropped with that commit, and returns with its replay (D9).
+
+use std::fmt;
+use std::ops::BitOr;
+
+/// A set of incompatible features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Features(u64);
+
+impl Features {
+    /// None.
+    pub const NONE: Features = Features(0);
+
+    /// Documents that name their shape instead of their fields.
+    pub const SHAPES: Features = Features(1);
+
+    /// Every feature that this build knows.
+    pub const KNOWN: Features = Features::SHAPES;
+
+    /// The bits as they are stored.
+    #[must_use]
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Features from their stored bits; `None` if this build does not know one.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Option<Features> {
+        (bits & !Features::KNOWN.0 == 0).then_some(Features(bits))
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Features::NONE
+    }
+}
+
+impl BitOr for Features {
+    type Output = Features;
+
+    fn bitor(self, other: Features) -> Features {
+        Features(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for Features {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_empty() { "none" } else { "shapes" })
+    }
+}

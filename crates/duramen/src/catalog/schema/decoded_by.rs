@@ -1,0 +1,36 @@
+//! The shapes by which the documents of a collection are decoded.
+//!
+//! They are those of the open database, and no part of the definition: two schemas with different ones are
+//! equal.
+
+use std::sync::{Arc, LazyLock};
+
+use super::Schema;
+use crate::catalog::shapes::Shapes;
+
+/// Of a schema that is not in a database.
+static NONE: LazyLock<Shapes> = LazyLock::new(Shapes::default);
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct DecodedBy(Option<Arc<Shapes>>);
+
+impl PartialEq for DecodedBy {
+    fn eq(&self, _: &DecodedBy) -> bool {
+        true
+    }
+}
+
+impl Eq for DecodedBy {}
+
+impl Schema {
+    /// The same collection in a database with these shapes.
+    pub(crate) fn decoded_by(mut self, shapes: &Arc<Shapes>) -> Schema {
+        self.decoded_by = DecodedBy(Some(Arc::clone(shapes)));
+        self
+    }
+
+    /// The shapes that its documents name.
+    pub(crate) fn shapes(&self) -> &Shapes {
+        self.decoded_by.0.as_deref().unwrap_or(&NONE)
+    }
+}

@@ -1,0 +1,136 @@
+//! Shapes in memory, and the bytes of documents that name them.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::doc;
+
+fn names(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn stored(shapes: &Shapes, collection: &str, sums: &[&str], document: &Document) -> Option<Vec<u8>> {
+    let (last, sums) = (LastShape::default(), names(sums));
+    let of = CollectionShapes { collection, sums: &sums, last: &last };
+    let named = document.to_bytes().unwrap();
+    let shaped = shapes.shaped(&of, &named).unwrap();
+    shaped.map(|(_, stored)| stored)
+}
+
+fn named(shapes: &Shapes, stored: &[u8]) -> Document {
+    let (shape, values) = shapes.split(stored).unwrap();
+    let mut out = Vec::new();
+    shape.write_named(values, &mut out).unwrap();
+    Document::from_bytes(&out).unwrap()
+}
+
+// The bytes are on disk.
+#[test]
+fn a_document_is_the_number_of_its_shape_and_its_values() {
+    let shapes = Shapes::default();
+    let first = doc! { "id": 1, "city": "Oslo" };
+    assert_eq!(stored(&shapes, "a", &[], &first).unwrap(), b"\x00\x01\xa4Oslo");
+    let other_order = doc! { "city": "Oslo", "id": 1 };
+    assert_eq!(stored(&shapes, "a", &[], &other_order).unwrap(), b"\x01\xa4Oslo\x01");
+    let null = doc! { "id": 1, "city": Value::Null };
+    assert_eq!(stored(&shapes, "b", &[], &null).unwrap(), b"\x00\x01\xc0", "one shape for all collections");
+    let absent = doc! { "id": 1 };
+    assert_eq!(stored(&shapes, "b", &[], &absent).unwrap(), b"\x02\x01", "absent is not null");
+}
+
+// The reducer of sums knows no shapes: it reads the first values.
+#[test]
+fn summed_fields_are_the_first_values_and_the_document_is_shown_in_its_order() {
+    let shapes = Shapes::default();
+    let document = doc! { "id": 7, "b": 2, "c": "x", "a": 1 };
+    let bytes = stored(&shapes, "a", &["a", "b"], &document).unwrap();
+    assert_eq!(bytes, b"\x00\x01\x02\x07\xa1x");
+    assert_eq!(named(&shapes, &bytes), document);
+    let without = doc! { "id": 7, "a": 1 };
+    assert_eq!(stored(&shapes, "a", &["a", "b"], &without), None, "it keeps its names");
+}
+
+#[test]
+fn every_document_reads_back() {
+    let shapes = Shapes::default();
+    for count in [1_usize, 15, 16, 300] {
+        let mut document = Document::new();
+        (0..count).for_each(|at| document.set(format!("field {at}"), vec![Value::Int(at as i128)]));
+        let bytes = stored(&shapes, "a", &[], &document).unwrap();
+        assert_eq!(named(&shapes, &bytes), document);
+    }
+}
+
+#[test]
+fn beyond_its_shapes_a_collection_stores_names_and_others_do_not() {
+    let shapes = Shapes::default();
+    let of = |at: u32| Document::new().with(format!("f{at}"), 1);
+    for at in 0..OF_A_COLLECTION_MAX {
+        let bytes = stored(&shapes, "a", &[], &of(at)).unwrap();
+        assert_eq!(named(&shapes, &bytes), of(at), "numbers of one, two and three bytes");
+    }
+    assert_eq!(stored(&shapes, "a", &[], &of(1000)), None);
+    assert!(stored(&shapes, "a", &[], &of(3)).is_some(), "known ones go on");
+    let bytes = stored(&shapes, "b", &[], &of(1000)).unwrap();
+    assert_eq!(bytes, b"\xcc\xff\x01");
+    assert!(stored(&shapes, "a", &[], &of(1000)).is_some(), "another collection has added it");
+}
+
+#[test]
+fn documents_that_keep_their_names() {
+    let shapes = Shapes::default();
+    assert_eq!(stored(&shapes, "a", &[], &Document::new()), None);
+    let long = Document::new().with("x".repeat(NAMES_BYTES_MAX + 1), 1);
+    assert_eq!(stored(&shapes, "a", &[], &long), None);
+    let mut wide = Document::new();
+    (0..=FIELDS_MAX).for_each(|at| wide.push(format!("{at}"), Value::Null));
+    assert_eq!(stored(&shapes, "a", &[], &wide), None);
+    let last = LastShape::default();
+    let of = CollectionShapes { collection: "a", sums: &[], last: &last };
+    assert!(shapes.shaped(&of, b"\x92\x01\x02").unwrap().is_none(), "a positional one");
+    assert!(shapes.shaped(&of, b"\x82\xa1a\x01\xa1a\x02").unwrap().is_none(), "a name twice");
+}
+
+#[test]
+fn a_row_reads_back_and_a_wrong_one_is_refused() {
+    let row =
+        Row { number: 300, names: names(&["a", "b"]), shown: vec![1, 0], collection: "orders".to_owned() };
+    let (key, bytes) = (encode(&300_u64).unwrap(), row.stored().unwrap());
+    let shapes = Shapes::default();
+    shapes.take(&key, &bytes).unwrap();
+    shapes.take(&key, &bytes).unwrap();
+    assert_eq!(shapes.of(300).unwrap().names(), row.names);
+    assert_eq!(stored(&shapes, "orders", &["a"], &doc! { "b": 1, "a": 2 }).unwrap()[..3], [0xcd, 1, 44]);
+    let other = Row { names: names(&["a", "c"]), ..row };
+    for (key, bytes) in [
+        (key.clone(), other.stored().unwrap()),
+        (encode("x").unwrap(), bytes.clone()),
+        (encode(&-1_i64).unwrap(), bytes.clone()),
+        (encode(&65_536_u64).unwrap(), bytes.clone()),
+        (encode(&(1_u64, 2_u64)).unwrap(), bytes.clone()),
+        (encode(&1_u64).unwrap(), bytes[..bytes.len() - 1].to_vec()),
+    ] {
+        assert_eq!(shapes.take(&key, &bytes).unwrap_err().code(), Code::CorruptData);
+    }
+    let row = |text: &str| Document::from_json(text).unwrap().to_bytes().unwrap();
+    for text in [
+        r#"{"v":2,"names":["a"],"collection":"x"}"#,
+        r#"{"v":1,"names":[],"collection":"x"}"#,
+        r#"{"v":1,"names":["a","a"],"collection":"x"}"#,
+        r#"{"v":1,"names":["a",1],"collection":"x"}"#,
+        r#"{"v":1,"names":["a"]}"#,
+        r#"{"v":1,"names":["a","b"],"shown":[0],"collection":"x"}"#,
+        r#"{"v":1,"names":["a","b"],"shown":[0,0],"collection":"x"}"#,
+        r#"{"v":1,"names":["a","b"],"shown":[0,2],"collection":"x"}"#,
+    ] {
+        assert!(Row::read(&encode(&1_u64).unwrap(), &row(text)).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_shape_that_is_not_there_is_corruption() {
+    let shapes = Shapes::default();
+    for document in [&b"\x05\x01"[..], b"\xcd\xff\xff\x01", b"\xce\xff\xff\xff\xff\x01"] {
+        assert_eq!(shapes.split(document).unwrap_err().code(), Code::CorruptData);
+    }
+    assert!(shapes.split(b"\xcc").is_err());
+}

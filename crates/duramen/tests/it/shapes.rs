@@ -1,0 +1,306 @@
+//! Documents by shape: beside documents with names, in every reader, and after what could confuse numbers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen::find::Condition;
+use duramen::prelude::*;
+use duramen::{AnyChange, AnyChanged, Code, Disk, MemDisk, ObserveFrom, Observer};
+use duramen_engine::{Background, Engine, Hooks, Options};
+
+use crate::golden::{DATABASE, load, open_db, store};
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+
+/// Where the superblocks lie, and their incompatible features.
+const SUPERBLOCKS: [usize; 2] = [0, 16384];
+const FEATURES_AT: usize = 28;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "orders", view(ByCity, key = city, value = cents, reduce = (Count, Sum)))]
+struct Order {
+    #[key]
+    id: u64,
+    city: String,
+    cents: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+fn order(id: u64) -> Order {
+    let note = id.is_multiple_of(3).then(|| format!("note {id}"));
+    Order { id, city: ["Oslo", "Bergen"][usize::from(id % 2 == 1)].into(), cents: 100, note }
+}
+
+fn sound(db: &Db) {
+    assert!(db.check().unwrap().is_clean());
+    let report = db.check_documents().unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+fn features(disk: &MemDisk) -> Vec<u64> {
+    let data = disk.read_file(Path::new(DATABASE).join("data")).unwrap();
+    let bits = |at: usize| u64::from_le_bytes(data[at + FEATURES_AT..][..8].try_into().unwrap());
+    SUPERBLOCKS.map(bits).to_vec()
+}
+
+// An earlier build refuses the database once there is a document that it cannot read, and not before.
+#[test]
+fn the_feature_is_set_by_the_first_document() {
+    let disk = MemDisk::new(1);
+    let db = open_db(&disk, false);
+    db.bytes("notes").put("a", "1").unwrap();
+    db.kv("sessions").put("a", &1).unwrap();
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(features(&disk), [0, 0]);
+    let db = open_db(&disk, false);
+    db.put(&order(1)).unwrap();
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(features(&disk), [1, 1]);
+    let db = open_db(&disk, false);
+    db.transact(|tx| tx.drop_collection("orders").map(drop)).unwrap();
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(features(&disk), [1, 1], "the feed may still have them");
+}
+
+// D9: a database of an earlier build has documents with names, which stay until they are put.
+#[test]
+fn documents_with_names_and_of_shapes_lie_side_by_side() {
+    let disk = load(&Path::new(GOLDEN).join("typed-1/closed"));
+    let db = open_db(&disk, false);
+    let state = db.snapshot().unwrap();
+    let collections = db.collections().unwrap();
+    let all = |name: &str| -> Vec<Document> {
+        state.documents(name).scan(Span::all()).unwrap().map(|document| document.unwrap()).collect()
+    };
+    let mut rewritten = 0;
+    for schema in collections.iter().filter(|schema| !schema.is_migrating()) {
+        for document in all(schema.name()).into_iter().step_by(2) {
+            // A tool cannot write the documents of some types.
+            rewritten += u32::from(db.documents(schema.name()).put(document).is_ok());
+        }
+    }
+    assert!(rewritten > 5, "{rewritten}");
+    for schema in &collections {
+        let now: Vec<Document> = db
+            .documents(schema.name())
+            .scan(Span::all())
+            .unwrap()
+            .map(|document| document.unwrap())
+            .collect();
+        assert_eq!(now, all(schema.name()), "{}", schema.name());
+    }
+    sound(&db);
+}
+
+#[test]
+fn a_revision_is_of_the_content() {
+    let db = Db::in_memory().unwrap();
+    db.put(&order(3)).unwrap();
+    let read = db.get_versioned::<Order>(3).unwrap().unwrap();
+    let revision = db.replace(&order(3), read.revision).unwrap();
+    assert_eq!(revision, read.revision);
+    let seq = db.feed().newest;
+    db.modify::<Order>(3, |_| Ok(())).unwrap();
+    let changes: Vec<_> = db.all_changes().since(seq).collect();
+    assert!(changes.is_empty(), "a change of nothing writes nothing: {changes:?}");
+}
+
+// The number of a shape that was rolled back must not come to mean another shape.
+#[test]
+fn numbers_of_transactions_that_were_rolled_back_are_not_given_again() {
+    let disk = MemDisk::new(1);
+    let db = open_db(&disk, false);
+    db.ensure(&Schema::new("a").key(["id"])).unwrap();
+    for round in 0..4_i64 {
+        let failed: Result<()> = db.transact(|tx| {
+            tx.documents("a").put(Document::new().with("id", round).with(format!("lost {round}"), 1))?;
+            Err(Error::invalid("on purpose"))
+        });
+        failed.unwrap_err();
+        let kept = Document::new().with("id", round).with(format!("kept {round}"), 2);
+        db.documents("a").put(kept).unwrap();
+    }
+    let verify = |db: &Db| {
+        for round in 0..4_i64 {
+            let found = db.documents("a").get(round).unwrap().unwrap();
+            assert_eq!(found, Document::new().with("id", round).with(format!("kept {round}"), 2));
+        }
+        sound(db);
+    };
+    verify(&db);
+    // Killed: what is not in the log is gone.
+    let disk = disk.deep_clone();
+    let db = open_db(&disk, false);
+    verify(&db);
+    db.documents("a").put(doc! { "id": 9, "new": 1 }).unwrap();
+    verify(&db);
+}
+
+#[test]
+fn a_collection_of_many_shapes_goes_on_with_names() {
+    let disk = MemDisk::new(1);
+    let of = |id: u64| Document::new().with("id", id).with(format!("field {id}"), id);
+    let db = open_db(&disk, false);
+    db.ensure(&Schema::new("wide").key(["id"])).unwrap();
+    db.transact(|tx| (0..400).try_for_each(|id| tx.documents("wide").put(of(id)))).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = open_db(&disk, false);
+    for id in 0..400 {
+        assert_eq!(db.documents("wide").get(id).unwrap(), Some(of(id)));
+    }
+    let wide = db.documents("wide");
+    for condition in ["field 399=399", "field 7=7"] {
+        let condition = Condition::parse(&wide.schema().unwrap(), condition).unwrap();
+        assert_eq!(wide.find([condition]).count().unwrap(), 1);
+    }
+    sound(&db);
+}
+
+// Shapes are not the collection's: the feed goes on with its documents after it was dropped.
+#[test]
+fn changes_of_a_dropped_collection_have_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Db::options().feed_retain_bytes(1 << 20).open(&path).unwrap();
+    let mut observer = Observer::open(&path, ObserveFrom::Oldest).unwrap();
+    db.put(&order(1)).unwrap();
+    db.transact(|tx| tx.drop_collection("orders").map(drop)).unwrap();
+    db.put(&order(2)).unwrap();
+    db.close().unwrap();
+    let wanted = [order(1), order(2)].map(|order| Document::from_serialize(&order).unwrap());
+    let documents = |changes: Vec<AnyChange>| -> Vec<Document> {
+        let puts = changes.into_iter().filter(|change| matches!(change.what, AnyChanged::Put { .. }));
+        puts.filter(|change| change.origin.name() == "orders").map(|put| put.document().unwrap().unwrap()).collect()
+    };
+    let mut seen = Vec::new();
+    while let Some(change) = observer.next().unwrap() {
+        seen.push(change);
+    }
+    assert_eq!(documents(seen), wanted);
+    drop(db);
+    let db = Db::open(&path).unwrap();
+    let changes = db.all_changes().from_oldest().map(|change| change.unwrap()).collect();
+    assert_eq!(documents(changes), wanted);
+}
+
+// Sums are computed where no catalogue is at hand, such as at replay.
+#[test]
+fn sums_of_documents_in_any_order_of_fields() {
+    let disk = MemDisk::new(1);
+    let db = open_db(&disk, false);
+    db.ensure(&Schema::new("sales").key(["id"]).sum(["cents", "pieces"])).unwrap();
+    let documents = [
+        doc! { "id": 1, "cents": 5, "pieces": 1 },
+        doc! { "pieces": 2, "city": "Oslo", "cents": 7, "id": 2 },
+        doc! { "id": 3, "cents": Value::Null, "pieces": 3 },
+        doc! { "id": 4, "city": "Bergen", "pieces": 4 },
+        doc! { "id": 5 },
+    ];
+    db.transact(|tx| {
+        documents.iter().try_for_each(|document| tx.documents("sales").put(document.clone()))
+    })
+    .unwrap();
+    let verify = |db: &Db| {
+        let all = db.documents("sales").reduce(Span::all()).unwrap();
+        assert_eq!((all.sum("cents"), all.nulls("cents")), (Some(12), Some(3)));
+        assert_eq!((all.sum("pieces"), all.nulls("pieces")), (Some(10), Some(1)));
+        let stored: Vec<_> = db.documents("sales").scan(Span::all()).unwrap().map(|one| one.unwrap()).collect();
+        assert_eq!(stored, documents, "fields are shown in the order in which they were put");
+        sound(db);
+    };
+    verify(&db);
+    let disk = disk.deep_clone();
+    let db = open_db(&disk, false);
+    verify(&db);
+    db.close().unwrap();
+    drop(db);
+    verify(&open_db(&disk, true));
+}
+
+/// Puts a document of a shape that no row has, as corruption of the tree of shapes would leave it.
+fn put_without_shape(disk: &MemDisk) {
+    let options = Options { background: Background::Stepped, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), Path::new(DATABASE), options, Hooks::default()).unwrap();
+    let put = |tx: &mut duramen_engine::Transaction| {
+        let tree = tx.tree("duramen/rows/a")?.unwrap();
+        tx.put(tree, &duramen::tuple::encode(&2_u64).unwrap(), b"\x63\x02\x02")
+    };
+    engine.transact(Durability::Disk, put).unwrap();
+    engine.close().unwrap();
+}
+
+// D4: a document without its shape cannot be read, and says so. The others can.
+#[test]
+fn a_document_of_a_lost_shape_is_an_error_and_is_left_out_of_a_repair() {
+    let disk = MemDisk::new(1);
+    let db = open_db(&disk, false);
+    db.ensure(&Schema::new("a").key(["id"])).unwrap();
+    db.documents("a").put(doc! { "id": 1, "x": 1 }).unwrap();
+    db.close().unwrap();
+    drop(db);
+    put_without_shape(&disk);
+    let db = open_db(&disk, false);
+    let error = db.documents("a").get(2).unwrap_err();
+    assert_eq!(error.code(), Code::CorruptData);
+    assert!(error.message().contains("the shape 99"), "{error}");
+    assert_eq!(db.documents("a").get(1).unwrap(), Some(doc! { "id": 1, "x": 1 }));
+    let report = db.check_documents().unwrap();
+    assert!(report.problems.iter().any(|problem| problem.contains("the shape 99")), "{report:?}");
+    db.close().unwrap();
+    drop(db);
+    let whole: Arc<dyn Disk> = Arc::new(disk.clone());
+    let report = Db::options().repair_on(Arc::clone(&whole), DATABASE, "/new.duramen", |_| Ok(())).unwrap();
+    assert_eq!(report.left_out_count, 1, "{report:?}");
+    let db = Db::options().open_on(whole, "/new.duramen").unwrap();
+    assert_eq!(db.documents("a").get(1).unwrap(), Some(doc! { "id": 1, "x": 1 }));
+    sound(&db);
+}
+
+fn put_golden(db: &Db) {
+    (0..30).for_each(|id| drop(db.put(&order(id)).unwrap()));
+    db.ensure(&Schema::new("sales").key(["id"]).sum(["cents"])).unwrap();
+    for id in 0..10_i64 {
+        db.documents("sales").put(doc! { "id": id, "city": "Oslo", "cents": id }).unwrap();
+    }
+    db.documents("sales").put(doc! { "id": 10, "city": "Oslo" }).unwrap();
+}
+
+fn verify_golden(db: &Db) {
+    for id in 0..30 {
+        assert_eq!(db.get::<Order>(id).unwrap(), Some(order(id)));
+    }
+    assert_eq!(db.view::<ByCity>().key("Oslo").reduce().unwrap(), (15, 1500));
+    let sales = db.documents("sales").reduce(Span::all()).unwrap();
+    assert_eq!((sales.sum("cents"), sales.nulls("cents")), (Some(45), Some(1)));
+    sound(db);
+}
+
+// D9: the stored form of shapes and of documents that name them.
+#[test]
+fn databases_with_shapes_are_read() {
+    for state in ["closed", "killed"] {
+        let golden = Path::new(GOLDEN).join("shapes-1").join(state);
+        if std::env::var("DURAMEN_WRITE_GOLDEN").is_ok() && !golden.exists() {
+            let disk = MemDisk::new(1);
+            let db = open_db(&disk, false);
+            put_golden(&db);
+            if state == "closed" {
+                db.close().unwrap();
+            }
+            let disk = disk.deep_clone();
+            drop(db);
+            store(&disk, &golden);
+        }
+        let disk = load(&golden);
+        verify_golden(&open_db(&disk, true));
+        let db = open_db(&disk, false);
+        verify_golden(&db);
+        put_golden(&db);
+        verify_golden(&db);
+    }
+}
