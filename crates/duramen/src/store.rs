@@ -15,10 +15,10 @@ pub(crate) use duramen_engine::limits;
 pub(crate) use duramen_engine::processors;
 pub(crate) use duramen_engine::{
     Background, CheckReport, CommitSeq, Direction, Durability, DurabilityStatus, Engine, Event, EventHook,
-    FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats, FeedStop, FeedWhat, Features, Hooks,
-    Keep, KeyRange, LostCommits, LostRange, Observer, Options, Receipt, Reduced, Reducer, ReducerSpec,
-    Repair, RepairProgress, Rest, Running, Snapshot, Stats, Transaction, TreeInfo, TreeLoss, TreeMark,
-    TreeShape, UncertainTree, Worker,
+    Features, FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats, FeedStop,
+    FeedWhat, Hooks, Keep, KeyRange, LostCommits, LostRange, Observer, Options, Receipt, Reduced, Reducer,
+    ReducerSpec, Repair, RepairProgress, Rest, Running, Snapshot, Stats, Transaction, TreeInfo, TreeLoss,
+    TreeMark, TreeShape, UncertainTree, Worker,
 };
 pub use duramen_engine::{CompactProgress, CopyProgress, HeldSnapshot, ObserveFrom, Observed};
 

@@ -151,7 +151,8 @@ impl<'e> Transaction<'e> {
 
     /// Creates a collection with its references.
     fn made(&self, schema: &Schema) -> Result<Arc<Entry>> {
-        let entry = self.enter(self.all_or_nothing(entries::create(&self.inner, &self.state.catalog, schema))?);
+        let entry =
+            self.enter(self.all_or_nothing(entries::create(&self.inner, &self.state.catalog, schema))?);
         if !schema.refers() {
             return Ok(entry);
         }
@@ -496,7 +497,11 @@ impl<'e> Transaction<'e> {
         let entry = match found {
             None => {
                 self.declare(descriptor);
-                self.enter(self.all_or_nothing(entries::create(&self.inner, &self.state.catalog, &descriptor.schema()))?)
+                self.enter(self.all_or_nothing(entries::create(
+                    &self.inner,
+                    &self.state.catalog,
+                    &descriptor.schema(),
+                ))?)
             }
             Some(entry) => entry,
         };

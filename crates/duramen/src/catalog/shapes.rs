@@ -251,7 +251,8 @@ impl Shapes {
         if let Some(failed) = &self.known().failed {
             return failed.clone();
         }
-        let message = format!("a document has the shape {number}, and the tree {SHAPES} has none of this number");
+        let message =
+            format!("a document has the shape {number}, and the tree {SHAPES} has none of this number");
         Error::new(Code::CorruptData, message)
     }
 
@@ -436,7 +437,9 @@ impl Row {
             Some(_) => Err(wrong("a list was wanted")),
         };
         let texts = |values: Vec<Value>| -> Result<Vec<String>> {
-            let text = |value| if let Value::Text(text) = value { Ok(text) } else { Err(wrong("a name is no text")) };
+            let text = |value| {
+                if let Value::Text(text) = value { Ok(text) } else { Err(wrong("a name is no text")) }
+            };
             values.into_iter().map(text).collect()
         };
         let names = texts(list(document.remove("names"))?)?;

@@ -237,7 +237,8 @@ impl Step {
             if version::split(stored)?.0 == self.version {
                 continue;
             }
-            let document = codec::from_bytes::<C>(entry.schema.shapes(), key, stored).and_then(|new| codec::to_bytes(&new));
+            let document = codec::from_bytes::<C>(entry.schema.shapes(), key, stored)
+                .and_then(|new| codec::to_bytes(&new));
             let document = document.map_err(with_way_on)?;
             bytes += document.len();
             found.push(Converted { key: key.to_vec(), document });

@@ -17,7 +17,7 @@ fn repair(disk: &Arc<MemDisk>) -> Result<RepairReport> {
 }
 
 fn flight(id: u64, round: u64) -> Document {
-    doc! { "id": id, "round": round, "note": format!("flight {id} of round {round}, and some more to fill a page") }
+    doc! { "id": id, "round": round, "note": format!("flight {id} of round {round}, and some more words to fill a page of the file") }
 }
 
 /// Rows by their ids, each with its round.

@@ -175,7 +175,9 @@ fn changes_of_a_dropped_collection_have_names() {
     let wanted = [order(1), order(2)].map(|order| Document::from_serialize(&order).unwrap());
     let documents = |changes: Vec<AnyChange>| -> Vec<Document> {
         let puts = changes.into_iter().filter(|change| matches!(change.what, AnyChanged::Put { .. }));
-        puts.filter(|change| change.origin.name() == "orders").map(|put| put.document().unwrap().unwrap()).collect()
+        puts.filter(|change| change.origin.name() == "orders")
+            .map(|put| put.document().unwrap().unwrap())
+            .collect()
     };
     let mut seen = Vec::new();
     while let Some(change) = observer.next().unwrap() {
@@ -201,15 +203,14 @@ fn sums_of_documents_in_any_order_of_fields() {
         doc! { "id": 4, "city": "Bergen", "pieces": 4 },
         doc! { "id": 5 },
     ];
-    db.transact(|tx| {
-        documents.iter().try_for_each(|document| tx.documents("sales").put(document.clone()))
-    })
-    .unwrap();
+    db.transact(|tx| documents.iter().try_for_each(|document| tx.documents("sales").put(document.clone())))
+        .unwrap();
     let verify = |db: &Db| {
         let all = db.documents("sales").reduce(Span::all()).unwrap();
         assert_eq!((all.sum("cents"), all.nulls("cents")), (Some(12), Some(3)));
         assert_eq!((all.sum("pieces"), all.nulls("pieces")), (Some(10), Some(1)));
-        let stored: Vec<_> = db.documents("sales").scan(Span::all()).unwrap().map(|one| one.unwrap()).collect();
+        let stored: Vec<_> =
+            db.documents("sales").scan(Span::all()).unwrap().map(|one| one.unwrap()).collect();
         assert_eq!(stored, documents, "fields are shown in the order in which they were put");
         sound(db);
     };
@@ -225,7 +226,8 @@ fn sums_of_documents_in_any_order_of_fields() {
 /// Puts a document of a shape that no row has, as corruption of the tree of shapes would leave it.
 fn put_without_shape(disk: &MemDisk) {
     let options = Options { background: Background::Stepped, ..Options::default() };
-    let engine = Engine::open(Arc::new(disk.clone()), Path::new(DATABASE), options, Hooks::default()).unwrap();
+    let engine =
+        Engine::open(Arc::new(disk.clone()), Path::new(DATABASE), options, Hooks::default()).unwrap();
     let put = |tx: &mut duramen_engine::Transaction| {
         let tree = tx.tree("duramen/rows/a")?.unwrap();
         tx.put(tree, &duramen::tuple::encode(&2_u64).unwrap(), b"\x63\x02\x02")

@@ -3,6 +3,7 @@
 //! They are those of the open database, and no part of the definition: two schemas with different ones are
 //! equal.
 
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use super::Schema;
@@ -11,8 +12,14 @@ use crate::catalog::shapes::Shapes;
 /// Of a schema that is not in a database.
 static NONE: LazyLock<Shapes> = LazyLock::new(Shapes::default);
 
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(super) struct DecodedBy(Option<Arc<Shapes>>);
+
+impl fmt::Debug for DecodedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DecodedBy")
+    }
+}
 
 impl PartialEq for DecodedBy {
     fn eq(&self, _: &DecodedBy) -> bool {

@@ -96,7 +96,9 @@ impl Mending<'_> {
                 if schema.validate().is_err() {
                     return Ok(None);
                 }
-                self.db.transact(|tx| entries::create(tx.shared(), &self.db.open_state().catalog, &schema).map(drop))?;
+                self.db.transact(|tx| {
+                    entries::create(tx.shared(), &self.db.open_state().catalog, &schema).map(drop)
+                })?;
                 let into = rows_tree(&name);
                 (name, into, Some(schema))
             }
