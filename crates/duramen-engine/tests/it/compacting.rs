@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use duramen_disk::MemDisk;
-use duramen_engine::{Code, Durability, Engine, Error, GiveBack, KeyRange, Options, TreeId};
+use duramen_engine::{Code, Durability, Engine, Error, GiveBack, KeyRange, Options, Transaction, TreeId};
 
 use crate::basics::{open, tiny};
 use crate::compact::{filled, key, options, thin_out, value};
@@ -253,5 +253,37 @@ fn a_big_value_that_was_moved_is_no_conflict_and_one_that_was_replaced_is() {
             Ok(_) => assert!(!is_replaced),
             Err(error) => assert!(is_replaced && error.code() == Code::WriteConflict, "{error}"),
         }
+    }
+}
+
+/// Values that find no better place are left where they are, and the walk goes on with the next one, also
+/// where each is larger than a slice and all are of one leaf.
+#[test]
+fn values_that_find_no_better_place_do_not_hold_it_up() {
+    const LARGE_BYTES: usize = 40_000;
+    let disk = MemDisk::new(8);
+    let mut options = small_slices(512);
+    options.geometry.big_value_extent_bytes = LARGE_BYTES;
+    let engine = open(&disk, options);
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
+    let value = |row: u32| vec![row.to_le_bytes()[0]; if row < 200 { 3000 } else { LARGE_BYTES }];
+    for row in 0..206 {
+        engine.transact(Durability::Process, |tx| tx.put(tree, &key(row), &value(row))).unwrap();
+    }
+    engine.checkpoint().unwrap();
+    // Every hole is too small for a large value.
+    let left = |row: &u32| *row >= 200 || row.is_multiple_of(2);
+    let delete = |tx: &mut Transaction| {
+        (0..206).filter(|row| !left(row)).try_for_each(|row| tx.delete(tree, &key(row)).map(drop))
+    };
+    engine.transact(Durability::Process, delete).unwrap();
+    let mut calls = 0;
+    let compacted = engine.compact(&mut |_| {
+        calls += 1;
+        if calls > 2000 { Err(Error::invalid("it does not end")) } else { Ok(()) }
+    });
+    compacted.unwrap();
+    for row in (0..206).filter(left) {
+        assert!(engine.get(tree, &key(row)).unwrap().unwrap() == value(row), "row {row}");
     }
 }

@@ -171,9 +171,13 @@ impl Compaction<'_> {
         let compacting = plan.compacting();
         let walking = Walking { compacting, group_bytes: pace.slice_bytes, loads: true };
         let mut groups_left = pace.groups;
+        let begins = place.clone();
         self.walk(root, place, walking, &mut |group, tree, slot, place| {
             let mut range = MovedRange { tree: tree.id, from: group.from, to: group.to };
-            if let Some(key) = plan.values(tree, slot, &range)? {
+            // The last step may have ended inside of the group. Values before that would be tried again, and
+            // the walk would stop there for ever.
+            let values_from = if tree.id == begins.tree { &begins.key } else { &range.from };
+            if let Some(key) = plan.values(tree, slot, values_from.max(&range.from), range.to.as_deref())? {
                 *place = Place::after(tree.id, Some(&key));
                 range.to = Some(key);
             }

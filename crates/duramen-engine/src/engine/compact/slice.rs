@@ -62,18 +62,19 @@ impl<'a> Plan<'a> {
         (Relocation { compacting: *compacting, ranges, values }, self.bytes)
     }
 
-    /// Copies the big values of a range that lie beyond the aimed end, until the slice is full. Returns the
-    /// key of the next one then.
+    /// Copies the big values between two keys that lie beyond the aimed end, until the slice is full. Returns
+    /// the key of the next one then.
     pub(super) fn values(
         &mut self,
         tree: &TreeState,
         slot: &Slot,
-        range: &MovedRange,
+        from: &[u8],
+        to: Option<&[u8]>,
     ) -> Result<Option<Vec<u8>>> {
         if !tree.has_big_values {
             return Ok(None);
         }
-        let keys = KeyRange { from: range.from.clone(), to: range.to.clone() };
+        let keys = KeyRange { from: from.to_vec(), to: to.map(<[u8]>::to_vec) };
         let mut entries = Cursor::new(Some(slot), keys, Direction::Forward);
         while let Some((key, value)) = entries.next(&self.store.pages)? {
             if !value.big {
