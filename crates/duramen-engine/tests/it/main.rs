@@ -24,6 +24,7 @@ mod interleavings;
 mod memory;
 #[cfg(not(feature = "shuttle"))]
 mod observe;
+#[cfg(not(feature = "shuttle"))]
 mod observe_opening;
 #[cfg(not(feature = "shuttle"))]
 mod panics;
