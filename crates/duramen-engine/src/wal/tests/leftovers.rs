@@ -208,9 +208,11 @@ fn copies_that_were_interrupted_do_not_pile_up() {
         disk.record();
         Log::reopen(&shared(&disk), dir(), identity(), geometry, sync, continued(&recovered)).unwrap();
         let trace = disk.stop_recording();
-        // The first header of the copy is written last: it makes the copy part of the log.
-        let headers = |at: &usize| trace.op(*at).kind == OpKind::Write && trace.op(*at).offset == 0;
-        let last = (0..trace.len()).rfind(headers).expect("headers are written");
+        // The first header of the copy is written after its frames: it makes the copy part of the log.
+        // Headers of superseded segments follow.
+        let writes = |at: &usize| trace.op(*at).kind == OpKind::Write;
+        let frame = (0..trace.len()).rfind(|at| writes(at) && trace.op(*at).offset > 0).expect("it copies");
+        let last = (frame + 1..trace.len()).find(writes).expect("headers are written");
         disk = trace.crash_image(last, &CrashChoice::All);
         counts.push(disk.files().len());
     }
