@@ -214,11 +214,9 @@ pub(crate) fn check(args: &CheckArgs, out: Output) -> Result<()> {
             out.line("one of the two superblocks cannot be read; the next checkpoint writes it anew")?;
         }
     }
-    if problem_count == 0 && !out.is_json() {
-        out.line(if torn { TORN } else { "nothing is wrong" })?;
-    }
     if problem_count == 0 {
-        return Ok(());
+        let verdict = if torn { TORN } else { "nothing is wrong" };
+        return if out.is_json() { Ok(()) } else { out.line(verdict) };
     }
     out.note(&format!(
         "{} found; restore a backup, or `duramen repair {} NEW` for what can still be read",
