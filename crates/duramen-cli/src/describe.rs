@@ -214,9 +214,11 @@ pub(crate) fn check(args: &CheckArgs, out: Output) -> Result<()> {
             out.line("one of the two superblocks cannot be read; the next checkpoint writes it anew")?;
         }
     }
+    if torn && !out.is_json() {
+        out.line(TORN)?;
+    }
     if problem_count == 0 {
-        let verdict = if torn { TORN } else { "nothing is wrong" };
-        return if out.is_json() { Ok(()) } else { out.line(verdict) };
+        return if torn || out.is_json() { Ok(()) } else { out.line("nothing is wrong") };
     }
     out.note(&format!(
         "{} found; restore a backup, or `duramen repair {} NEW` for what can still be read",

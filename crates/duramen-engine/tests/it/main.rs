@@ -25,8 +25,6 @@ mod memory;
 #[cfg(not(feature = "shuttle"))]
 mod observe;
 #[cfg(not(feature = "shuttle"))]
-mod observe_opening;
-#[cfg(not(feature = "shuttle"))]
 mod panics;
 #[cfg(not(feature = "shuttle"))]
 mod repair;

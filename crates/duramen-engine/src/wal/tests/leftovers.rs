@@ -208,11 +208,14 @@ fn copies_that_were_interrupted_do_not_pile_up() {
         disk.record();
         Log::reopen(&shared(&disk), dir(), identity(), geometry, sync, continued(&recovered)).unwrap();
         let trace = disk.stop_recording();
-        // The first header of the copy is written after its frames: it makes the copy part of the log.
-        // Headers of superseded segments follow.
+        // The header of the copy's first segment is written after those of its others: it makes the copy
+        // part of the log.
         let writes = |at: &usize| trace.op(*at).kind == OpKind::Write;
-        let frame = (0..trace.len()).rfind(|at| writes(at) && trace.op(*at).offset > 0).expect("it copies");
-        let last = (frame + 1..trace.len()).find(writes).expect("headers are written");
+        let first = (0..trace.len()).find(writes).expect("it copies");
+        let path = trace.op(first).path;
+        let is_its_header =
+            |at: &usize| writes(at) && trace.op(*at).offset == 0 && trace.op(*at).path == path;
+        let last = (0..trace.len()).rfind(is_its_header).expect("headers are written");
         disk = trace.crash_image(last, &CrashChoice::All);
         counts.push(disk.files().len());
     }
