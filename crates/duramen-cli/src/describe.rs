@@ -214,11 +214,11 @@ pub(crate) fn check(args: &CheckArgs, out: Output) -> Result<()> {
             out.line("one of the two superblocks cannot be read; the next checkpoint writes it anew")?;
         }
     }
-    if problem_count == 0 && !out.is_json() {
-        out.line(if torn { TORN } else { "nothing is wrong" })?;
+    if torn && !out.is_json() {
+        out.line(TORN)?;
     }
     if problem_count == 0 {
-        return Ok(());
+        return if torn || out.is_json() { Ok(()) } else { out.line("nothing is wrong") };
     }
     out.note(&format!(
         "{} found; restore a backup, or `duramen repair {} NEW` for what can still be read",

@@ -185,6 +185,7 @@ fn show(report: &RepairReport, args: &RepairArgs, took: Duration, out: Output) -
 fn summary(report: &RepairReport, args: &RepairArgs, took: Duration) -> String {
     let more = if report.may_have_lost_more() { ", and how many more is unknown" } else { "" };
     let lost = match report.lost_rows() {
+        _ if report.is_whole() && report.log_torn => "nothing is known to be lost".to_owned(),
         _ if report.is_whole() => "nothing is lost".to_owned(),
         0 if report.may_have_lost_more() => "how many rows are lost is unknown".to_owned(),
         0 => "what is lost is named above".to_owned(),

@@ -291,6 +291,16 @@ impl Error {
         Error::new(code, format!("cannot {doing} {}: {source}", path.display()))
     }
 
+    /// The error of the database that an `io::Error` carries, as those of reads and writes of blobs do. Any
+    /// other becomes `System` (E1001), with its text.
+    ///
+    /// For `map_err(Error::from_io)?`. It is no `From`: with a second one, `?` in a closure that returns
+    /// `Ok(...)` would no longer know its error.
+    #[must_use]
+    pub fn from_io(source: io::Error) -> Error {
+        source.downcast().unwrap_or_else(|source| Error::new(Code::System, source.to_string()))
+    }
+
     /// The engine has been poisoned; `cause` is the first failure.
     #[must_use]
     pub fn poisoned(cause: &str) -> Error {

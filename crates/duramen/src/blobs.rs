@@ -49,7 +49,7 @@ pub const PIECE_BYTES_MIN: usize = 1024;
 ///
 /// let mut picture = String::new();
 /// let mut reader = avatars.get("ada")?.expect("it was just put");
-/// reader.read_to_string(&mut picture).expect("it is read from memory");
+/// reader.read_to_string(&mut picture).map_err(Error::from_io)?;
 /// assert_eq!(picture, "a picture");
 ///
 /// // With a document, or not at all.

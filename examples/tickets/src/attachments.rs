@@ -4,7 +4,7 @@
 //! minutes. Its record and the key of its blob are then one short transaction. An upload that is cut off
 //! leaves nothing.
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::mem;
 
 use axum::Json;
@@ -95,18 +95,10 @@ async fn receive(app: &App, body: Body) -> Answer<Upload> {
 
 async fn write(app: &App, mut writer: BlobWriter, bytes: Vec<u8>) -> Answer<BlobWriter> {
     let written = app.db.run(move |_| {
-        writer.write_all(&bytes).map_err(of_the_database)?;
+        writer.write_all(&bytes).map_err(Error::from_io)?;
         Ok(writer)
     });
     Ok(written.await?)
-}
-
-/// The database's error in one of `std::io`, for its status: a full disk is 507.
-fn of_the_database(error: io::Error) -> Error {
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
-        Some(inner) => inner.clone(),
-        None => Error::new(duramen::Code::System, error.to_string()),
-    }
 }
 
 /// `GET /tickets/{id}/attachments`, in pages.
@@ -156,7 +148,7 @@ fn chunks(app: App, reader: BlobReader) -> impl Stream<Item = Result<Bytes>> {
         let read = app.db.run(move |_| {
             let mut chunk = Vec::with_capacity(CHUNK_BYTES);
             let count = (&mut reader).take(CHUNK_BYTES as u64).read_to_end(&mut chunk);
-            count.map_err(of_the_database)?;
+            count.map_err(Error::from_io)?;
             Ok((chunk, reader))
         });
         let (chunk, reader) = read.await?;

@@ -387,6 +387,7 @@ fn a_log_that_ends_in_an_unfinished_write_is_reported() {
             assert!(!checked.stdout.contains("nothing is wrong"), "{}", checked.stdout);
             let said = scratch.ok(&["repair", &copy, "new"]);
             assert!(said.contains("the log ends in an unfinished write"), "{said}");
+            assert!(!said.contains("nothing is lost"), "{said}");
             assert_eq!(json(&scratch.ok(&["check", &copy, "--json"]))["log_torn"], Value::Bool(true));
             return;
         }

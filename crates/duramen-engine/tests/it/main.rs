@@ -24,7 +24,6 @@ mod interleavings;
 mod memory;
 #[cfg(not(feature = "shuttle"))]
 mod observe;
-mod observe_opening;
 #[cfg(not(feature = "shuttle"))]
 mod panics;
 #[cfg(not(feature = "shuttle"))]

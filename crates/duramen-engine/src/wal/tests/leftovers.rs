@@ -208,9 +208,14 @@ fn copies_that_were_interrupted_do_not_pile_up() {
         disk.record();
         Log::reopen(&shared(&disk), dir(), identity(), geometry, sync, continued(&recovered)).unwrap();
         let trace = disk.stop_recording();
-        // The first header of the copy is written last: it makes the copy part of the log.
-        let headers = |at: &usize| trace.op(*at).kind == OpKind::Write && trace.op(*at).offset == 0;
-        let last = (0..trace.len()).rfind(headers).expect("headers are written");
+        // The header of the copy's first segment is written after those of its others: it makes the copy
+        // part of the log.
+        let writes = |at: &usize| trace.op(*at).kind == OpKind::Write;
+        let first = (0..trace.len()).find(writes).expect("it copies");
+        let path = trace.op(first).path;
+        let is_its_header =
+            |at: &usize| writes(at) && trace.op(*at).offset == 0 && trace.op(*at).path == path;
+        let last = (0..trace.len()).rfind(is_its_header).expect("headers are written");
         disk = trace.crash_image(last, &CrashChoice::All);
         counts.push(disk.files().len());
     }

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use duramen_disk::MemDisk;
+use duramen_disk::memory::{CallKind, Effect, Fault};
 use duramen_engine::{
-    Background, Durability, Engine, GiveBack, Hooks, Options, SpaceStats, Transaction, TreeId,
+    Background, Code, Durability, Engine, GiveBack, Hooks, Options, SpaceStats, Transaction, TreeId,
 };
 use duramen_sim::search::shapes::GEOMETRY;
 
@@ -82,6 +83,17 @@ fn a_state_that_is_ended_while_a_compaction_walks_is_read_anew() {
 /// freed, once.
 #[test]
 fn the_copy_of_a_big_value_that_was_replaced_meanwhile_is_freed() {
+    replace_while_copied(false);
+}
+
+/// D7: the same if the log has no room for that commit.
+#[test]
+fn the_copy_of_a_replaced_value_is_freed_once_if_its_commit_is_dropped() {
+    replace_while_copied(true);
+}
+
+/// Replaces big values while a compaction copies them. The next write to the log may find no room.
+fn replace_while_copied(is_dropped: bool) {
     let disk = MemDisk::new(1);
     let watched = WatchedDisk::new(&disk);
     let engine = open(&watched, None);
@@ -98,22 +110,25 @@ fn the_copy_of_a_big_value_that_was_replaced_meanwhile_is_freed() {
     let report = engine.compact(&mut |now| {
         if now.moved_bytes > 0 && next < 300 {
             // Those of the slice that is put together next, in the order of their keys.
-            let (other, replaced, rows) = (engine.clone(), Arc::clone(&replaced), next..300);
+            let (other, replaced, rows, full) =
+                (engine.clone(), Arc::clone(&replaced), next..300, disk.clone());
             next += 10;
-            watched.before_read(
-                |path, _| path.ends_with("data"),
-                move || {
-                    for row in rows {
-                        let put = |tx: &mut Transaction| tx.put(tree, &row.to_be_bytes(), &[8; 3000]);
-                        other.transact(Durability::Disk, put).unwrap();
-                        replaced.lock().unwrap().push(row);
-                    }
-                },
-            );
+            let replaces = move || {
+                for row in rows {
+                    let put = |tx: &mut Transaction| tx.put(tree, &row.to_be_bytes(), &[8; 3000]);
+                    other.transact(Durability::Disk, put).unwrap();
+                    replaced.lock().unwrap().push(row);
+                }
+                if is_dropped {
+                    full.set_faults(Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(".wal"));
+                }
+            };
+            watched.before_read(|path, _| path.ends_with("data"), replaces);
         }
         Ok(())
     });
-    assert!(report.unwrap().moved_bytes > 0);
+    assert_eq!(report.as_ref().is_err_and(|error| error.code() == Code::DiskFull), is_dropped, "{report:?}");
+    assert!(report.is_err() || report.unwrap().moved_bytes > 0);
     let replaced = replaced.lock().unwrap().clone();
     assert!(!replaced.is_empty(), "values were replaced while others were copied");
     for row in 250..300u16 {

@@ -1,7 +1,7 @@
 //! Changes are observed from outside while the log under the observer is reused, in any order.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use duramen_disk::MemDisk;
 use duramen_disk::memory::CrashChoice;
@@ -9,6 +9,8 @@ use duramen_engine::{
     Background, Code, CommitSeq, Durability, Engine, Hooks, ObserveFrom, Observer, Options, TreeId,
 };
 use duramen_sim::search::shapes::GEOMETRY;
+
+use super::watched::WatchedDisk;
 
 fn options() -> Options {
     Options { geometry: GEOMETRY, background: Background::Stepped, ..Options::default() }
@@ -121,4 +123,57 @@ fn an_observer_is_resumed_at_what_the_log_has_and_does_not_yet_call_durable() {
     engine.step().unwrap();
     assert_eq!(observer.next().unwrap().map(|commit| commit.seq), Some(next));
     engine.abandon();
+}
+
+/// A database after a power cut and so many openings that were killed, and its last commit. No durable
+/// watermark in the log covers that commit.
+fn cut(commits: u8, openings: u32) -> (MemDisk, CommitSeq) {
+    let disk = MemDisk::new(u64::from(commits));
+    let engine = open(&disk);
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap();
+    let last = commit(&engine, tree, commits);
+    engine.abandon();
+    let disk = disk.crash(&CrashChoice::None);
+    for _ in 0..openings {
+        open(&disk).abandon();
+    }
+    (disk, last)
+}
+
+/// D2: an opening frees the segment that its own supersedes.
+///
+/// An observer may read one header from before the opening and the other from after it, and then finds
+/// neither segment. That is no gap.
+#[test]
+fn an_opening_between_two_headers_is_no_gap() {
+    let mut interrupted_count = 0;
+    // The segment that the opening begins is before the one that it frees in few of these.
+    for (commits, openings, slot) in (1..=12).flat_map(|commits| {
+        (0..4).flat_map(move |openings| (1..=9).map(move |slot| (commits, openings, slot)))
+    }) {
+        let (start, last) = cut(commits, openings);
+        for is_begun in [false, true] {
+            let disk = start.deep_clone();
+            let watched = WatchedDisk::new(&disk);
+            let begin = || {
+                let (disk, wants) = (Arc::new(watched.clone()), Arc::new(|_: &str| true));
+                Observer::open(disk, "/db", options(), ObserveFrom::After(last), wants)
+            };
+            let observer = is_begun.then(|| begin().unwrap());
+            let (segment, opened) = (format!("{slot:08}.wal"), Arc::new(Mutex::new(None::<Engine>)));
+            let engine = Arc::clone(&opened);
+            watched.before_read(
+                move |path, offset| path.ends_with(&segment) && offset == 0,
+                move || *engine.lock().unwrap() = Some(open(&disk)),
+            );
+            let next = observer.map_or_else(begin, Ok).and_then(|mut observer| observer.next());
+            let next = next.map(|commit| commit.map(|commit| commit.seq));
+            let what = format!("{commits} commits, {openings} openings, segment {slot}, {is_begun}");
+            assert!(matches!(next, Ok(None)), "{what}: {next:?}");
+            let engine = opened.lock().unwrap().take();
+            interrupted_count += u32::from(engine.is_some());
+            engine.into_iter().for_each(Engine::abandon);
+        }
+    }
+    assert!(interrupted_count > 100, "{interrupted_count} openings");
 }
