@@ -2,8 +2,7 @@
 //! of programs.
 //!
 //! Nothing names the types in such a tree. A key is shown by its elements where it has some, and a value as a
-//! document where it is one. All other bytes are base64 in JSON. In a tree that a repair found, a document whose
-//! names are lost has made-up ones.
+//! document where it is one. All other bytes are base64 in JSON.
 
 use std::io::Write;
 
@@ -17,9 +16,6 @@ use crate::numbers::{counted, grouped};
 use crate::output::{Output, flush, printable};
 use crate::read::shown;
 use crate::signals::Signals;
-
-/// How the names of trees begin that a repair found without their collection.
-const FOUND: &str = "recovered/";
 
 const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
 
@@ -65,8 +61,8 @@ pub(crate) fn scan(snapshot: &Snapshot, args: &ScanArgs, out: Output) -> Result<
         && let Some((key, value)) = entries.next()?
     {
         let line = match out.is_json() {
-            true => as_json(key, value, name)?,
-            false => printable(&format!("{}  {}", key_text(key), value_text(value, name))),
+            true => as_json(key, value)?,
+            false => printable(&format!("{}  {}", key_text(key), value_text(value))),
         };
         writeln!(stream, "{line}").map_err(|error| Failure::output(&error))?;
         entries.count += 1;
@@ -90,11 +86,11 @@ pub(crate) fn export(snapshot: &Snapshot, args: &ExportArgs, out: Output) -> Res
     let mut stream = out.stream();
     let mut others = 0_u64;
     while let Some((key, value)) = entries.next()? {
-        let line = match value_of(value, name) {
+        let line = match value_of(value) {
             Some(Value::Map(document)) => document.to_json()?,
             _ => {
                 others += 1;
-                as_json(key, value, name)?
+                as_json(key, value)?
             }
         };
         writeln!(stream, "{line}").map_err(|error| Failure::output(&error))?;
@@ -151,12 +147,7 @@ impl Entries {
 }
 
 /// A map or a list that fills the value. Shorter kinds are too easily met in bytes of another kind.
-fn value_of(stored: &[u8], tree: &str) -> Option<Value> {
-    if tree.starts_with(FOUND)
-        && let Some(document) = Document::from_lost_shape(stored)
-    {
-        return Some(Value::Map(document));
-    }
+fn value_of(stored: &[u8]) -> Option<Value> {
     // A map with the value under one name.
     let wrapped = [&[0x81, 0xa1, b'v'], stored].concat();
     let value = Document::from_bytes(&wrapped).ok()?.get("v").cloned();
@@ -171,15 +162,15 @@ pub(crate) fn key_text(key: &[u8]) -> String {
     }
 }
 
-fn value_text(stored: &[u8], tree: &str) -> String {
-    value_of(stored, tree).map_or_else(|| stored.escape_ascii().to_string(), |value| shown(&value))
+fn value_text(stored: &[u8]) -> String {
+    value_of(stored).map_or_else(|| stored.escape_ascii().to_string(), |value| shown(&value))
 }
 
-fn as_json(key: &[u8], stored: &[u8], tree: &str) -> Result<String> {
+fn as_json(key: &[u8], stored: &[u8]) -> Result<String> {
     let key = match decode(key) {
         Ok(elements) if !elements.is_empty() => Value::from(keys::listed(&elements)),
         _ => Value::Bytes(key.to_vec()),
     };
-    let value = value_of(stored, tree).unwrap_or_else(|| Value::Bytes(stored.to_vec()));
+    let value = value_of(stored).unwrap_or_else(|| Value::Bytes(stored.to_vec()));
     Ok(doc! { "key": key, "value": value }.to_json()?)
 }

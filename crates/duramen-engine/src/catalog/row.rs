@@ -67,6 +67,17 @@ impl CatalogRow {
         out
     }
 
+    /// Whether only a later build can read this row, or the tree that it names.
+    #[must_use]
+    pub(crate) fn is_of_later_build(bytes: &[u8]) -> bool {
+        let [ROW_VERSION, flags, rest @ ..] = bytes else { return false };
+        let has_unknown_features = || {
+            let features = rest.last_chunk().map(|bits| Features::from_bits(u64::from_le_bytes(*bits)));
+            features == Some(None)
+        };
+        flags & !(HAS_SPEC | HAS_FEATURES) != 0 || flags & HAS_FEATURES != 0 && has_unknown_features()
+    }
+
     /// Reads the encoded form; `None` if it is not one.
     #[must_use]
     pub(crate) fn decode(bytes: &[u8]) -> Option<CatalogRow> {

@@ -166,10 +166,15 @@ fn a_tree_under_a_wrong_id_and_a_row_without_its_page_raise_the_alarm() {
 #[test]
 fn features_that_this_build_does_not_know_are_refused() {
     let row = CatalogRow { id: TreeId(5), spec: None, features: Features::SHAPES }.encode();
+    assert!(!CatalogRow::is_of_later_build(&row));
+    let mut flagged = row.clone();
+    flagged[1] |= 128;
+    assert!(CatalogRow::is_of_later_build(&flagged));
     for bits in [0, 2, 3, u64::MAX] {
         let mut other = row.clone();
         let at = other.len() - 8;
         other[at..].copy_from_slice(&u64::to_le_bytes(bits));
         assert_eq!(CatalogRow::decode(&other), None, "{bits:#x}");
+        assert_eq!(CatalogRow::is_of_later_build(&other), bits != 0, "{bits:#x}");
     }
 }

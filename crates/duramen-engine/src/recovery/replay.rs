@@ -9,7 +9,7 @@ use duramen_disk::Disk;
 
 use super::Loaded;
 use crate::alarm::invariant;
-use crate::catalog::{CATALOG, TreeTable};
+use crate::catalog::{CATALOG, CatalogRow, TreeTable};
 use crate::checkpoint::Store;
 use crate::commit::{Applied, Applying, RecordChange, apply_changes, decode_record, named};
 use crate::error::{Code, Error, Result};
@@ -242,6 +242,9 @@ impl Survey {
         })
         .map_err(|what| bad(record.seq, what))?;
         catalogue.iter().try_for_each(|change| {
+            if change.value.as_ref().is_some_and(|row| CatalogRow::is_of_later_build(row.bytes)) {
+                return Err(of_later_build(record.seq));
+            }
             let (name, row) = change.naming().map_err(|what| bad(record.seq, what))?;
             self.name(loaded, name, row.map(|row| row.id))
         })
@@ -361,6 +364,12 @@ impl Tail {
         self.applier.rest(self.overlay.changes(), threads, between)?;
         self.applier.finish()
     }
+}
+
+fn of_later_build(seq: CommitSeq) -> Error {
+    let message = format!("commit {seq} in the log needs features that this build does not have");
+    Error::new(Code::Unsupported, message)
+        .with_hint("use the release that wrote it to export, and import here")
 }
 
 fn bad(seq: CommitSeq, what: &str) -> Error {

@@ -50,7 +50,8 @@ pub(crate) fn to_bytes<C: Collection>(document: &C) -> Result<Vec<u8>> {
     };
     let refused = |why: &str| Error::invalid(format!("a document of {} cannot be stored: {why}", C::NAME));
     written.map_err(|error| refused(&error.to_string()))?;
-    if is_positional(&out) != C::POSITIONAL {
+    // An integer would be the number of a shape.
+    if is_positional(&out) != C::POSITIONAL || begins_with_a_shape(&out) {
         return Err(refused("it is not written as its fields"));
     }
     check(&out).map_err(|error| refused(error.message()))?;
@@ -64,13 +65,15 @@ pub(crate) fn from_bytes<C: Collection>(shapes: &Shapes, key: &[u8], stored: &[u
         return converted(key, version, &named(shapes, body)?);
     }
     if !begins_with_a_shape(body) {
-        return rmp_serde::from_slice(body).map_err(|error| unreadable::<C>(key, body, &error));
+        return from_named(key, body);
     }
     let (shape, values) = shapes.split(body)?;
-    by_shape::read(shape.names(), values).map_err(|error| match named(shapes, body) {
-        Ok(body) => unreadable::<C>(key, &body, &error),
-        Err(error) => error,
-    })
+    by_shape::read(shape.names(), values).or_else(|_| from_named(key, &named(shapes, body)?))
+}
+
+/// Decodes a document with its names, or a positional one: also as a type that is no struct.
+fn from_named<C: Collection>(key: &[u8], body: &[u8]) -> Result<C> {
+    rmp_serde::from_slice(body).map_err(|error| unreadable::<C>(key, body, &error))
 }
 
 /// A document with its names, or without any.

@@ -26,7 +26,7 @@ use crate::catalog::entries::{self, Entry, OpenView, ViewOf};
 use crate::catalog::ids;
 use crate::catalog::progress;
 use crate::catalog::schema::{Reference, Schema};
-use crate::catalog::shapes::{CollectionShapes, LastShape};
+use crate::catalog::shapes::{CollectionShapes, RecentShapes};
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, Shared, Source, TreeId};
 use crate::value::clock::Millis;
@@ -375,7 +375,7 @@ impl<'e> Transaction<'e> {
         let stored = entries::store(&self.inner, &schema)?;
         let is_unready = |view: &OpenView| !view.spec.ready;
         self.effects.borrow_mut().makes_work |= views.iter().any(is_unready);
-        Ok(Entry { schema, tree: entry.tree, views, stored, last_shape: LastShape::default() })
+        Ok(Entry { schema, tree: entry.tree, views, stored, recent_shapes: RecentShapes::default() })
     }
 
     /// Marks a view as complete, and drops the older ones that no type declares any more.
@@ -568,11 +568,13 @@ impl<'e> Transaction<'e> {
         let of = CollectionShapes {
             collection: schema.name(),
             sums: schema.sum_columns(),
-            last: &entry.last_shape,
+            recent: &entry.recent_shapes,
         };
         let shapes = &self.state.catalog.shapes;
         let Some((shape, stored)) = shapes.shaped(&of, document)? else { return Ok(Cow::Borrowed(document)) };
-        if self.all_or_nothing(shapes.put(&self.inner, shape, schema.name()))? {
+        let is_put = || self.effects.borrow().shapes.contains(&shape.number());
+        if !shape.is_published() && !is_put() {
+            self.all_or_nothing(shape.put(&self.inner))?;
             self.effects.borrow_mut().shapes.push(shape.number());
         }
         Ok(Cow::Owned(stored))

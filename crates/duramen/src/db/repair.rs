@@ -10,9 +10,11 @@ mod blobs;
 mod collections;
 mod key_values;
 mod mentions;
+mod names;
 mod report;
 mod uncertain;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::access::handle::Db;
@@ -69,6 +71,8 @@ pub(crate) struct Mending<'a> {
     report: RepairReport,
     progress: &'a mut dyn FnMut(&RepairProgress) -> Result<()>,
     at: RepairProgress,
+    /// Trees of bytes that were made of a collection's documents.
+    of_collections: BTreeSet<String>,
 }
 
 /// Makes the data that was read consistent, checks the new database, and allows it to be opened.
@@ -83,7 +87,9 @@ pub(crate) fn make_sound(
         report: RepairReport::new(repair),
         progress,
         at: RepairProgress::of_stage(RepairStage::Mending),
+        of_collections: BTreeSet::new(),
     };
+    mending.shapes(&uncertain)?;
     mending.uncertain(&uncertain)?;
     mending.stores()?;
     mending.views()?;
@@ -109,6 +115,7 @@ impl Mending<'_> {
             self.key_values(&namespace)?;
         }
         self.blobs()?;
+        self.names()?;
         self.report.count_rows(self.db)
     }
 

@@ -6,13 +6,14 @@ mod skip;
 mod views;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::access::reads::Reads;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
 use crate::catalog::forms;
 use crate::catalog::schema::Schema;
-use crate::catalog::shapes::Shapes;
+use crate::catalog::shapes::{COPY, SHAPES, Shapes, differing};
 use crate::store::error::{Error, ErrorKind, Result};
 use crate::store::{Cursor, Direction, KeyRange, TreeId};
 use crate::value::tuple::{Element, decode};
@@ -121,7 +122,9 @@ pub(crate) fn documents(snapshot: &Snapshot) -> Result<DocumentReport> {
         }
         listed => listed?,
     };
+    let shapes = stored_shapes(snapshot, &mut report)?;
     for schema in schemas {
+        let schema = schema.decoded_by(&shapes);
         report.collections += 1;
         let views = match Views::of(snapshot, schema.name()) {
             Err(error) if is_of_disk(&error) => {
@@ -135,12 +138,29 @@ pub(crate) fn documents(snapshot: &Snapshot) -> Result<DocumentReport> {
         let of_views = BTreeSet::new();
         Reader { snapshot, schema: &schema, views, of_views, report: &mut report }.collection()?;
     }
-    if let Err(error) = Shapes::default().read_all(snapshot.source()) {
-        report.problem(format!("the shapes of documents cannot be read: {error}"));
-    }
     key_values::key_values(snapshot, &mut report)?;
     blobs::blobs(snapshot, &mut report)?;
     Ok(report)
+}
+
+/// The shapes that the state has. The open database may know more, of transactions that were rolled back.
+fn stored_shapes(snapshot: &Snapshot, report: &mut DocumentReport) -> Result<Arc<Shapes>> {
+    let shapes = Shapes::default();
+    let mut counts = Vec::new();
+    for tree in [SHAPES, COPY] {
+        match shapes.read_all(snapshot.source(), tree) {
+            Err(error) if is_of_disk(&error) => {
+                report.problem(format!("the tree {tree} cannot be read: {error}"));
+            }
+            count => counts.push(count?),
+        }
+    }
+    if let [rows, copies] = counts[..]
+        && rows != copies
+    {
+        report.problem(differing(rows, copies).message().to_owned());
+    }
+    Ok(Arc::new(shapes))
 }
 
 /// Whether an error is of the disk: an I/O error or corruption.

@@ -157,9 +157,17 @@ impl Observer {
                 return change.map(Some);
             }
             self.told = self.inner.position();
-            let Some(commit) = self.inner.next()? else {
-                self.told = self.inner.position();
-                return Ok(None);
+            let commit = match self.inner.next() {
+                Ok(Some(commit)) => commit,
+                Ok(None) => {
+                    self.told = self.inner.position();
+                    return Ok(None);
+                }
+                Err(error) => {
+                    // The database may have been set back. What is known is read again.
+                    self.schemas = Schemas::default();
+                    return Err(error);
+                }
             };
             let (seq, time) = (commit.seq, time_of(commit.time_ns));
             for change in commit.changes {
@@ -214,7 +222,7 @@ impl Observer {
 
     fn read_catalogue(&self) -> Result<Schemas> {
         let options = options(self.wal_dir.as_deref());
-        let wants = Arc::new(|name: &str| name == ENTRIES || name == SHAPES);
+        let wants = Arc::new(|name: &str| [ENTRIES, SHAPES].contains(&name));
         let from = ObserveFrom::Checkpoint;
         let mut catalogue = store::Observer::open(Arc::clone(&self.disk), &self.path, options, from, wants)?;
         let (mut found, shapes) = (BTreeMap::new(), Arc::<Shapes>::default());

@@ -10,10 +10,9 @@ use std::fmt;
 
 use crate::store::error::{Error, Result};
 use crate::value::json;
-use crate::value::msgpack::{DEPTH_MAX, Reader, Token, begins_with_a_shape, write};
+use crate::value::msgpack::{DEPTH_MAX, Reader, Token, write};
 use crate::value::time::Time;
 use crate::value::tuple::Element;
-use crate::value::version;
 
 /// What a field holds.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -143,32 +142,6 @@ impl Document {
             return Err(reader.wrong("something follows the document"));
         }
         Ok(document)
-    }
-
-    /// The values of a stored document whose shape is lost, under the names `1`, `2` and so on. `None` for
-    /// other bytes; short ones may happen to look like such a document.
-    #[must_use]
-    pub fn from_lost_shape(bytes: &[u8]) -> Option<Document> {
-        let (_, document) = version::split(bytes).ok()?;
-        if !begins_with_a_shape(document) {
-            return None;
-        }
-        let mut reader = Reader::new(document);
-        reader.skip().ok()?;
-        let mut values = Vec::new();
-        while !reader.at_end() {
-            values.push(reader.raw().ok()?);
-        }
-        if values.is_empty() {
-            return None;
-        }
-        let mut named = Vec::new();
-        write::map(&mut named, values.len()).ok()?;
-        for (number, value) in (1_u64..).zip(values) {
-            write::text(&mut named, &number.to_string()).ok()?;
-            named.extend_from_slice(value);
-        }
-        Document::from_bytes(&named).ok()
     }
 
     /// Some fields of a stored document: those whose names `is_wanted` accepts. The others are skipped, and

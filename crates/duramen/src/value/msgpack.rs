@@ -196,6 +196,11 @@ impl<'a> Reader<'a> {
         self.checked(name)
     }
 
+    /// Reads the name of a field and returns whether it is this one. Names need not be text.
+    pub(crate) fn name_is(&mut self, name: &str) -> Result<bool> {
+        Ok(matches!(self.unchecked()?, Token::UncheckedText(found) if found == name.as_bytes()))
+    }
+
     /// Reads the name of a field without checking its UTF-8, to compare it with another.
     pub(crate) fn name_bytes(&mut self) -> Result<&'a [u8]> {
         match self.unchecked()? {

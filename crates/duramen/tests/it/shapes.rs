@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use duramen::find::Condition;
 use duramen::prelude::*;
-use duramen::{AnyChange, AnyChanged, Code, Disk, MemDisk, ObserveFrom, Observer};
-use duramen_engine::{Background, Engine, Hooks, Options};
+use duramen::{AnyChange, AnyChanged, Code, Disk, MemDisk, ObserveFrom, Observer, RepairReport};
+use duramen_disk::memory::{CallKind, Effect, Fault, SyncGate};
+use duramen_engine::{Background, Engine, Hooks, Options, TreeId};
 
 use crate::golden::{DATABASE, load, open_db, store};
 
@@ -223,44 +224,251 @@ fn sums_of_documents_in_any_order_of_fields() {
     verify(&open_db(&disk, true));
 }
 
-/// Puts a document of a shape that no row has, as corruption of the tree of shapes would leave it.
-fn put_without_shape(disk: &MemDisk) {
+/// Changes the rows of both trees of shapes, as corruption would.
+fn change_shapes(
+    disk: &MemDisk,
+    change: impl Fn(&str, &mut duramen_engine::Transaction, TreeId) -> Result<()>,
+) {
     let options = Options { background: Background::Stepped, ..Options::default() };
     let engine =
         Engine::open(Arc::new(disk.clone()), Path::new(DATABASE), options, Hooks::default()).unwrap();
-    let put = |tx: &mut duramen_engine::Transaction| {
-        let tree = tx.tree("duramen/rows/a")?.unwrap();
-        tx.put(tree, &duramen::tuple::encode(&2_u64).unwrap(), b"\x63\x02\x02")
+    let changes = |tx: &mut duramen_engine::Transaction| {
+        for name in ["duramen/shapes", "duramen/shapes-copy"] {
+            let tree = tx.tree(name)?.unwrap();
+            change(name, tx, tree)?;
+        }
+        Ok(())
     };
-    engine.transact(Durability::Disk, put).unwrap();
+    engine.transact(Durability::Disk, changes).unwrap();
     engine.close().unwrap();
 }
 
-// D4: a document without its shape cannot be read, and says so. The others can.
-#[test]
-fn a_document_of_a_lost_shape_is_an_error_and_is_left_out_of_a_repair() {
+fn key_of(number: u64) -> Vec<u8> {
+    duramen::tuple::encode(&number).unwrap()
+}
+
+/// A database with documents of two shapes: the numbers 0 and 1.
+fn two_shapes() -> (MemDisk, [Document; 3]) {
     let disk = MemDisk::new(1);
     let db = open_db(&disk, false);
     db.ensure(&Schema::new("a").key(["id"])).unwrap();
-    db.documents("a").put(doc! { "id": 1, "x": 1 }).unwrap();
+    let documents = [doc! { "id": 1, "x": 1 }, doc! { "id": 2, "y": 2 }, doc! { "id": 3, "x": 3 }];
+    documents.iter().for_each(|document| drop(db.documents("a").put(document.clone()).unwrap()));
     db.close().unwrap();
     drop(db);
-    put_without_shape(&disk);
+    (disk, documents)
+}
+
+fn repaired(disk: &MemDisk) -> (Db, RepairReport) {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let report = Db::options().repair_on(Arc::clone(&disk), DATABASE, "/new.duramen", |_| Ok(())).unwrap();
+    let db = Db::options().open_on(disk, "/new.duramen").unwrap();
+    sound(&db);
+    (db, report)
+}
+
+// D4: the rows of shapes are there twice, so that one corrupt page costs no document its names.
+#[test]
+fn one_of_the_two_trees_of_shapes_is_enough() {
+    for lost in ["duramen/shapes", "duramen/shapes-copy"] {
+        for wrong in [None, Some(&b"\x81\xa1v\x02"[..])] {
+            let (disk, documents) = two_shapes();
+            change_shapes(&disk, |name, tx, tree| match wrong {
+                _ if name != lost => Ok(()),
+                None => tx.delete(tree, &key_of(1)).map(drop),
+                Some(wrong) => tx.put(tree, &key_of(1), wrong),
+            });
+            let db = open_db(&disk, false);
+            for (id, document) in (1..).zip(&documents) {
+                assert_eq!(db.documents("a").get(id).unwrap().as_ref(), Some(document), "{lost}");
+            }
+            let report = db.check_documents().unwrap();
+            assert!(report.problems.iter().any(|problem| problem.contains("duramen/shapes")), "{report:?}");
+            // No shape is added to a tree that cannot be read.
+            db.documents("a").put(doc! { "id": 4, "z": 4 }).unwrap();
+            assert_eq!(db.documents("a").get(4).unwrap(), Some(doc! { "id": 4, "z": 4 }));
+            db.close().unwrap();
+            drop(db);
+            let (db, report) = repaired(&disk);
+            assert_eq!(report.left_out_count, u64::from(wrong.is_some()), "{report:?}");
+            for (id, document) in (1..).zip(&documents) {
+                assert_eq!(db.documents("a").get(id).unwrap().as_ref(), Some(document), "{lost}");
+            }
+        }
+    }
+}
+
+// D4: a document without its shape cannot be read, and says so. The others can. A repair keeps its values.
+#[test]
+fn documents_whose_shape_is_lost_become_bytes_with_made_up_names() {
+    let (disk, documents) = two_shapes();
+    change_shapes(&disk, |_, tx, tree| tx.delete(tree, &key_of(1)).map(drop));
     let db = open_db(&disk, false);
     let error = db.documents("a").get(2).unwrap_err();
     assert_eq!(error.code(), Code::CorruptData);
-    assert!(error.message().contains("the shape 99"), "{error}");
-    assert_eq!(db.documents("a").get(1).unwrap(), Some(doc! { "id": 1, "x": 1 }));
+    assert!(error.message().contains("the shape 1"), "{error}");
+    assert_eq!(db.documents("a").get(1).unwrap().as_ref(), Some(&documents[0]));
     let report = db.check_documents().unwrap();
-    assert!(report.problems.iter().any(|problem| problem.contains("the shape 99")), "{report:?}");
+    assert!(report.problems.iter().any(|problem| problem.contains("the shape 1")), "{report:?}");
     db.close().unwrap();
     drop(db);
-    let whole: Arc<dyn Disk> = Arc::new(disk.clone());
-    let report = Db::options().repair_on(Arc::clone(&whole), DATABASE, "/new.duramen", |_| Ok(())).unwrap();
-    assert_eq!(report.left_out_count, 1, "{report:?}");
-    let db = Db::options().open_on(whole, "/new.duramen").unwrap();
-    assert_eq!(db.documents("a").get(1).unwrap(), Some(doc! { "id": 1, "x": 1 }));
+    let (db, report) = repaired(&disk);
+    assert_eq!((report.left_out_count, &report.renamed[..]), (0, &["recovered/a".to_owned()][..]));
+    let bytes = db.bytes("recovered/a").get(key_of(2)).unwrap().unwrap();
+    assert_eq!(Document::from_bytes(&bytes).unwrap(), doc! { "shape": 1, "1": 2, "2": 2 });
+    assert_eq!(db.documents("a").count(Span::all()).unwrap(), 2);
+}
+
+// A document that no struct reads field by field is read from its names.
+#[test]
+fn types_that_serialize_as_something_else_than_a_struct() {
+    #[derive(Serialize, Deserialize)]
+    enum Wire {
+        Opened { id: u64, by: String },
+        Closed { id: u64 },
+    }
+    #[derive(Debug, Clone, PartialEq, Collection)]
+    #[collection(name = "events")]
+    struct Event {
+        #[key]
+        id: u64,
+        by: Option<String>,
+    }
+    impl Serialize for Event {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+            let wire = match self.by.clone() {
+                Some(by) => Wire::Opened { id: self.id, by },
+                None => Wire::Closed { id: self.id },
+            };
+            wire.serialize(serializer)
+        }
+    }
+    impl<'de> Deserialize<'de> for Event {
+        fn deserialize<D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Event, D::Error> {
+            Ok(match Wire::deserialize(from)? {
+                Wire::Opened { id, by } => Event { id, by: Some(by) },
+                Wire::Closed { id } => Event { id, by: None },
+            })
+        }
+    }
+    #[derive(Debug, Clone, PartialEq, Deserialize, Collection)]
+    #[collection(name = "numbers")]
+    struct Number {
+        #[key]
+        id: u64,
+    }
+    impl Serialize for Number {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+            self.id.serialize(serializer)
+        }
+    }
+    let db = Db::in_memory().unwrap();
+    for event in [Event { id: 1, by: Some("ada".to_owned()) }, Event { id: 2, by: None }] {
+        db.put(&event).unwrap();
+        assert_eq!(db.get::<Event>(event.id).unwrap(), Some(event));
+    }
+    let error = db.put(&Number { id: 7 }).unwrap_err();
+    assert!(error.message().contains("not written as its fields"), "{error}");
+}
+
+// Two collections may come to the same new shape at once: both transactions put its row, and both commit.
+#[test]
+fn two_threads_add_the_same_shape_for_two_collections() {
+    let db = Db::in_memory().unwrap();
+    for name in ["a", "b"] {
+        db.ensure(&Schema::new(name).key(["id"])).unwrap();
+        db.documents(name).put(doc! { "id": 0 }).unwrap();
+    }
+    let together = std::sync::Barrier::new(2);
+    let of = |id: u64| Document::new().with("id", id).with(format!("field {id}"), id);
+    std::thread::scope(|scope| {
+        for name in ["a", "b"] {
+            let (db, together) = (&db, &together);
+            scope.spawn(move || {
+                for id in 1..100 {
+                    together.wait();
+                    db.documents(name).put(of(id)).unwrap();
+                }
+            });
+        }
+    });
+    for (name, id) in ["a", "b"].into_iter().flat_map(|name| (1..100).map(move |id| (name, id))) {
+        assert_eq!(db.documents(name).get(id).unwrap(), Some(of(id)));
+    }
     sound(&db);
+}
+
+// D7: a commit at level `Memory` returns before it is in the log. If it is dropped, the next one with its shape
+// must put the row of the shape again.
+#[test]
+fn a_shape_of_a_commit_that_was_dropped_is_put_again() {
+    let disk = MemDisk::new(1);
+    let db = open_db(&disk, false);
+    db.ensure(&Schema::new("a").key(["id"])).unwrap();
+    db.documents("a").put(doc! { "id": 0 }).unwrap();
+    let gate = SyncGate::closed();
+    disk.set_blocker(Some(gate.blocker(".wal")));
+    std::thread::scope(|scope| {
+        let leader = scope.spawn(|| db.documents("a").put(doc! { "id": 1 }));
+        gate.wait_blocked(1);
+        let returned = db.at(Durability::Memory).documents("a").put(doc! { "id": 2, "new": 2 });
+        returned.unwrap();
+        disk.set_faults(Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(".wal"));
+        gate.open();
+        leader.join().unwrap().unwrap();
+    });
+    // The group of the second is dropped by the time that a third has waited for its own.
+    let third = doc! { "id": 3, "new": 3 };
+    while db.documents("a").put(third.clone()).is_err() {}
+    assert_eq!(disk.fault_hit_count(), 1);
+    assert_eq!(db.documents("a").get(2).unwrap(), None, "it was dropped");
+    sound(&db);
+    let disk = disk.deep_clone();
+    let db = open_db(&disk, false);
+    assert_eq!(db.documents("a").get(3).unwrap(), Some(third));
+    sound(&db);
+}
+
+// An observer reads shapes again when it meets one that is new.
+#[test]
+fn an_observer_follows_new_shapes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("db");
+    let db = Db::open(&path).unwrap();
+    db.ensure(&Schema::new("a").key(["id"])).unwrap();
+    let mut observer = Observer::open(&path, ObserveFrom::Now).unwrap();
+    for id in 0..20_u64 {
+        let document = Document::new().with("id", id).with(format!("field {}", id / 2), id);
+        db.documents("a").put(document.clone()).unwrap();
+        if id == 10 {
+            db.checkpoint_with(&mut || ()).unwrap();
+        }
+        // A later commit carries the mark that this one is durable.
+        db.bytes("other").put("x", [0; 10]).unwrap();
+        let mut seen = None;
+        while seen.is_none() {
+            let is_put = |change: &AnyChange| {
+                change.origin.name() == "a" && matches!(change.what, AnyChanged::Put { .. })
+            };
+            seen = observer.next().unwrap().filter(is_put);
+        }
+        assert_eq!(seen.unwrap().document().unwrap(), Some(document));
+    }
+}
+
+// D9: a backup needs the same build as its original.
+#[test]
+fn a_backup_has_the_feature() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, backup) = (directory.path().join("db"), directory.path().join("backup"));
+    let db = Db::open(&path).unwrap();
+    db.put(&order(1)).unwrap();
+    db.backup(&backup).unwrap();
+    let data = std::fs::read(backup.join("data")).unwrap();
+    assert_eq!(SUPERBLOCKS.map(|at| data[at + FEATURES_AT]).iter().max(), Some(&1));
+    let copy = Db::open(&backup).unwrap();
+    assert_eq!(copy.get::<Order>(1).unwrap(), Some(order(1)));
+    sound(&copy);
 }
 
 fn put_golden(db: &Db) {

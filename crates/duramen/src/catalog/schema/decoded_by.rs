@@ -8,6 +8,8 @@ use std::sync::{Arc, LazyLock};
 
 use super::Schema;
 use crate::catalog::shapes::Shapes;
+use crate::value::msgpack::begins_with_a_shape;
+use crate::value::version;
 
 /// Of a schema that is not in a database.
 static NONE: LazyLock<Shapes> = LazyLock::new(Shapes::default);
@@ -34,6 +36,12 @@ impl Schema {
     pub(crate) fn decoded_by(mut self, shapes: &Arc<Shapes>) -> Schema {
         self.decoded_by = DecodedBy(Some(Arc::clone(shapes)));
         self
+    }
+
+    /// Whether a stored document names a shape that is not there.
+    pub(crate) fn lacks_shape_of(&self, stored: &[u8]) -> bool {
+        let document = version::split(stored).map_or(stored, |(_, document)| document);
+        begins_with_a_shape(document) && self.shapes().split(document).is_err()
     }
 
     /// The shapes that its documents name.

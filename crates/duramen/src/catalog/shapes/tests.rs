@@ -1,16 +1,19 @@
 //! Shapes in memory, and the bytes of documents that name them.
 #![allow(clippy::unwrap_used)]
 
+use super::row::Row;
 use super::*;
 use crate::doc;
+use crate::value::document::{Document, Value};
+use crate::value::tuple::encode;
 
 fn names(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
 fn stored(shapes: &Shapes, collection: &str, sums: &[&str], document: &Document) -> Option<Vec<u8>> {
-    let (last, sums) = (LastShape::default(), names(sums));
-    let of = CollectionShapes { collection, sums: &sums, last: &last };
+    let (recent, sums) = (RecentShapes::default(), names(sums));
+    let of = CollectionShapes { collection, sums: &sums, recent: &recent };
     let named = document.to_bytes().unwrap();
     let shaped = shapes.shaped(&of, &named).unwrap();
     shaped.map(|(_, stored)| stored)
@@ -84,10 +87,64 @@ fn documents_that_keep_their_names() {
     let mut wide = Document::new();
     (0..=FIELDS_MAX).for_each(|at| wide.push(format!("{at}"), Value::Null));
     assert_eq!(stored(&shapes, "a", &[], &wide), None);
-    let last = LastShape::default();
-    let of = CollectionShapes { collection: "a", sums: &[], last: &last };
+    let recent = RecentShapes::default();
+    let of = CollectionShapes { collection: "a", sums: &[], recent: &recent };
     assert!(shapes.shaped(&of, b"\x92\x01\x02").unwrap().is_none(), "a positional one");
-    assert!(shapes.shaped(&of, b"\x82\xa1a\x01\xa1a\x02").unwrap().is_none(), "a name twice");
+    let sums = names(&["a"]);
+    for of in [of, CollectionShapes { collection: "b", sums: &sums, recent: &recent }] {
+        for wrong in [&b"\x82\xa1a\x01\xa1a\x02"[..], b"\x82\xa1a\x01\x05\x02", b"\x82\xa1a\x01\xc3\x02"] {
+            assert!(shapes.shaped(&of, wrong).unwrap().is_none(), "a name twice, or one that is no text");
+        }
+    }
+}
+
+// A writer of documents of several shapes looks each up without the lock, also when no more are added.
+#[test]
+fn shapes_that_alternate_are_remembered() {
+    let shapes = Shapes::default();
+    let recent = RecentShapes::default();
+    let of = CollectionShapes { collection: "a", sums: &[], recent: &recent };
+    let document = |at: u32| Document::new().with(format!("f{at}"), 1);
+    for _ in 0..2 {
+        for at in 0..OF_A_COLLECTION_MAX + 50 {
+            let shaped = shapes.shaped(&of, &document(at).to_bytes().unwrap()).unwrap();
+            assert_eq!(shaped.is_some(), at < OF_A_COLLECTION_MAX, "{at}");
+        }
+    }
+    let _locked = shapes.known();
+    for at in 0..OF_A_COLLECTION_MAX + 50 {
+        let shaped = shapes.shaped(&of, &document(at).to_bytes().unwrap()).unwrap();
+        assert_eq!(shaped.is_some(), at < OF_A_COLLECTION_MAX, "{at}");
+        if let Some((_, bytes)) = shaped {
+            assert_eq!(named(&shapes, &bytes), document(at));
+        }
+    }
+}
+
+#[test]
+fn the_names_of_all_shapes_are_bounded() {
+    let shapes = Shapes::default();
+    let long = "x".repeat(NAMES_BYTES_MAX - 8);
+    let mut added = 0;
+    for at in 0..2 * ALL_NAMES_BYTES_MAX / NAMES_BYTES_MAX {
+        let (collection, name) = (format!("c{}", at / 200), format!("{long}{at:08}"));
+        added += usize::from(stored(&shapes, &collection, &[], &Document::new().with(name, 1)).is_some());
+    }
+    assert_eq!(added, ALL_NAMES_BYTES_MAX / NAMES_BYTES_MAX);
+    assert_eq!(shapes.count(), added);
+}
+
+// Both collections put the same bytes, so that their transactions do not conflict.
+#[test]
+fn a_row_has_the_collection_that_added_the_shape() {
+    let shapes = Shapes::default();
+    let document = doc! { "id": 1 }.to_bytes().unwrap();
+    let recent = [RecentShapes::default(), RecentShapes::default()];
+    let of = |collection, at: usize| CollectionShapes { collection, sums: &[], recent: &recent[at] };
+    let first = shapes.shaped(&of("a", 0), &document).unwrap().unwrap().0;
+    let second = shapes.shaped(&of("b", 1), &document).unwrap().unwrap().0;
+    assert!(std::ptr::eq(first, second));
+    assert_eq!(Row::read(&encode(&0_u64).unwrap(), &first.stored).unwrap().collection, "a");
 }
 
 #[test]

@@ -9,14 +9,10 @@ use super::{ALL, Mending};
 use crate::access::reads::sealed::Readable;
 use crate::access::views::state::ViewState;
 use crate::catalog::entries::{self, ENTRIES, ROWS, rows_tree};
-use crate::catalog::forms;
 use crate::catalog::schema::{Referrer, Schema};
-use crate::catalog::shapes::Shapes;
 use crate::db::verify::problem_of;
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, Shared, Source, TreeId};
-use crate::value::msgpack::begins_with_a_shape;
-use crate::value::version;
 use crate::view::spec::{TREES as VIEW_TREES, ViewSpec};
 
 impl Mending<'_> {
@@ -126,43 +122,58 @@ impl Mending<'_> {
     /// Renames the documents of collections without an entry: they can be read, but their meaning is unknown.
     fn rename_unknown(&mut self, schemas: &[Schema]) -> Result<()> {
         let known: BTreeSet<String> = schemas.iter().map(|schema| rows_tree(schema.name())).collect();
-        let shapes = &*self.db.open_state().catalog.shapes;
         let state = self.db.snapshot()?;
         let names = state.source().tree_names()?;
         for tree in names.iter().filter(|name| name.starts_with(ROWS) && !known.contains(*name)) {
-            let mut name = format!("{RECOVERED}{}", &tree[ROWS.len()..]);
-            while names.contains(&name) {
-                name.push('\'');
-            }
+            let name = free_name(&tree[ROWS.len()..], &names);
             let Some(from) = state.source().tree(tree)? else { continue };
             let into = self.db.transact(|tx| tx.shared().create_tree(&name, None))?;
             let mut rows = state.source().cursor(from, ALL, Direction::Forward)?;
             let mut batch = Batch::new(self.db);
             while let Some((key, value)) = rows.next()? {
-                batch.put(into, key.to_vec(), with_names(shapes, value))?;
+                batch.put(into, key.to_vec(), value.to_vec())?;
                 self.pass()?;
             }
             batch.commit()?;
             self.db.transact(|tx| tx.shared().drop_tree(tree))?;
+            self.of_collections.insert(name.clone());
             self.report.renamed.push(name);
         }
         Ok(())
     }
 
-    /// Leaves out documents that do not fit their collection.
+    /// Leaves out documents that do not fit their collection. Those whose shape is lost become a tree of bytes.
     pub(crate) fn documents(&mut self, schema: &Schema) -> Result<()> {
         let state = self.db.snapshot()?;
         let Some(tree) = state.source().tree(&rows_tree(schema.name()))? else { return Ok(()) };
         let mut rows = state.source().cursor(tree, ALL, Direction::Forward)?;
         let mut batch = Batch::new(self.db);
+        let mut without_shape = None;
         while let Some((key, stored)) = rows.next()? {
-            if let Some(problem) = problem_of(schema, key, stored) {
+            if schema.lacks_shape_of(stored) {
+                let into = match without_shape {
+                    Some(into) => into,
+                    None => *without_shape.insert(self.without_shape(schema.name())?),
+                };
+                batch.put(into, key.to_vec(), stored.to_vec())?;
+                batch.delete(tree, key)?;
+            } else if let Some(problem) = problem_of(schema, key, stored) {
                 self.leave_out(Store::Collection, schema.name(), key, problem);
                 batch.delete(tree, key)?;
             }
             self.pass()?;
         }
         batch.commit()
+    }
+
+    /// Creates the tree for documents of a collection whose shape is lost.
+    fn without_shape(&mut self, collection: &str) -> Result<TreeId> {
+        let names = self.db.snapshot()?.source().tree_names()?;
+        let name = free_name(collection, &names);
+        let tree = self.db.transact(|tx| tx.shared().create_tree(&name, None))?;
+        self.of_collections.insert(name.clone());
+        self.report.renamed.push(name);
+        Ok(tree)
     }
 
     /// Builds the views of a collection that need no code.
@@ -204,15 +215,13 @@ impl Mending<'_> {
     }
 }
 
-/// A document without its collection, with the names of its fields: a tree of bytes has no shapes.
-fn with_names(shapes: &Shapes, stored: &[u8]) -> Vec<u8> {
-    let named = || {
-        let (_, document) = version::split(stored).ok()?;
-        let mut named = Vec::new();
-        begins_with_a_shape(document).then(|| forms::name_by_shape(shapes, document, &mut named).ok())??;
-        Some(named)
-    };
-    named().unwrap_or_else(|| stored.to_vec())
+/// A name for a tree of bytes with the documents of a collection.
+fn free_name(collection: &str, names: &[String]) -> String {
+    let mut name = format!("{RECOVERED}{collection}");
+    while names.contains(&name) {
+        name.push('\'');
+    }
+    name
 }
 
 /// Whether an error is about a view, and not about the database.

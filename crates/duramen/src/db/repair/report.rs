@@ -320,6 +320,17 @@ impl RepairReport {
         self.missing = self.mentions.missing(is_there);
     }
 
+    /// Trees with the same rows: what one of them has lost is not lost if the other has lost nothing.
+    pub(crate) fn has_one_of(&mut self, trees: &[String; 2]) {
+        let has_lost = |name: &String| self.totals.iter().any(|loss| loss.tree == *name);
+        if trees.iter().all(has_lost) {
+            return;
+        }
+        self.totals.retain(|loss| !trees.contains(&loss.tree));
+        let stores = trees.each_ref().map(|tree| store_of(tree));
+        self.lost.retain(|range| !stores.contains(&(range.store, range.name.clone())));
+    }
+
     pub(crate) fn leave_out(&mut self, one: LeftOut) {
         self.left_out_count += 1;
         if self.left_out.len() < LEFT_OUT_MAX {

@@ -6,7 +6,6 @@ use super::{ALL, Mending};
 use crate::access::reads::sealed::Readable;
 use crate::catalog::entries::{self, ENTRIES, rows_tree};
 use crate::catalog::schema::Schema;
-use crate::catalog::shapes::{self, SHAPES};
 use crate::db::verify::{problem_of, problem_of_key_value};
 use crate::kv;
 use crate::store::error::Result;
@@ -33,7 +32,6 @@ impl Mending<'_> {
     pub(crate) fn uncertain(&mut self, trees: &[UncertainTree]) -> Result<()> {
         let (of_programs, own): (Vec<_>, Vec<_>) =
             trees.iter().partition(|tree| origin_of(&tree.of).is_some());
-        self.shapes(&own)?;
         for tree in of_programs {
             match self.beside(tree, trees)? {
                 Some((beside, schema)) => self.fill(beside, schema.as_ref())?,
@@ -52,23 +50,6 @@ impl Mending<'_> {
         }
         // The database's own trees have told what they could.
         self.db.transact(|tx| own.iter().try_for_each(|tree| tx.shared().drop_tree(&tree.tree).map(drop)))
-    }
-
-    /// Adds the shapes that were found. None is uncertain: the shape of a number never changes.
-    fn shapes(&mut self, own: &[&UncertainTree]) -> Result<()> {
-        let shapes = &self.db.open_state().catalog.shapes;
-        let state = self.db.snapshot()?;
-        shapes.load(state.source());
-        for tree in own.iter().filter(|tree| tree.of == SHAPES) {
-            let Some(from) = state.source().tree(&tree.tree)? else { continue };
-            let mut rows = state.source().cursor(from, ALL, Direction::Forward)?;
-            while let Some((key, stored)) = rows.next()? {
-                if shapes.take(key, stored).is_ok() {
-                    self.db.transact(|tx| shapes::put_row(tx.shared(), key, stored))?;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Creates the collection or namespace for uncertain rows.

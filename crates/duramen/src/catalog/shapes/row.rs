@@ -1,0 +1,100 @@
+//! The stored form of a shape: a row of the trees of shapes. docs/format.md, "Shapes".
+
+use super::{ALL_MAX, FIELDS_MAX};
+use crate::store::error::{Error, Result};
+use crate::value::document::{Document, Value};
+use crate::value::tuple::{decode, encode};
+
+/// A row of the trees of shapes.
+pub(super) struct Row {
+    pub(super) number: u32,
+    /// In the order of the values.
+    pub(super) names: Vec<String>,
+    /// The positions of the names in the order shown; empty if it is the stored order.
+    pub(super) shown: Vec<usize>,
+    /// The collection that added it.
+    pub(super) collection: String,
+}
+
+/// The key of the row of a shape.
+pub(super) fn key_of(number: u32) -> Result<Vec<u8>> {
+    encode(&u64::from(number))
+}
+
+impl Row {
+    /// What makes two shapes the same.
+    pub(super) fn form(&self) -> Result<Vec<u8>> {
+        let mut document = Document::new();
+        let names = self.names.iter().map(|name| Value::from(name.as_str())).collect();
+        document.set("names", Value::List(names));
+        if !self.shown.is_empty() {
+            let shown = self.shown.iter().map(|at| Value::Int(*at as i128)).collect();
+            document.set("shown", Value::List(shown));
+        }
+        document.to_bytes()
+    }
+
+    pub(super) fn stored(&self) -> Result<Vec<u8>> {
+        let mut document = Document::new().with("v", 1_u8);
+        for (name, value) in Document::from_bytes(&self.form()?)?.iter() {
+            document.set(name, value.clone());
+        }
+        document.set("collection", self.collection.as_str());
+        document.to_bytes()
+    }
+
+    /// Reads a row.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for bytes that are none.
+    pub(super) fn read(key: &[u8], stored: &[u8]) -> Result<Row> {
+        let number = match decode(key)?.as_slice() {
+            [element] => Value::from(element.clone()),
+            _ => return Err(wrong("its key is not one number")),
+        };
+        let Value::Int(number) = number else { return Err(wrong("its key is no number")) };
+        let number = u32::try_from(number).map_err(|_| wrong("its number is too large"))?;
+        if number as usize >= ALL_MAX {
+            return Err(wrong("its number is too large"));
+        }
+        let mut document = Document::from_bytes(stored)?;
+        if document.remove("v") != Some(Value::Int(1)) {
+            return Err(wrong("it is of another version"));
+        }
+        let texts = list(document.remove("names"))?.into_iter().map(|name| match name {
+            Value::Text(name) => Ok(name),
+            _ => Err(wrong("a name is no text")),
+        });
+        let names = texts.collect::<Result<Vec<_>>>()?;
+        let positions = list(document.remove("shown"))?.into_iter().map(|at| match at {
+            Value::Int(at) => usize::try_from(at).map_err(|_| wrong("a position is too large")),
+            _ => Err(wrong("a position is no number")),
+        });
+        let shown = positions.collect::<Result<Vec<_>>>()?;
+        let mut sorted = shown.clone();
+        sorted.sort_unstable();
+        let is_order = shown.is_empty() || sorted.iter().copied().eq(0..names.len());
+        let Some(Value::Text(collection)) = document.remove("collection") else {
+            return Err(wrong("it names no collection"));
+        };
+        let mut unique: Vec<&String> = names.iter().collect();
+        unique.sort_unstable();
+        let is_repeated = unique.windows(2).any(|pair| pair[0] == pair[1]);
+        if names.is_empty() || names.len() > FIELDS_MAX || is_repeated || !is_order {
+            return Err(wrong("its names are not those of a document"));
+        }
+        Ok(Row { number, names, shown, collection })
+    }
+}
+
+fn list(value: Option<Value>) -> Result<Vec<Value>> {
+    match value {
+        Some(Value::List(values)) => Ok(values),
+        None => Ok(Vec::new()),
+        Some(_) => Err(wrong("a list was wanted")),
+    }
+}
+
+fn wrong(what: &str) -> Error {
+    Error::invalid(what.to_owned())
+}
