@@ -199,7 +199,7 @@ impl Checkpointer {
         let NewRoots { slot: roots, pointer: roots_pointer, .. } = new_roots;
         self.sync()?;
         let superblock = Superblock {
-            features: features_of(&root.trees),
+            features: features_of(&root.trees) | self.store.pages.data().features(),
             generation,
             replay: position,
             marked: position.seq,

@@ -5,6 +5,7 @@
 //! checksum in its page pointer.
 
 mod buffers;
+mod codec;
 mod mark;
 mod page;
 mod page_pointer;
@@ -15,20 +16,24 @@ mod tests;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use duramen_disk::File;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
+use codec::decompress;
+
 use crate::error::{Code, Error, Result};
+use crate::features::Features;
 use crate::ids::DatabaseId;
 
 pub use buffers::Buffers;
+pub use codec::Compressor;
 pub use mark::TreeNumber;
 pub use page::{INDEX_SLACK_BYTES, PAGE_HEADER_BYTES, Page, PageKind, node_bytes};
-use page::{generation_of, is_inner};
-pub use page_pointer::{INNER_FLAG, POINTER_BYTES, PagePointer};
+use page::{generation_of, is_inner, payload_bytes_of, stored_bytes_of};
+pub use page_pointer::{INNER_FLAG, LZ4_FLAG, POINTER_BYTES, PagePointer};
 pub use superblock::{
     FORMAT_VERSION, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError, first_free_block,
 };
@@ -46,6 +51,10 @@ pub struct DataFile {
     syncing: Arc<Mutex<Option<Error>>>,
     /// A length that the file is known to have.
     seen_bytes: Arc<AtomicU64>,
+    /// Whether pages are compressed when they are written.
+    compresses: bool,
+    /// Whether a page may be compressed.
+    has_compressed: Arc<AtomicBool>,
 }
 
 impl DataFile {
@@ -61,7 +70,30 @@ impl DataFile {
             buffers: Buffers::new(),
             syncing: Arc::default(),
             seen_bytes: Arc::default(),
+            compresses: false,
+            has_compressed: Arc::default(),
         }
+    }
+
+    /// Compresses leaves when they are written, where that saves a block.
+    #[must_use]
+    pub fn compressing(mut self, compresses: bool) -> DataFile {
+        self.compresses = compresses;
+        self
+    }
+
+    fn compresses(&self) -> bool {
+        self.compresses
+    }
+
+    /// Notes that a page is compressed.
+    pub(crate) fn has_compressed(&self) {
+        self.has_compressed.store(true, Ordering::Relaxed);
+    }
+
+    /// What a build must know to read the pages.
+    pub(crate) fn features(&self) -> Features {
+        if self.has_compressed.load(Ordering::Relaxed) { Features::LZ4_PAGES } else { Features::NONE }
     }
 
     /// The file itself, for syncs and its length.
@@ -143,13 +175,16 @@ impl DataFile {
         self.pointer_to(page, block)
     }
 
+    /// The pointer to a page as it is stored.
     fn pointer_to(&self, page: &[u8], block: u64) -> PagePointer {
-        let raw_bytes = u32::try_from(page.len()).expect("pages are at most a mebibyte and a bit");
+        let payload = payload_bytes_of(page).expect("a page has a header");
+        let raw_bytes = u32::try_from(PAGE_HEADER_BYTES + payload).expect("a payload's length has 32 bits");
+        let is_compressed = PAGE_HEADER_BYTES + payload != page.len();
         PagePointer {
             block,
             block_count: self.blocks_of(page.len()),
             raw_bytes,
-            flags: if is_inner(page) { INNER_FLAG } else { 0 },
+            flags: flag(is_inner(page), INNER_FLAG) | flag(is_compressed, LZ4_FLAG),
             tag: self.tag(page, block).to_le_bytes(),
         }
     }
@@ -171,15 +206,43 @@ impl DataFile {
     fn read_once(&self, pointer: &PagePointer, kind: PageKind) -> Result<Page> {
         let offset = self.offset(pointer.block);
         let mut page = Page::unread(&self.buffers, pointer.raw_bytes as usize);
-        self.file.read_at(page.bytes_mut(), offset).map_err(|error| self.read_error(offset, &error))?;
-        let found = self.tag(page.bytes(), pointer.block);
-        let wanted = u128::from_le_bytes(pointer.tag);
-        if found != wanted {
-            let what = format!("page at block {}: checksum {found:032x}, want {wanted:032x}", pointer.block);
-            return Err(Error::corrupt_data(&self.path, offset, what));
+        let corrupt = |what: String| Error::corrupt_data(&self.path, offset, what);
+        if pointer.is_compressed() {
+            let stored = self.read_stored(pointer, &corrupt)?;
+            decompress(stored.bytes(), page.bytes_mut(), kind).map_err(corrupt)?;
+        } else {
+            self.file.read_at(page.bytes_mut(), offset).map_err(|error| self.read_error(offset, &error))?;
+            self.check_tag(pointer, page.bytes()).map_err(corrupt)?;
         }
-        page.check(kind).map_err(|what| Error::corrupt_data(&self.path, offset, what))?;
+        page.check(kind).map_err(corrupt)?;
         Ok(page)
+    }
+
+    /// The bytes of a compressed page, which match the pointer's checksum.
+    fn read_stored(&self, pointer: &PagePointer, corrupt: &dyn Fn(String) -> Error) -> Result<Page> {
+        let offset = self.offset(pointer.block);
+        let room = u64::from(pointer.block_count) * self.block_bytes as u64;
+        // The padding of the last page may be cut off.
+        let bytes = room.min(self.seen_bytes.load(Ordering::Relaxed).saturating_sub(offset));
+        let bytes = usize::try_from(bytes).expect("fewer than those of the page");
+        let mut stored = Page::unread(&self.buffers, bytes);
+        self.file.read_at(stored.bytes_mut(), offset).map_err(|error| self.read_error(offset, &error))?;
+        let found = stored_bytes_of(stored.bytes()).map(|bytes| PAGE_HEADER_BYTES + bytes);
+        let Some(length) = found.filter(|length| *length <= bytes) else {
+            return Err(corrupt("no compressed page starts here".to_owned()));
+        };
+        stored.truncate(length);
+        self.check_tag(pointer, stored.bytes()).map_err(corrupt)?;
+        Ok(stored)
+    }
+
+    /// Checks the bytes of a page, as they are stored, against its pointer. Returns what is wrong.
+    fn check_tag(&self, pointer: &PagePointer, stored: &[u8]) -> std::result::Result<(), String> {
+        let (found, wanted) = (self.tag(stored, pointer.block), u128::from_le_bytes(pointer.tag));
+        if found == wanted {
+            return Ok(());
+        }
+        Err(format!("page at block {}: checksum {found:032x}, want {wanted:032x}", pointer.block))
     }
 
     /// Checks whether a page of this kind can lie where a pointer says.
@@ -193,7 +256,8 @@ impl DataFile {
         let offset = self.offset(pointer.block);
         let PagePointer { block_count, raw_bytes, flags, .. } = *pointer;
         let bytes = raw_bytes as usize;
-        if flags & !INNER_FLAG != 0 {
+        let is_possible = kind == PageKind::Leaf || !pointer.is_compressed();
+        if flags & !(INNER_FLAG | LZ4_FLAG) != 0 || !is_possible {
             return Err(Error::corrupt_data(&self.path, offset, "a pointer that this build cannot follow"));
         }
         if !(PAGE_HEADER_BYTES..=PAGE_HEADER_BYTES + kind.payload_bytes_max()).contains(&bytes) {
@@ -201,11 +265,20 @@ impl DataFile {
             return Err(Error::corrupt_data(&self.path, offset, what));
         }
         let blocks = |bytes: usize| bytes.div_ceil(self.block_bytes);
-        if !(blocks(bytes)..=blocks(bytes + kind.slack_bytes())).contains(&(block_count as usize)) {
+        let possible = match pointer.is_compressed() {
+            true => 1..=blocks(bytes).saturating_sub(1),
+            false => blocks(bytes)..=blocks(bytes + kind.slack_bytes()),
+        };
+        if !possible.contains(&(block_count as usize)) {
             let what = format!("a pointer to {bytes} bytes in {block_count} blocks");
             return Err(Error::corrupt_data(&self.path, offset, what));
         }
-        let end = offset.saturating_add(raw_bytes.into());
+        // The last block of a compressed page begins at least.
+        let stored = match pointer.is_compressed() {
+            true => u64::from(block_count - 1) * self.block_bytes as u64 + 1,
+            false => raw_bytes.into(),
+        };
+        let end = offset.saturating_add(stored);
         if end > self.seen_bytes.load(Ordering::Relaxed) {
             let file_bytes = self.file.len().map_err(|error| Error::io("measure", &self.path, &error))?;
             self.seen_bytes.store(file_bytes, Ordering::Relaxed);
@@ -229,6 +302,7 @@ impl DataFile {
         Error::new(Code::System, format!("cannot read {} @ {offset:#x}: {error}", self.path.display()))
     }
 
+    /// The checksum of a page as it is stored.
     fn tag(&self, page: &[u8], block: u64) -> u128 {
         xxh3_128_with_seed(page, self.seed(page, block))
     }
@@ -241,4 +315,8 @@ impl DataFile {
         seed[24..].copy_from_slice(&generation_of(page).to_le_bytes());
         xxh3_64_with_seed(&seed, 0x4455_5241_4d45_4e00)
     }
+}
+
+fn flag(is_set: bool, bit: u32) -> u32 {
+    if is_set { bit } else { 0 }
 }

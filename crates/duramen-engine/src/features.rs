@@ -18,8 +18,11 @@ impl Features {
     /// Documents that name their shape instead of their fields.
     pub const SHAPES: Features = Features(1);
 
+    /// Pages whose payload is an LZ4 block.
+    pub const LZ4_PAGES: Features = Features(2);
+
     /// Every feature that this build knows.
-    pub const KNOWN: Features = Features::SHAPES;
+    pub const KNOWN: Features = Features(Features::SHAPES.0 | Features::LZ4_PAGES.0);
 
     /// The bits as they are stored.
     #[must_use]
@@ -31,6 +34,12 @@ impl Features {
     #[must_use]
     pub fn from_bits(bits: u64) -> Option<Features> {
         (bits & !Features::KNOWN.0 == 0).then_some(Features(bits))
+    }
+
+    /// Whether these are among them.
+    #[must_use]
+    pub fn contains(self, other: Features) -> bool {
+        self.0 & other.0 == other.0
     }
 
     /// Whether there are none.
@@ -50,6 +59,9 @@ impl BitOr for Features {
 
 impl fmt::Display for Features {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_empty() { "none" } else { "shapes" })
+        let named = [(Features::SHAPES, "shapes"), (Features::LZ4_PAGES, "compressed pages")];
+        let names: Vec<_> =
+            named.into_iter().filter(|(one, _)| self.0 & one.0 != 0).map(|one| one.1).collect();
+        f.write_str(&if names.is_empty() { "none".to_owned() } else { names.join(", ") })
     }
 }

@@ -203,6 +203,9 @@ pub struct Options {
     pub allow_network_fs: bool,
     /// Sizes; stored in the superblock at creation.
     pub geometry: Geometry,
+    /// Compress leaves with LZ4 when a checkpoint writes them, where that saves a block. What is compressed is
+    /// read either way.
+    pub compress: bool,
     /// When space is given back.
     #[doc(hidden)]
     pub give_back: GiveBack,
@@ -238,6 +241,7 @@ impl Default for Options {
             repair_without_log: false,
             allow_network_fs: false,
             geometry: Geometry::default(),
+            compress: true,
             give_back: GiveBack::default(),
             background: Background::Threads,
             snapshot_space_bytes_max: None,

@@ -18,6 +18,7 @@ use crate::catalog::{CATALOG, RootEntry, TreeState, TreeTable};
 use crate::checkpoint::{Store, UnreadValues, read_superblocks};
 use crate::data_file::{DataFile, Superblock};
 use crate::error::{Code, Error, Result};
+use crate::features::Features;
 use crate::ids::TreeId;
 use crate::options::Options;
 use crate::page_cache::Pages;
@@ -61,7 +62,11 @@ pub(crate) fn load(
     let (superblock, older) = read_superblocks(&file, path)?;
     check_features(&superblock, path, options)?;
     check_length(&file, &superblock, path)?;
-    let data = DataFile::new(file, path, superblock.database, superblock.geometry.block_bytes);
+    let data = DataFile::new(file, path, superblock.database, superblock.geometry.block_bytes)
+        .compressing(options.compress);
+    if superblock.features.contains(Features::LZ4_PAGES) {
+        data.has_compressed();
+    }
     let space = match &superblock.space {
         Some(index) => Space::load(data.clone(), index, options.give_back)?,
         None => Space::new(data.clone(), options.give_back),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::alarm::invariant;
 use crate::allocator::DeferredExtent;
-use crate::data_file::{Page, PagePointer, TreeNumber, first_free_block};
+use crate::data_file::{Compressor, Page, PagePointer, TreeNumber, first_free_block};
 use crate::error::{Error, Result};
 use crate::ids::TreeId;
 use crate::tree::{DeferredPage, Node, NodePointer, NodeSink, Reduction, inner_page_bytes_max};
@@ -38,6 +38,7 @@ pub(super) struct Output<'a> {
     store: &'a Store,
     between: &'a mut dyn FnMut(),
     slice: Vec<u8>,
+    compressor: Compressor,
     start_block: u64,
     written_bytes: u64,
     write_behind: WriteBehind,
@@ -56,6 +57,7 @@ impl<'a> Output<'a> {
             store,
             between,
             slice: Vec::new(),
+            compressor: Compressor::default(),
             start_block: 0,
             written_bytes: 0,
             write_behind: WriteBehind::default(),
@@ -72,6 +74,7 @@ impl<'a> Output<'a> {
             "tree {id} is written before the tree of roots, which names its root"
         );
         self.tree = TreeNumber::of(id);
+        self.compressor.begin_tree();
     }
 
     /// Later nodes belong to the tree of roots. No root leads to them before the checkpoint is written, so
@@ -103,19 +106,23 @@ impl<'a> Output<'a> {
     /// # Errors
     /// The error of writing an earlier slice.
     pub(super) fn put_at(&mut self, page: &Page, block: u64) -> Result<PagePointer> {
-        self.add(page, block)?;
+        self.add(page.bytes(), block)?;
         Ok(self.store.pages.data().locate(page, block))
     }
 
-    /// Adds the page of a node, and marks it as one of the current tree.
-    fn put_node(&mut self, page: &Page, block: u64) -> Result<PagePointer> {
-        let start = self.add(page, block)?;
-        let added = &mut self.slice[start..start + page.bytes().len()];
-        Ok(self.store.pages.data().locate_node(added, block, self.tree))
+    /// Allocates room for the page of a node, as it is stored, adds it, and marks it as one of the current tree.
+    fn put_node(&mut self, stored: &[u8]) -> Result<PagePointer> {
+        let data = self.store.pages.data();
+        let block_count = data.blocks_of(stored.len());
+        let block = self.store.space.allocate(block_count)?;
+        let start =
+            self.add(stored, block).inspect_err(|_| self.store.space.give_back(block, block_count))?;
+        let added = &mut self.slice[start..start + stored.len()];
+        Ok(data.locate_node(added, block, self.tree))
     }
 
     /// Adds a page to the slice. Returns where it begins there.
-    fn add(&mut self, page: &Page, block: u64) -> Result<usize> {
+    fn add(&mut self, page: &[u8], block: u64) -> Result<usize> {
         let block_bytes = self.store.pages.data().block_bytes();
         let next = self.start_block + (self.slice.len() / block_bytes) as u64;
         if !self.slice.is_empty() && (next != block || self.slice.len() >= SLICE_BYTES) {
@@ -125,7 +132,7 @@ impl<'a> Output<'a> {
             self.start_block = block;
         }
         let start = self.slice.len();
-        self.slice.extend_from_slice(page.bytes());
+        self.slice.extend_from_slice(page);
         let padded = self.slice.len().next_multiple_of(block_bytes);
         self.slice.resize(padded, 0);
         Ok(start)
@@ -177,15 +184,12 @@ impl NodeSink for Output<'_> {
             let bytes = page.bytes().len();
             invariant!(bytes <= bytes_max, "an inner node of {bytes} bytes was cut at {bytes_max}");
         }
-        let block_count = self.store.pages.data().blocks_of(page.bytes().len());
-        let block = self.store.space.allocate(block_count)?;
-        let pointer = match self.put_node(page, block) {
-            Ok(pointer) => pointer,
-            Err(error) => {
-                self.store.space.give_back(block, block_count);
-                return Err(error);
-            }
-        };
+        let mut compressor = std::mem::take(&mut self.compressor);
+        let data = self.store.pages.data();
+        let stored = if node.level() == 0 { compressor.stored(page, data) } else { page.bytes() };
+        let pointer = self.put_node(stored);
+        self.compressor = compressor;
+        let pointer = pointer?;
         if let Some(roots) = &mut self.roots {
             roots.push(pointer.extent());
         }

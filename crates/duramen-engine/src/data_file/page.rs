@@ -24,10 +24,19 @@ const GENERATION_AT: usize = 8;
 const NONCE_AT: usize = 16;
 const PAYLOAD_BYTES_AT: usize = 32;
 
+/// The codec of the payload: 0 or [`LZ4`].
+pub(super) const CODEC_AT: usize = KIND_AT + 1;
+
+/// Bytes of the payload as it is stored, if it is compressed; else zero.
+pub(super) const STORED_BYTES_AT: usize = PAYLOAD_BYTES_AT + 4;
+
+/// The codec of an LZ4 block.
+pub(super) const LZ4: u8 = 1;
+
 const _: () = assert!(KIND_AT == size_of::<u32>(), "the kind follows the magic number");
 const _: () = assert!(GENERATION_AT == KIND_AT + 4, "kind, codec and key id take four bytes");
 const _: () = assert!(NONCE_AT == GENERATION_AT + 8 && PAYLOAD_BYTES_AT == NONCE_AT + 16);
-const _: () = assert!(TREE_AT == PAYLOAD_BYTES_AT + 8 && PAGE_HEADER_BYTES == MARK_END);
+const _: () = assert!(TREE_AT == STORED_BYTES_AT + 4 && PAGE_HEADER_BYTES == MARK_END);
 const _: () = assert!(INDEX_SLACK_BYTES.is_multiple_of(POINTER_BYTES), "the list grows by whole pointers");
 const _: () = assert!(
     PageKind::Leaf.payload_bytes_max() >= BIG_VALUE_BYTES + KEY_BYTES_MAX + 1024,
@@ -123,6 +132,10 @@ impl Page {
         Page { bytes: buffer, buffers: Some(Arc::clone(buffers)) }
     }
 
+    pub(super) fn truncate(&mut self, bytes: usize) {
+        self.bytes.truncate(bytes);
+    }
+
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
@@ -163,8 +176,8 @@ impl Page {
         if bytes[KIND_AT] != want as u8 {
             return Err(format!("page kind {}, want {}", bytes[KIND_AT], want as u8));
         }
-        if bytes[KIND_AT + 1..GENERATION_AT] != [0; 3] {
-            return Err("page is compressed or encrypted, which this build cannot read".to_owned());
+        if bytes[CODEC_AT..GENERATION_AT] != [0; 3] {
+            return Err("page is compressed or encrypted in a way that this build cannot read".to_owned());
         }
         let payload = u64::from_le_bytes(bytes[PAYLOAD_BYTES_AT..TREE_AT].try_into().expect("eight bytes"));
         if payload != (bytes.len() - PAGE_HEADER_BYTES) as u64 {
@@ -180,7 +193,7 @@ pub(super) fn generation_of(page: &[u8]) -> u64 {
         .map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
 }
 
-/// How many bytes a page has, header included, if these begin one of a node.
+/// How many bytes a page has as it is stored, header included, if these begin one of a node.
 pub fn node_bytes(page: &[u8]) -> Option<usize> {
     let header = page.get(..PAGE_HEADER_BYTES)?;
     let kind = match header[KIND_AT] {
@@ -188,13 +201,30 @@ pub fn node_bytes(page: &[u8]) -> Option<usize> {
         kind if kind == PageKind::Inner as u8 => PageKind::Inner,
         _ => return None,
     };
-    if header[..KIND_AT] != PAGE_MAGIC.to_le_bytes() || header[KIND_AT + 1..GENERATION_AT] != [0; 3] {
+    if header[..KIND_AT] != PAGE_MAGIC.to_le_bytes() || header[CODEC_AT + 1..GENERATION_AT] != [0; 2] {
         return None;
     }
-    let payload = u64::from_le_bytes(header[PAYLOAD_BYTES_AT..TREE_AT].try_into().expect("eight bytes"));
     let payload_bytes_max = kind.payload_bytes_max().min(NODE_BYTES_MAX);
-    let payload = usize::try_from(payload).ok().filter(|bytes| *bytes <= payload_bytes_max)?;
-    Some(PAGE_HEADER_BYTES + payload)
+    let payload = payload_bytes_of(header).filter(|bytes| *bytes <= payload_bytes_max)?;
+    let stored = stored_bytes_of(header)?;
+    (stored <= payload).then_some(PAGE_HEADER_BYTES + stored)
+}
+
+/// The bytes of a page's payload, by its header.
+pub(super) fn payload_bytes_of(header: &[u8]) -> Option<usize> {
+    let bytes = header.get(PAYLOAD_BYTES_AT..STORED_BYTES_AT)?.try_into().expect("four bytes");
+    usize::try_from(u32::from_le_bytes(bytes)).ok()
+}
+
+/// The bytes of a page's payload as it is stored, by its header; `None` for another codec.
+pub(super) fn stored_bytes_of(header: &[u8]) -> Option<usize> {
+    let bytes = header.get(STORED_BYTES_AT..TREE_AT)?.try_into().expect("four bytes");
+    let stored = usize::try_from(u32::from_le_bytes(bytes)).ok()?;
+    match header[CODEC_AT] {
+        0 if stored == 0 => payload_bytes_of(header),
+        LZ4 if stored > 0 => Some(stored),
+        _ => None,
+    }
 }
 
 /// Whether a page is an inner node's.

@@ -18,6 +18,9 @@ const _: () = assert!(TAG_AT + 16 == POINTER_BYTES, "the checksum ends a pointer
 /// Set on a pointer to an inner node; clear on one to a leaf.
 pub const INNER_FLAG: u32 = 1;
 
+/// Set on a pointer to a page whose payload is an LZ4 block.
+pub const LZ4_FLAG: u32 = 4;
+
 /// A page pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PagePointer {
@@ -25,11 +28,13 @@ pub struct PagePointer {
     pub block: u64,
     /// Blocks taken.
     pub block_count: u32,
-    /// Bytes of the page itself; the rest of the last block is padding.
+    /// Bytes of the page in memory. The rest of the last block is padding; a compressed page takes fewer
+    /// blocks.
     pub raw_bytes: u32,
-    /// [`INNER_FLAG`]. The bits for codec, key id and "base plus delta extent" are zero in this format.
+    /// [`INNER_FLAG`] and [`LZ4_FLAG`]. The bits for key id and "base plus delta extent" are zero in this
+    /// format.
     pub flags: u32,
-    /// Checksum of the page, seeded with database, address and generation.
+    /// Checksum of the page as it is stored, seeded with database, address and generation.
     pub tag: [u8; 16],
 }
 
@@ -55,6 +60,12 @@ impl PagePointer {
             flags: word(FLAGS_AT),
             tag: bytes[TAG_AT..].try_into().expect("sixteen bytes"),
         })
+    }
+
+    /// Whether its page is compressed.
+    #[must_use]
+    pub fn is_compressed(&self) -> bool {
+        self.flags & LZ4_FLAG != 0
     }
 
     /// Whether an inner node lies there.

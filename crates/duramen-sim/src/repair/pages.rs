@@ -3,9 +3,11 @@
 //! A second reader of the format, by docs/format.md alone: it shares no code with the engine. It reads sound
 //! files only. From its list the sweep knows which rows a repair must find, whatever else is corrupt.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use duramen::Store;
+use lz4_flex::block::decompress;
 
 /// A page's header.
 const HEADER_BYTES: usize = 48;
@@ -16,6 +18,9 @@ const SUPERBLOCKS: [usize; 2] = [0, 16384];
 /// The flag of a page pointer to an inner node.
 const INNER_FLAG: u32 = 1;
 
+/// The flag of a page pointer to a page whose payload is an LZ4 block.
+const LZ4_FLAG: u32 = 4;
+
 /// The flag of an entry whose value is stored elsewhere.
 const BIG_BIT: u16 = 0x8000;
 
@@ -24,7 +29,7 @@ const BIG_BIT: u16 = 0x8000;
 pub(crate) struct Leaf {
     /// Where its page lies in the data file.
     pub offset: usize,
-    /// The page.
+    /// The page, as it is stored.
     pub page: Vec<u8>,
     pub store: Store,
     pub name: String,
@@ -60,7 +65,7 @@ pub(crate) fn leaves(data: &[u8]) -> Vec<Leaf> {
             let keys = small.map(|(key, ..)| key).collect();
             found.push(Leaf {
                 offset: leaf.offset,
-                page: leaf.page.to_vec(),
+                page: leaf.stored.to_vec(),
                 store,
                 name: name.clone(),
                 keys,
@@ -85,7 +90,9 @@ struct File<'d> {
 
 struct LeafPage<'d> {
     offset: usize,
-    page: &'d [u8],
+    stored: &'d [u8],
+    /// The bytes after the header, decompressed.
+    payload: Cow<'d, [u8]>,
 }
 
 impl<'d> File<'d> {
@@ -104,32 +111,41 @@ impl<'d> File<'d> {
     /// The leaves below a page pointer.
     fn leaves_below(&self, pointer: &[u8]) -> Vec<LeafPage<'d>> {
         let offset = usize::try_from(u64_at(pointer, 0)).expect("a block of the file") * self.block_bytes;
-        let page = &self.data[offset..offset + u32_at(pointer, 12) as usize];
-        if u32_at(pointer, 16) & INNER_FLAG == 0 {
-            return vec![LeafPage { offset, page }];
+        let flags = u32_at(pointer, 16);
+        let bytes = match flags & LZ4_FLAG {
+            0 => u32_at(pointer, 12) as usize,
+            _ => HEADER_BYTES + u32_at(self.data, offset + 36) as usize,
+        };
+        let stored = &self.data[offset..offset + bytes];
+        let mut payload = Cow::Borrowed(&stored[HEADER_BYTES..]);
+        if flags & LZ4_FLAG != 0 {
+            let payload_bytes = u32_at(stored, 32) as usize;
+            payload = Cow::Owned(decompress(&payload, payload_bytes).expect("an LZ4 block"));
         }
-        let payload = &page[HEADER_BYTES..];
-        let mut at = 8 + usize::from(u16_at(payload, 4));
+        if flags & INNER_FLAG == 0 {
+            return vec![LeafPage { offset, stored, payload }];
+        }
+        let mut at = 8 + usize::from(u16_at(&payload, 4));
         let mut leaves = Vec::new();
-        for _ in 0..u16_at(payload, 0) {
-            at += 2 + usize::from(u16_at(payload, at));
+        for _ in 0..u16_at(&payload, 0) {
+            at += 2 + usize::from(u16_at(&payload, at));
             leaves.extend(self.leaves_below(&payload[at..at + 36]));
             at += 36 + 8;
-            let reduction = u16_at(payload, at);
+            let reduction = u16_at(&payload, at);
             at += 2 + if reduction == u16::MAX { 0 } else { usize::from(reduction) };
         }
         leaves
     }
 }
 
-impl<'d> LeafPage<'d> {
-    fn entries(&self) -> impl Iterator<Item = (Vec<u8>, &'d [u8])> {
+impl LeafPage<'_> {
+    fn entries(&self) -> impl Iterator<Item = (Vec<u8>, &[u8])> {
         self.entries_with_flags().map(|(key, value, _)| (key, value))
     }
 
     /// Key, value, and whether the value is only a reference.
-    fn entries_with_flags(&self) -> impl Iterator<Item = (Vec<u8>, &'d [u8], bool)> {
-        let payload = &self.page[HEADER_BYTES..];
+    fn entries_with_flags(&self) -> impl Iterator<Item = (Vec<u8>, &[u8], bool)> {
+        let payload = &*self.payload;
         let (count, prefix) = (usize::from(u16_at(payload, 0)), usize::from(u16_at(payload, 2)));
         let start = move |index: usize| match index < count {
             true => usize::from(u16_at(payload, 8 + prefix + 2 * index)),
