@@ -4,6 +4,7 @@
 //! engine's interface changes this file only.
 
 pub mod error;
+pub(crate) mod skip;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
