@@ -319,7 +319,7 @@ fn remarks(report: &RepairReport, new: &Path) -> Vec<String> {
         lines.push(format!("{} whose names are lost were left out", counted(report.unnamed_blobs, "blob")));
     }
     lines.extend(
-        report.renamed.iter().map(|tree| format!("what lost its name is in the tree of bytes {tree}")),
+        report.renamed.iter().map(|tree| format!("what lost its name, or the names of its fields, is in the tree of bytes {tree}")),
     );
     if report.found_rows > 0 {
         lines.push(format!(

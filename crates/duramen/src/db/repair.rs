@@ -81,7 +81,7 @@ pub(crate) fn make_sound(
     repair: Repair,
     progress: &mut dyn FnMut(&RepairProgress) -> Result<()>,
 ) -> Result<RepairReport> {
-    let uncertain = repair.found.uncertain.clone();
+    let (uncertain, of_log) = (repair.found.uncertain.clone(), repair.found.of_log.clone());
     let mut mending = Mending {
         db,
         report: RepairReport::new(repair),
@@ -89,7 +89,7 @@ pub(crate) fn make_sound(
         at: RepairProgress::of_stage(RepairStage::Mending),
         of_collections: BTreeSet::new(),
     };
-    mending.shapes(&uncertain)?;
+    mending.shapes(&uncertain, &of_log)?;
     mending.uncertain(&uncertain)?;
     mending.stores(&uncertain)?;
     mending.views()?;

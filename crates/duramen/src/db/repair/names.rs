@@ -14,7 +14,7 @@ use crate::catalog::entries::ROWS;
 use crate::catalog::forms;
 use crate::catalog::shapes::{self, COPY, FIELDS_MAX, SHAPES, Shapes};
 use crate::store::error::{Code, Result};
-use crate::store::{Direction, Source, TreeId, UncertainTree};
+use crate::store::{Direction, LogEntry, Source, TreeId, UncertainTree};
 use crate::value::document::{Document, Value};
 use crate::value::msgpack::{Reader, Token, begins_with_a_shape, write};
 use crate::value::tuple::{Element, decode};
@@ -24,8 +24,8 @@ impl Mending<'_> {
     /// Collects the shapes from every tree that may have some, and puts them into both of theirs.
     ///
     /// The shape of a number does not change. So those of old pages and of trees whose name is lost count too,
-    /// after those that are where they should be.
-    pub(crate) fn shapes(&mut self, uncertain: &[UncertainTree]) -> Result<()> {
+    /// after those that are where they should be, and so do those that the log puts there.
+    pub(crate) fn shapes(&mut self, uncertain: &[UncertainTree], of_log: &[LogEntry]) -> Result<()> {
         let shapes = &self.db.open_state().catalog.shapes;
         let state = self.db.snapshot()?;
         let source = state.source();
@@ -54,6 +54,11 @@ impl Mending<'_> {
                     Err(_) => {}
                 }
                 self.pass()?;
+            }
+        }
+        for LogEntry { key, value, .. } in of_log.iter().filter(|entry| own.contains(&entry.tree)) {
+            if let Ok(number) = shapes.take(key, value) {
+                found.entry(number).or_insert_with(|| (key.clone(), value.clone()));
             }
         }
         self.db.transact(|tx| {
