@@ -142,8 +142,8 @@ impl Shapes {
     /// Adds a shape from its row, and returns its number.
     ///
     /// # Errors
-    /// `CorruptData` for a row that cannot be read, or that contradicts a known shape; `Unsupported` for one of
-    /// a later release.
+    /// `CorruptData` for a row that cannot be read, or that contradicts a known shape; `Unsupported` for one
+    /// of a later release.
     pub(crate) fn take(&self, key: &[u8], stored: &[u8]) -> Result<u32> {
         let corrupt = |why: &str| {
             Error::new(Code::CorruptData, format!("a row of the tree {SHAPES} cannot be read: {why}"))

@@ -515,8 +515,8 @@ fn two_threads_add_the_same_shape_for_two_collections() {
     sound(&db);
 }
 
-// D7: a commit at level `Memory` returns before it is in the log. If it is dropped, the next one with its shape
-// must put the row of the shape again.
+// D7: a commit at level `Memory` returns before it is in the log. If it is dropped, the next one with its
+// shape must put the row of the shape again.
 #[test]
 fn a_shape_of_a_commit_that_was_dropped_is_put_again() {
     let disk = MemDisk::new(1);

@@ -60,8 +60,8 @@ impl Shape {
         put_row(tx, &key_of(self.number)?, &self.stored)
     }
 
-    /// Whether a collection that sums these fields can use it: their values are the first, in this order, and the
-    /// others follow in the order in which documents show them.
+    /// Whether a collection that sums these fields can use it: their values are the first, in this order, and
+    /// the others follow in the order in which documents show them.
     pub(super) fn is_for(&self, sums: &[String]) -> bool {
         let others = self.in_shown_order().filter(|at| *at >= sums.len());
         self.names.starts_with(sums) && others.eq(sums.len()..self.names.len())

@@ -23,8 +23,8 @@ use crate::value::version;
 impl Mending<'_> {
     /// Collects the shapes from every tree that may have some, and puts them into both of theirs.
     ///
-    /// The shape of a number does not change. So those of old pages and of trees whose name is lost count too,
-    /// after those that are where they should be, and so do those that the log puts there.
+    /// The shape of a number does not change. So those of old pages and of trees whose name is lost count,
+    /// too, after those that are where they should be, and so do those that the log puts there.
     pub(crate) fn shapes(&mut self, uncertain: &[UncertainTree], of_log: &[LogEntry]) -> Result<()> {
         let shapes = &self.db.open_state().catalog.shapes;
         let state = self.db.snapshot()?;
