@@ -321,6 +321,38 @@ fn documents_whose_shape_is_lost_become_bytes_with_made_up_names() {
     assert_eq!(db.documents("a").count(Span::all()).unwrap(), 2);
 }
 
+// D4: one corrupt page of either tree costs nothing, and a repair reports no loss.
+#[test]
+fn a_corrupt_page_of_shapes_loses_nothing() {
+    let (disk, documents) = two_shapes();
+    let data = Path::new(DATABASE).join("data");
+    let bytes = disk.read_file(&data).unwrap();
+    // The name of the collection that added a shape is in these pages only, behind its field.
+    let is_of_shapes =
+        |page: &[u8]| page.starts_with(b"DPAG") && page.windows(12).any(|bytes| bytes == b"collection\xa1a");
+    let pages: Vec<usize> = bytes
+        .chunks(512)
+        .enumerate()
+        .filter(|(_, page)| is_of_shapes(page))
+        .map(|(at, _)| at * 512)
+        .collect();
+    assert!(pages.len() >= 2, "{pages:?}");
+    for page in pages {
+        let disk = disk.deep_clone();
+        disk.flip_bit(&data, page as u64 + 60, 0).unwrap();
+        let db = open_db(&disk, false);
+        for (id, document) in (1..).zip(&documents) {
+            assert_eq!(db.documents("a").get(id).unwrap().as_ref(), Some(document), "{page}");
+        }
+        db.abandon();
+        let (db, report) = repaired(&disk);
+        assert!(report.is_whole() && report.lost.is_empty(), "{page}: {report:?}");
+        for (id, document) in (1..).zip(&documents) {
+            assert_eq!(db.documents("a").get(id).unwrap().as_ref(), Some(document), "{page}");
+        }
+    }
+}
+
 // D4: each tree may have lost another row.
 #[test]
 fn what_either_of_the_two_trees_has_is_read() {
