@@ -17,7 +17,7 @@ use crate::ids::{CommitSeq, TreeId};
 use crate::tree::{Reducer, ReducerSpec, Reducers, Slot};
 use crate::wal::LogPosition;
 
-pub(crate) use row::{CatalogRow, RootEntry};
+pub(crate) use row::{CatalogRow, RootEntry, of_later_build};
 pub(crate) use table::TreeTable;
 
 /// The id of the catalogue, the tree of names.

@@ -68,7 +68,7 @@ pub use ids::{CommitSeq, TreeId};
 #[doc(hidden)]
 pub use options::GiveBack;
 pub use options::{Background, Durability, Geometry, Options};
-pub use repair::LostRange;
+pub use repair::{LogEntry, LostRange};
 pub use threads::{Rest, Worker, processors};
 pub use transaction::{Receipt, Row, Rows, Snapshot, Transaction, TreeInfo, TreeMark};
 pub use tree::{

@@ -67,6 +67,17 @@ pub(crate) struct Source {
     pub durable: CommitSeq,
 }
 
+/// An entry that the log puts into a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogEntry {
+    /// The tree.
+    pub tree: String,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value.
+    pub value: Vec<u8>,
+}
+
 /// The trees of a checkpoint, as far as they can be read.
 #[derive(Debug, Default)]
 pub(crate) struct Trees {
@@ -79,6 +90,8 @@ pub(crate) struct Trees {
     /// Names from nodes of the catalogue that may be older, and from the log. They name what is uncertain
     /// itself.
     pub uncertain: BTreeMap<TreeId, String>,
+    /// What the log puts into trees that need a feature, if the log was searched for names.
+    pub of_log: Vec<LogEntry>,
     /// Nodes of both that cannot be read.
     pub unreadable: Unreadable,
 }

@@ -4,6 +4,7 @@
 //! engine's interface changes this file only.
 
 pub mod error;
+pub(crate) mod skip;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -16,9 +17,9 @@ pub(crate) use duramen_engine::processors;
 pub(crate) use duramen_engine::{
     Background, CheckReport, CommitSeq, Direction, Durability, DurabilityStatus, Engine, Event, EventHook,
     Features, FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats, FeedStop,
-    FeedWhat, Hooks, Keep, KeyRange, LostCommits, LostRange, Observer, Options, Receipt, Reduced, Reducer,
-    ReducerSpec, Repair, RepairProgress, Rest, Running, Snapshot, Stats, Transaction, TreeInfo, TreeLoss,
-    TreeMark, TreeShape, UncertainTree, Worker,
+    FeedWhat, Hooks, Keep, KeyRange, LogEntry, LostCommits, LostRange, Observer, Options, Receipt, Reduced,
+    Reducer, ReducerSpec, Repair, RepairProgress, Rest, Running, Snapshot, Stats, Transaction, TreeInfo,
+    TreeLoss, TreeMark, TreeShape, UncertainTree, Worker,
 };
 pub use duramen_engine::{CompactProgress, CopyProgress, HeldSnapshot, ObserveFrom, Observed};
 

@@ -13,6 +13,9 @@ use crate::failure::{FAILED, Failure, Result};
 const TREE: &str = "demo";
 const KEY: &[u8] = b"mark";
 
+/// How the names of the trees of shapes begin.
+const SHAPES: &str = "duramen/shapes";
+
 /// Opens the demo's own database, emptied. Refuses any other directory.
 pub(super) fn open_emptied(dir: &Path) -> Result<Db> {
     let is_new = match dir.read_dir() {
@@ -60,8 +63,10 @@ fn mark_of(snapshot: &Snapshot) -> Result<String> {
     let mut hasher = DefaultHasher::new();
     for tree in snapshot.trees()? {
         let entries = snapshot.tree_len(&tree)?;
-        // The database makes trees of its own when it needs them. The mark does not cover itself.
-        if entries == 0 && tree.holds == Holds::Own || tree.name == TREE && tree.holds == Holds::Bytes {
+        // The database makes trees of its own when it needs them, and keeps the shapes of documents that are
+        // gone. The mark does not cover itself.
+        let is_unneeded = tree.holds == Holds::Own && (entries == 0 || tree.tree.starts_with(SHAPES));
+        if is_unneeded || tree.name == TREE && tree.holds == Holds::Bytes {
             continue;
         }
         (&tree.tree, entries).hash(&mut hasher);

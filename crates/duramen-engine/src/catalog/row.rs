@@ -2,6 +2,7 @@
 
 use crate::alarm::invariant;
 use crate::data_file::{POINTER_BYTES, PagePointer};
+use crate::error::{Code, Error};
 use crate::features::Features;
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::{KEY_BYTES_MAX, REDUCTION_BYTES_MAX};
@@ -164,6 +165,13 @@ impl RootEntry {
             reclaimed_to,
         })
     }
+}
+
+/// A commit in the log creates a tree that this build cannot read.
+pub(crate) fn of_later_build(seq: CommitSeq) -> Error {
+    let message = format!("commit {seq} in the log needs features that this build does not have");
+    Error::new(Code::Unsupported, message)
+        .with_hint("use the release that wrote it to export, and import here")
 }
 
 fn flag(is_set: bool, bit: u8) -> u8 {

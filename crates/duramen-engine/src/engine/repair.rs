@@ -28,7 +28,7 @@ use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
 use crate::limits::KEY_BYTES_MAX;
 use crate::options::{Durability, Options};
-use crate::repair::{LostRange, Source, walk};
+use crate::repair::{LogEntry, LostRange, Source, walk};
 use crate::tree::ReducerSpec;
 use crate::wal::{LogIdentity, refuse_no_log};
 
@@ -120,6 +120,9 @@ pub struct FoundEntries {
     pub current: u64,
     /// Trees of entries that may be older than the checkpoint, or deleted.
     pub uncertain: Vec<UncertainTree>,
+    /// What the log puts into trees that need a [feature](crate::Features), if the log was searched because
+    /// names are lost. At most 65,536, none of them applied.
+    pub of_log: Vec<LogEntry>,
 }
 
 impl Repair {
@@ -191,7 +194,8 @@ impl Engine {
         let nameless = nameless.into_iter().chain(log.nameless).collect();
         let nameless = writing.settle_nameless(nameless, log.unknown_drops)?;
         let mentioned = mentioned(&source, &engine)?;
-        let found = FoundEntries { current, uncertain: writing.uncertain_trees()? };
+        let of_log = source.trees.of_log.clone();
+        let found = FoundEntries { current, uncertain: writing.uncertain_trees()?, of_log };
         let Losses { ranges, trees } = writing.into_losses()?;
         // A snapshot taken from here on contains everything.
         engine.transact(Durability::Process, |_| Ok(()))?;

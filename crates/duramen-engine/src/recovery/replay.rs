@@ -9,7 +9,7 @@ use duramen_disk::Disk;
 
 use super::Loaded;
 use crate::alarm::invariant;
-use crate::catalog::{CATALOG, CatalogRow, TreeTable};
+use crate::catalog::{CATALOG, CatalogRow, TreeTable, of_later_build};
 use crate::checkpoint::Store;
 use crate::commit::{Applied, Applying, RecordChange, apply_changes, decode_record, named};
 use crate::error::{Code, Error, Result};
@@ -364,12 +364,6 @@ impl Tail {
         self.applier.rest(self.overlay.changes(), threads, between)?;
         self.applier.finish()
     }
-}
-
-fn of_later_build(seq: CommitSeq) -> Error {
-    let message = format!("commit {seq} in the log needs features that this build does not have");
-    Error::new(Code::Unsupported, message)
-        .with_hint("use the release that wrote it to export, and import here")
 }
 
 fn bad(seq: CommitSeq, what: &str) -> Error {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use duramen_disk::Disk;
 
-use super::{FoundNode, LostRange, NAMES, Scan, Standing, Trees, UsedBlocks, walk};
+use super::{FoundNode, LogEntry, LostRange, NAMES, Scan, Standing, Trees, UsedBlocks, walk};
 use crate::catalog::{CATALOG, CatalogRow, RootEntry};
 use crate::commit::decode_record;
 use crate::data_file::{PagePointer, Superblock, TreeNumber};
@@ -15,6 +15,9 @@ use crate::ids::{CommitSeq, TreeId};
 use crate::page_cache::Pages;
 use crate::tree::{NodePointer, Reduction, StoredValue};
 use crate::wal::{LogIdentity, records_left};
+
+/// The most entries of the log that are kept.
+const OF_LOG_MAX: usize = 65_536;
 
 impl Trees {
     /// Adds what the current nodes of both trees say that were found in the file. Notes names from others.
@@ -60,7 +63,8 @@ impl Trees {
     }
 
     /// Adds names that the log gave to trees, where no page has their names. The commit may have been dropped
-    /// by a crash, so the names are as uncertain as those of older pages.
+    /// by a crash, so the names are as uncertain as those of older pages. The same goes for what it puts into
+    /// trees that need a feature.
     ///
     /// Costs a read of the whole log.
     pub(super) fn add_names_of_log(
@@ -71,6 +75,7 @@ impl Trees {
     ) -> Result<()> {
         let identity = LogIdentity { database: superblock.database, log: superblock.log };
         let mut newest: BTreeMap<TreeId, (CommitSeq, String)> = BTreeMap::new();
+        let mut featured: BTreeMap<TreeId, String> = BTreeMap::new();
         records_left(disk, wal_dir, identity, &superblock.geometry, &mut |seq, bytes| {
             let mut note = |id: TreeId, name: &str| {
                 if newest.get(&id).is_none_or(|(known, _)| *known <= seq) {
@@ -83,6 +88,16 @@ impl Trees {
                     && let Ok((name, Some(row))) = change.naming()
                 {
                     note(row.id, name);
+                    if !row.features.is_empty() {
+                        featured.insert(row.id, name.to_owned());
+                    }
+                }
+                if let Some(tree) = featured.get(&change.tree)
+                    && let Some(value) = change.value.filter(|value| !value.big)
+                    && self.of_log.len() < OF_LOG_MAX
+                {
+                    let (key, value) = (change.key.to_vec(), value.bytes.to_vec());
+                    self.of_log.push(LogEntry { tree: tree.clone(), key, value });
                 }
             });
         })?;

@@ -84,7 +84,7 @@ fn a_copy_cut_short_amid_garbage_is_called_unfinished() {
     let trace = disk.trace();
     let mut seen = 0;
     for at in 0..60.min(trace.len()) {
-        for seed in 0..48 {
+        for seed in 0..400 {
             let after = trace.crash_image(at, &CrashChoice::Garbled { seed });
             let code = open(&after, "/copy").expect_err("it has only begun").code();
             let is_unfinished =

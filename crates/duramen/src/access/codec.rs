@@ -16,7 +16,7 @@ use crate::access::revision::Revision;
 use crate::catalog::forms::{is_positional, name_by_shape};
 use crate::catalog::shapes::Shapes;
 use crate::store::error::{Code, Error, Result};
-use crate::value::msgpack::{begins_with_a_shape, check};
+use crate::value::msgpack::{Reader, Token, begins_with_a_shape, check};
 use crate::value::tuple::{self, Encoder, check_length};
 use crate::value::version;
 
@@ -51,7 +51,8 @@ pub(crate) fn to_bytes<C: Collection>(document: &C) -> Result<Vec<u8>> {
     let refused = |why: &str| Error::invalid(format!("a document of {} cannot be stored: {why}", C::NAME));
     written.map_err(|error| refused(&error.to_string()))?;
     // An integer would be the number of a shape.
-    if is_positional(&out) != C::POSITIONAL || begins_with_a_shape(&out) {
+    let is_integer = matches!(Reader::new(&out).next(), Ok(Token::Int(_)));
+    if is_positional(&out) != C::POSITIONAL || is_integer {
         return Err(refused("it is not written as its fields"));
     }
     check(&out).map_err(|error| refused(error.message()))?;
@@ -68,7 +69,10 @@ pub(crate) fn from_bytes<C: Collection>(shapes: &Shapes, key: &[u8], stored: &[u
         return from_named(key, body);
     }
     let (shape, values) = shapes.split(body)?;
-    by_shape::read(shape.names(), values).or_else(|_| from_named(key, &named(shapes, body)?))
+    by_shape::read(shape.names(), values).or_else(|error| match named(shapes, body) {
+        Ok(named) => from_named(key, &named),
+        Err(_) => Err(unreadable::<C>(key, body, &error)),
+    })
 }
 
 /// Decodes a document with its names, or a positional one: also as a type that is no struct.

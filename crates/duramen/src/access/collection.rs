@@ -48,8 +48,8 @@ use crate::value::tuple::{Encoder, OwnedKey};
 /// fields stores the names in those after the 255th.
 ///
 /// `#[collection(positional)]` stores lists without names, including structs inside, whose names are in every
-/// document otherwise. Fields may then only be added at the end, with `#[serde(default)]`. Tools show the names that the
-/// catalogue keeps.
+/// document otherwise. Fields may then only be added at the end, with `#[serde(default)]`. Tools show the
+/// names that the catalogue keeps.
 ///
 /// # When the type changes
 /// The catalogue keeps the fields of all documents. The first call of a type that could not read every

@@ -26,7 +26,7 @@ use crate::catalog::entries::{self, Entry, OpenView, ViewOf};
 use crate::catalog::ids;
 use crate::catalog::progress;
 use crate::catalog::schema::{Reference, Schema};
-use crate::catalog::shapes::{CollectionShapes, RecentShapes};
+use crate::catalog::shapes::{CollectionShapes, LastShape};
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, Shared, Source, TreeId};
 use crate::value::clock::Millis;
@@ -375,7 +375,7 @@ impl<'e> Transaction<'e> {
         let stored = entries::store(&self.inner, &schema)?;
         let is_unready = |view: &OpenView| !view.spec.ready;
         self.effects.borrow_mut().makes_work |= views.iter().any(is_unready);
-        Ok(Entry { schema, tree: entry.tree, views, stored, recent_shapes: RecentShapes::default() })
+        Ok(Entry { schema, tree: entry.tree, views, stored, last_shape: LastShape::default() })
     }
 
     /// Marks a view as complete, and drops the older ones that no type declares any more.
@@ -568,7 +568,7 @@ impl<'e> Transaction<'e> {
         let of = CollectionShapes {
             collection: schema.name(),
             sums: schema.sum_columns(),
-            recent: &entry.recent_shapes,
+            last: &entry.last_shape,
         };
         let shapes = &self.state.catalog.shapes;
         let Some((shape, stored)) = shapes.shaped(&of, document)? else { return Ok(Cow::Borrowed(document)) };

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::progress;
 use crate::catalog::schema::Schema;
-use crate::catalog::shapes::{RecentShapes, Shapes};
+use crate::catalog::shapes::{LastShape, Shapes};
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::value::tuple::{decode, encode};
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
     pub(crate) views: Vec<OpenView>,
     /// The entry's bytes.
     pub(crate) stored: Vec<u8>,
-    pub(crate) recent_shapes: RecentShapes,
+    pub(crate) last_shape: LastShape,
 }
 
 /// A view, and the tree of its rows.
@@ -181,7 +181,7 @@ pub(crate) fn find(source: &dyn Source, cache: &CatalogCache, name: &str) -> Res
     let open = |spec: &ViewSpec| OpenView::open(name, spec, |tree, _| tree_of(source, name, tree));
     let kept = schema.kept_views();
     let views = schema.views().iter().chain(&kept).map(open).collect::<Result<_>>()?;
-    Ok(Some(Arc::new(Entry { schema, tree, views, stored, recent_shapes: RecentShapes::default() })))
+    Ok(Some(Arc::new(Entry { schema, tree, views, stored, last_shape: LastShape::default() })))
 }
 
 fn tree_of(source: &dyn Source, collection: &str, tree: &str) -> Result<TreeId> {
@@ -246,7 +246,7 @@ pub(crate) fn create(tx: &Shared<'_>, cache: &CatalogCache, schema: &Schema) -> 
     let tree = tx.create_tree(&rows_tree(schema.name()), spec)?;
     let views =
         schema.views().iter().map(|spec| create_view(tx, schema.name(), spec)).collect::<Result<_>>()?;
-    Ok(Entry { schema, tree, views, stored, recent_shapes: RecentShapes::default() })
+    Ok(Entry { schema, tree, views, stored, last_shape: LastShape::default() })
 }
 
 /// Creates the trees of a view.

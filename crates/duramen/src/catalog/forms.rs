@@ -1,7 +1,7 @@
 //! The forms of a stored document: a map with names, a list without (positional), or the values of a shape.
 //!
-//! Owns the fields of a document in any form, and its form with names. Pure functions on bytes, the shapes and
-//! the catalogue's names.
+//! Owns the fields of a document in any form, and its form with names. Pure functions on bytes, the shapes
+//! and the catalogue's names.
 
 use crate::catalog::schema::Schema;
 use crate::catalog::shapes::Shapes;

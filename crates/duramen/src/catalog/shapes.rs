@@ -13,16 +13,17 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::store::error::{Code, Error, Result};
-use crate::store::{Direction, Features, KeyRange, Shared, Source};
+use crate::store::skip::readable_rows;
+use crate::store::{Features, Shared, Source};
 use crate::value::msgpack::{Reader, Token};
 
-use of_collection::Names;
-pub(crate) use of_collection::{CollectionShapes, RecentShapes};
+pub(crate) use of_collection::{CollectionShapes, LastShape};
+use of_collection::{Names, hash_of};
 use row::{Row, key_of};
 pub(crate) use shape::Shape;
 
@@ -35,15 +36,15 @@ pub(crate) const COPY: &str = "duramen/shapes-copy";
 /// The most shapes that one collection adds. Documents of others are stored with their names.
 const OF_A_COLLECTION_MAX: u32 = 255;
 
-/// The most shapes of a database, and the most bytes of their names: all of them are in memory.
+/// The most shapes of a database, and the most bytes that their names take in memory, each with what it takes
+/// besides.
 const ALL_MAX: usize = 65_536;
 const ALL_NAMES_BYTES_MAX: usize = 16 * 1_024 * 1_024;
+const NAME_OVERHEAD_BYTES: usize = 48;
 
 /// The most fields of a shape, and the most bytes of their names: a longer document names its fields.
-const FIELDS_MAX: usize = 1_024;
+pub(crate) const FIELDS_MAX: usize = 1_024;
 const NAMES_BYTES_MAX: usize = 16 * 1_024;
-
-const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
 
 const CHUNK: usize = 256;
 const _: () = assert!(ALL_MAX.is_multiple_of(CHUNK), "chunks have room for every number");
@@ -55,90 +56,116 @@ type Chunk = Box<[OnceLock<Shape>]>;
 /// The shapes of a database that is open.
 pub(crate) struct Shapes {
     by_number: Box<[OnceLock<Chunk>]>,
-    known: Mutex<Known>,
+    known: RwLock<Known>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// Numbers by what a shape's row has, without the name of a collection.
-    numbers: HashMap<Vec<u8>, u32>,
+    /// Numbers by a hash of the names, in the order in which documents show them.
+    by_names: HashMap<u64, Vec<u32>>,
     /// How many shapes each collection added.
     added: HashMap<String, u32>,
     /// The next number.
     next: u32,
-    /// Bytes of all names.
+    /// What the names take in memory.
     names_bytes: usize,
-    /// Why the tree of shapes could not be read. No shape is added then.
+    /// Why the trees of shapes cannot be trusted. No shape is added then: its number may be in use.
     failed: Option<Error>,
+}
+
+impl Known {
+    /// Whether a collection may add a shape whose names take so many bytes.
+    fn has_room(&self, collection: &str, names_bytes: usize) -> bool {
+        let added = self.added.get(collection).copied().unwrap_or_default();
+        let is_within = self.names_bytes.saturating_add(names_bytes) <= ALL_NAMES_BYTES_MAX;
+        added < OF_A_COLLECTION_MAX && is_within && self.failed.is_none()
+    }
+
+    fn note(&mut self, shape: &Shape, collection: &str) {
+        self.by_names.entry(hash_of(shape.shown_names())).or_default().push(shape.number());
+        self.names_bytes += bytes_of(shape.names());
+        *self.added.entry(collection.to_owned()).or_default() += 1;
+    }
+}
+
+fn bytes_of(names: &[String]) -> usize {
+    names.iter().map(|name| name.len() + NAME_OVERHEAD_BYTES).sum()
 }
 
 impl Default for Shapes {
     fn default() -> Self {
         let by_number = (0..ALL_MAX / CHUNK).map(|_| OnceLock::new()).collect();
-        Shapes { by_number, known: Mutex::default() }
+        Shapes { by_number, known: RwLock::default() }
     }
 }
 
 impl fmt::Debug for Shapes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shapes").field("count", &self.known().next).finish_non_exhaustive()
+        f.debug_struct("Shapes").field("next", &self.known().next).finish_non_exhaustive()
     }
 }
 
 impl Shapes {
-    /// Reads the shapes of a state that is published, from both trees. If they cannot be read or differ, the
-    /// database opens with the shapes that were found, and none is added: only documents of a shape that is
-    /// missing fail.
-    pub(crate) fn load(&self, source: &dyn Source) {
-        let found = [SHAPES, COPY].map(|tree| self.read_all(source, tree));
-        let failed = match found {
-            [Ok(rows), Ok(copies)] if rows == copies => return,
-            [Ok(rows), Ok(copies)] => differing(rows, copies),
-            [Err(error), _] | [_, Err(error)] => error,
-        };
-        self.known().failed.get_or_insert(failed);
-    }
-
-    /// Reads every row of a tree of shapes. Returns how many it has.
+    /// Reads the shapes of a state that is published: what can be read of both trees. Returns the problem, if
+    /// there is one. None is added then, and only documents of a shape that is missing fail.
     ///
     /// # Errors
-    /// As [`Shapes::take`], and those of a read.
-    pub(crate) fn read_all(&self, source: &dyn Source, tree: &str) -> Result<usize> {
-        let Some(tree) = source.tree(tree)? else { return Ok(0) };
-        let mut cursor = source.cursor(tree, ALL, Direction::Forward)?;
-        let mut rows = 0;
-        while let Some((key, stored)) = cursor.next()? {
-            self.take(key, stored)?;
-            rows += 1;
+    /// Errors that are no corruption.
+    pub(crate) fn load(&self, source: &dyn Source) -> Result<Option<Error>> {
+        let (mut numbers, mut problem) = (Vec::new(), None);
+        for name in [SHAPES, COPY] {
+            let mut of_tree = BTreeSet::new();
+            if let Some(tree) = source.tree(name)? {
+                let corruption = readable_rows(source, tree, &mut |key, stored| {
+                    match self.take(key, stored) {
+                        Ok(number) => drop(of_tree.insert(number)),
+                        Err(error) => drop(problem.get_or_insert(error)),
+                    }
+                    Ok(())
+                })?;
+                problem = problem.or(corruption);
+            }
+            numbers.push(of_tree);
         }
-        Ok(rows)
+        if numbers[0] != numbers[1] {
+            let differ = || {
+                let message =
+                    format!("the trees {SHAPES} and {COPY} have different rows, and should have the same");
+                Error::new(Code::CorruptData, message)
+            };
+            problem.get_or_insert_with(differ);
+        }
+        self.known_mut().failed.clone_from(&problem);
+        Ok(problem)
     }
 
-    /// Adds a shape from its row.
+    /// Adds a shape from its row, and returns its number.
     ///
     /// # Errors
-    /// `CorruptData` for a row that cannot be read, or that contradicts a known shape.
-    pub(crate) fn take(&self, key: &[u8], stored: &[u8]) -> Result<()> {
+    /// `CorruptData` for a row that cannot be read, or that contradicts a known shape; `Unsupported` for one
+    /// of a later release.
+    pub(crate) fn take(&self, key: &[u8], stored: &[u8]) -> Result<u32> {
         let corrupt = |why: &str| {
             Error::new(Code::CorruptData, format!("a row of the tree {SHAPES} cannot be read: {why}"))
         };
-        let row = Row::read(key, stored).map_err(|error| corrupt(error.message()))?;
-        let mut known = self.known();
-        known.next = known.next.max(row.number + 1);
-        let form = row.form()?;
-        let Some(place) = self.place(row.number) else { return Err(corrupt("its number is too large")) };
+        let row = Row::read(key, stored).map_err(|error| match error.code() {
+            Code::Unsupported => error,
+            _ => corrupt(error.message()),
+        })?;
+        let number = row.number;
+        let mut known = self.known_mut();
+        known.next = known.next.max(number + 1);
+        let Some(place) = self.place(number) else { return Err(corrupt("its number is too large")) };
         if let Some(there) = place.get() {
-            return if there.is_of(&row) {
-                Ok(())
-            } else {
-                Err(corrupt("its number is that of another shape"))
-            };
+            let is_same = there.is_of(&row);
+            return if is_same { Ok(number) } else { Err(corrupt("its number is that of another shape")) };
         }
-        known.numbers.insert(form, row.number);
-        known.names_bytes += row.names.iter().map(String::len).sum::<usize>();
-        *known.added.entry(row.collection.clone()).or_default() += 1;
-        place.get_or_init(|| Shape::of_row(row));
-        Ok(())
+        if known.names_bytes.saturating_add(bytes_of(&row.names)) > ALL_NAMES_BYTES_MAX {
+            return Err(corrupt("there are more names than a database has"));
+        }
+        let collection = row.collection.clone();
+        known.note(place.get_or_init(|| Shape::of_row(row)), &collection);
+        Ok(number)
     }
 
     /// The shape of a number. Takes no lock.
@@ -176,14 +203,16 @@ impl Shapes {
         Some(&chunk.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect())[at % CHUNK])
     }
 
+    /// The error of a document whose shape is not there. Its number must not be given to another one.
     #[cold]
     fn missing(&self, number: u32) -> Error {
-        if let Some(failed) = &self.known().failed {
-            return failed.clone();
-        }
         let message =
             format!("a document has the shape {number}, and the tree {SHAPES} has none of this number");
-        Error::new(Code::CorruptData, message)
+        let error = Error::new(Code::CorruptData, message);
+        let mut known = self.known_mut();
+        known.next = known.next.max(number.saturating_add(1));
+        known.failed.get_or_insert_with(|| error.clone());
+        error
     }
 
     /// A document with names as it is stored, with its shape; `None` if it is to keep its names.
@@ -197,49 +226,50 @@ impl Shapes {
         of: &CollectionShapes<'_>,
         named: &[u8],
     ) -> Result<Option<(&Shape, Vec<u8>)>> {
-        if let Some(shape) = self.look_up(of.recent.last())
+        if let Some(shape) = self.look_up(of.last.number())
             && let Some(stored) = shape.of_named(named)?
         {
             return Ok(Some((shape, stored)));
         }
         let Some(names) = Names::of(named)? else { return Ok(None) };
-        let hash = names.hash();
-        if let Some(remembered) = of.recent.of(hash) {
-            let Some(shape) = remembered.and_then(|number| self.look_up(number)) else { return Ok(None) };
-            if let Some(stored) = shape.of_named(named)? {
-                of.recent.used(shape.number());
-                return Ok(Some((shape, stored)));
-            }
-        }
-        let shape = self.find_or_add(of, &names)?;
-        of.recent.remember(hash, shape.map(Shape::number));
-        let Some(shape) = shape else { return Ok(None) };
-        of.recent.used(shape.number());
+        let Some(shape) = self.find_or_add(of, &names) else { return Ok(None) };
+        of.last.set(shape.number());
         Ok(shape.of_named(named)?.map(|stored| (shape, stored)))
     }
 
     /// The shape of these names, which is added if it is new; `None` for documents that keep them.
-    fn find_or_add(&self, of: &CollectionShapes<'_>, names: &Names<'_>) -> Result<Option<&Shape>> {
-        let Some((names, shown)) = names.ordered(of.sums) else { return Ok(None) };
-        let mut row = Row { number: 0, names, shown, collection: of.collection.to_owned() };
-        let form = row.form()?;
-        let mut known = self.known();
-        if let Some(number) = known.numbers.get(&form) {
-            return Ok(self.look_up(*number));
+    fn find_or_add(&self, of: &CollectionShapes<'_>, names: &Names<'_>) -> Option<&Shape> {
+        let hash = names.hash();
+        let known = self.known();
+        if let Some(shape) = self.find(&known, hash, of, names) {
+            return Some(shape);
         }
-        let added = known.added.get(of.collection).copied().unwrap_or_default();
-        let names_bytes = known.names_bytes + row.names.iter().map(String::len).sum::<usize>();
-        row.number = known.next;
-        let Some(place) = self.place(row.number) else { return Ok(None) };
-        if added >= OF_A_COLLECTION_MAX || names_bytes > ALL_NAMES_BYTES_MAX || known.failed.is_some() {
-            return Ok(None);
+        // Most documents of a collection that has used up its shapes end here.
+        if !known.has_room(of.collection, 0) {
+            return None;
         }
-        let shape = Shape::added(row)?;
+        drop(known);
+        let (stored_names, shown) = names.ordered(of.sums)?;
+        let mut known = self.known_mut();
+        if let Some(shape) = self.find(&known, hash, of, names) {
+            return Some(shape);
+        }
+        let number = known.next;
+        let row = Row { number, names: stored_names, shown, collection: of.collection.to_owned() };
+        if !known.has_room(of.collection, bytes_of(&row.names)) {
+            return None;
+        }
+        let (place, shape) = (self.place(number)?, Shape::added(row).ok()?);
         known.next += 1;
-        known.names_bytes = names_bytes;
-        known.numbers.insert(form, shape.number());
-        known.added.insert(of.collection.to_owned(), added + 1);
-        Ok(Some(place.get_or_init(|| shape)))
+        let shape = place.get_or_init(|| shape);
+        known.note(shape, of.collection);
+        Some(shape)
+    }
+
+    /// The known shape of these names that the collection can use.
+    fn find(&self, known: &Known, hash: u64, of: &CollectionShapes<'_>, names: &Names<'_>) -> Option<&Shape> {
+        let candidates = known.by_names.get(&hash)?.iter().filter_map(|number| self.look_up(*number));
+        candidates.into_iter().find(|shape| shape.is_for(of.sums) && names.are(shape.shown_names()))
     }
 
     /// Notes which shapes a published state has. Later transactions need not put their rows.
@@ -253,14 +283,12 @@ impl Shapes {
         }
     }
 
-    /// The number of shapes that are known.
-    #[cfg(test)]
-    fn count(&self) -> usize {
-        self.known().numbers.len()
+    fn known(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().expect(POISON)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().expect(POISON)
+    fn known_mut(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().expect(POISON)
     }
 }
 
@@ -274,12 +302,4 @@ pub(crate) fn put_row(tx: &Shared<'_>, key: &[u8], stored: &[u8]) -> Result<()> 
         tx.put(tree, key, stored)?;
     }
     Ok(())
-}
-
-/// The trees have different numbers of rows. A row is never changed, so this is the only difference that
-/// [`Shapes::take`] does not find.
-pub(crate) fn differing(rows: usize, copies: usize) -> Error {
-    let message =
-        format!("the trees {SHAPES} and {COPY} have {rows} and {copies} rows, and should have the same");
-    Error::new(Code::CorruptData, message)
 }

@@ -239,7 +239,9 @@ impl DbOptions {
             on_event,
             expire_and_collect,
         );
-        db.open_state().catalog.shapes.load(db.snapshot()?.source());
+        if let Some(problem) = db.open_state().catalog.shapes.load(db.snapshot()?.source())? {
+            db.tell(problem);
+        }
         self.opened.iter().try_for_each(|opened| opened(&db, read_only))?;
         Ok(if without_background { db.of_program(None) } else { db.with_background(disk) })
     }

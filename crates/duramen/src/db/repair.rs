@@ -25,7 +25,7 @@ use crate::db::options::DbOptions;
 use crate::feed::positions;
 use crate::kv::namespace_of_expiries;
 use crate::store::error::{Code, Error, Result};
-use crate::store::{Keep, KeyRange, Repair, Source};
+use crate::store::{Keep, KeyRange, Repair, Source, UncertainTree};
 use crate::view::spec::TREES as VIEW_TREES;
 
 use report::origin_of;
@@ -81,7 +81,7 @@ pub(crate) fn make_sound(
     repair: Repair,
     progress: &mut dyn FnMut(&RepairProgress) -> Result<()>,
 ) -> Result<RepairReport> {
-    let uncertain = repair.found.uncertain.clone();
+    let (uncertain, of_log) = (repair.found.uncertain.clone(), repair.found.of_log.clone());
     let mut mending = Mending {
         db,
         report: RepairReport::new(repair),
@@ -89,9 +89,9 @@ pub(crate) fn make_sound(
         at: RepairProgress::of_stage(RepairStage::Mending),
         of_collections: BTreeSet::new(),
     };
-    mending.shapes(&uncertain)?;
+    mending.shapes(&uncertain, &of_log)?;
     mending.uncertain(&uncertain)?;
-    mending.stores()?;
+    mending.stores(&uncertain)?;
     mending.views()?;
     mending.report.consumers = db.transact(|tx| positions::set_back(tx.shared()))?;
     mending.check()?;
@@ -101,7 +101,7 @@ pub(crate) fn make_sound(
 
 impl Mending<'_> {
     /// Repairs everything that a program stores.
-    fn stores(&mut self) -> Result<()> {
+    fn stores(&mut self, uncertain: &[UncertainTree]) -> Result<()> {
         let names = self.db.snapshot()?.source().tree_names()?;
         let state = self.db.snapshot()?;
         for name in names.iter().filter(|name| origin_of(name).is_some()) {
@@ -115,7 +115,7 @@ impl Mending<'_> {
             self.key_values(&namespace)?;
         }
         self.blobs()?;
-        self.names()?;
+        self.names(uncertain)?;
         self.report.count_rows(self.db)
     }
 

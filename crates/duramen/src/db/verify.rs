@@ -2,7 +2,6 @@
 
 mod blobs;
 mod key_values;
-mod skip;
 mod views;
 
 use std::collections::BTreeSet;
@@ -13,8 +12,9 @@ use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
 use crate::catalog::forms;
 use crate::catalog::schema::Schema;
-use crate::catalog::shapes::{COPY, SHAPES, Shapes, differing};
-use crate::store::error::{Error, ErrorKind, Result};
+use crate::catalog::shapes::Shapes;
+use crate::store::error::{Error, Result};
+use crate::store::skip::{is_of_disk, readable_from};
 use crate::store::{Cursor, Direction, KeyRange, TreeId};
 use crate::value::tuple::{Element, decode};
 use crate::value::version;
@@ -146,26 +146,10 @@ pub(crate) fn documents(snapshot: &Snapshot) -> Result<DocumentReport> {
 /// The shapes that the state has. The open database may know more, of transactions that were rolled back.
 fn stored_shapes(snapshot: &Snapshot, report: &mut DocumentReport) -> Result<Arc<Shapes>> {
     let shapes = Shapes::default();
-    let mut counts = Vec::new();
-    for tree in [SHAPES, COPY] {
-        match shapes.read_all(snapshot.source(), tree) {
-            Err(error) if is_of_disk(&error) => {
-                report.problem(format!("the tree {tree} cannot be read: {error}"));
-            }
-            count => counts.push(count?),
-        }
-    }
-    if let [rows, copies] = counts[..]
-        && rows != copies
-    {
-        report.problem(differing(rows, copies).message().to_owned());
+    if let Some(problem) = shapes.load(snapshot.source())? {
+        report.problem(format!("the shapes of documents: {problem}"));
     }
     Ok(Arc::new(shapes))
-}
-
-/// Whether an error is of the disk: an I/O error or corruption.
-fn is_of_disk(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
 }
 
 /// Reads one collection.
@@ -185,7 +169,7 @@ impl Reader<'_> {
         let listed = self.report.unreadable_count;
         let (mut from, mut index, mut last) = (Vec::new(), 0, None);
         while let Some(corruption) = self.read(tree, from, &mut index, &mut last)? {
-            let next = skip::readable_from(self.snapshot.source(), tree, index)?;
+            let next = readable_from(self.snapshot.source(), tree, index)?;
             // Rows come in order of their keys. If they do not, their numbers are of no use either.
             let next = next.filter(|(_, key)| last.as_ref().is_none_or(|last| last < key));
             let Some((number, key)) = next else {

@@ -166,7 +166,10 @@ impl<C: Collection> sealed::Delivered for Change<C> {
         let what = match change.what {
             FeedWhat::Created => return Ok(None),
             FeedWhat::Dropped => Changed::Dropped,
-            FeedWhat::Put { key, value } => Changed::Put(codec::from_bytes::<C>(shapes, &key, &value)?),
+            FeedWhat::Put { key, value } => {
+                let document = codec::from_bytes::<C>(shapes, &key, &value);
+                Changed::Put(document.map_err(|error| if_without_shape(error, &key, C::NAME))?)
+            }
             FeedWhat::Deleted { key } => Changed::Deleted(C::Key::from_elements(tuple::decode(&key)?)?),
             FeedWhat::Lost { key } => return Err(lost(&tuple::show(&key), C::NAME, seq)),
         };
@@ -192,8 +195,12 @@ impl Names for OfDatabase<'_> {
         Ok((entry.tree, entry.schema.clone()))
     }
 
-    fn by_shape(&mut self, document: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        forms::name_by_shape(&self.0.open_state().catalog.shapes, document, out)
+    fn by_shape(&mut self, document: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        let shapes = &self.0.open_state().catalog.shapes;
+        if shapes.split(document).is_err() {
+            return Ok(false);
+        }
+        forms::name_by_shape(shapes, document, out).map(|()| true)
     }
 }
 
@@ -202,12 +209,25 @@ pub(crate) trait Names {
     /// The tree and the schema of the collection of a name; the current ones if `fresh`.
     fn described(&mut self, collection: &str, fresh: bool) -> Result<(TreeId, Schema)>;
 
-    /// Appends a document of a shape with its names.
-    fn by_shape(&mut self, document: &[u8], out: &mut Vec<u8>) -> Result<()>;
+    /// Appends a document of a shape with its names. Returns `false` if there is no such shape.
+    fn by_shape(&mut self, document: &[u8], out: &mut Vec<u8>) -> Result<bool>;
+}
+
+/// The shape of a change is lost. That is about the change: others can be read.
+fn without_shape(key: &[u8], collection: &str) -> Error {
+    let message = format!(
+        "the change of {} in {collection} has no names for its fields: its shape is lost",
+        tuple::show(key)
+    );
+    Error::new(Code::Unreadable, message)
+        .with_hint("go on with the next change, and run `duramen check DB`: the database is corrupt")
+}
+
+fn if_without_shape(error: Error, key: &[u8], collection: &str) -> Error {
+    if error.is_corruption() { without_shape(key, collection) } else { error }
 }
 
 /// A change in untyped form.
-///
 pub(crate) fn any_change(
     seq: CommitSeq,
     time: Time,
@@ -242,8 +262,8 @@ fn named(
     let (version, document) = version::split(&value)?;
     if begins_with_a_shape(document) {
         let mut out = Vec::new();
-        names.by_shape(document, &mut out)?;
-        return Ok(out);
+        let is_named = names.by_shape(document, &mut out)?;
+        return if is_named { Ok(out) } else { Err(without_shape(key, collection)) };
     }
     if !forms::is_positional(document) {
         return Ok(if document.len() == value.len() { value } else { document.to_vec() });

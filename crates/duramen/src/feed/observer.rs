@@ -17,7 +17,7 @@ pub use crate::store::{ObserveFrom, Observed};
 use crate::catalog::entries::{ENTRIES, Origin, rows_tree, unknown};
 use crate::catalog::forms;
 use crate::catalog::schema::Schema;
-use crate::catalog::shapes::{SHAPES, Shapes};
+use crate::catalog::shapes::{COPY, SHAPES, Shapes};
 use crate::feed::changes::{AnyChange, Names, any_change, time_of};
 use crate::store;
 use crate::store::error::{Code, Result};
@@ -222,7 +222,7 @@ impl Observer {
 
     fn read_catalogue(&self) -> Result<Schemas> {
         let options = options(self.wal_dir.as_deref());
-        let wants = Arc::new(|name: &str| [ENTRIES, SHAPES].contains(&name));
+        let wants = Arc::new(|name: &str| [ENTRIES, SHAPES, COPY].contains(&name));
         let from = ObserveFrom::Checkpoint;
         let mut catalogue = store::Observer::open(Arc::clone(&self.disk), &self.path, options, from, wants)?;
         let (mut found, shapes) = (BTreeMap::new(), Arc::<Shapes>::default());
@@ -230,13 +230,21 @@ impl Observer {
             let schema = Schema::from_bytes(&stored)?;
             found.insert(schema.name().to_owned(), schema);
         }
-        for (key, stored) in catalogue.rows(SHAPES)? {
-            shapes.take(&key, &stored)?;
+        // Each has them all.
+        let mut unread = None;
+        for tree in [SHAPES, COPY] {
+            match catalogue.rows(tree) {
+                Ok(rows) => rows.into_iter().for_each(|(key, row)| drop(shapes.take(&key, &row))),
+                Err(error) if error.is_corruption() && unread.is_none() => unread = Some(error),
+                Err(error) => return Err(error),
+            }
         }
         while let Some(commit) = catalogue.next()? {
             for change in commit.changes {
                 match change.what {
-                    FeedWhat::Put { key, value } if *change.name == *SHAPES => shapes.take(&key, &value)?,
+                    FeedWhat::Put { key, value } if [SHAPES, COPY].contains(&&*change.name) => {
+                        drop(shapes.take(&key, &value));
+                    }
                     FeedWhat::Put { value, .. } => {
                         let schema = Schema::from_bytes(&value)?;
                         found.insert(schema.name().to_owned(), schema);
@@ -259,13 +267,17 @@ impl Observer {
         Ok(Schemas { by_name, shapes, as_of: catalogue.position() })
     }
 
-    /// Appends a document of a shape with its names. Shapes are read again if this one is not known.
-    fn by_shape(&mut self, document: &[u8], seq: CommitSeq, out: &mut Vec<u8>) -> Result<()> {
+    /// Appends a document of a shape with its names. Shapes are read again if this one is not known. Returns
+    /// `false` if there is none.
+    fn by_shape(&mut self, document: &[u8], seq: CommitSeq, out: &mut Vec<u8>) -> Result<bool> {
         let is_known = self.schemas.shapes.split(document).is_ok();
         if !is_known && seq > self.schemas.as_of {
             self.schemas = self.catalogue()?;
         }
-        forms::name_by_shape(&self.schemas.shapes, document, out)
+        if self.schemas.shapes.split(document).is_err() {
+            return Ok(false);
+        }
+        forms::name_by_shape(&self.schemas.shapes, document, out).map(|()| true)
     }
 
     /// The catalogue's description of a collection: the cached one, or a fresh one if the catalogue may
@@ -290,7 +302,7 @@ impl Names for At<'_> {
         self.observer.described(collection, self.seq, fresh)
     }
 
-    fn by_shape(&mut self, document: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    fn by_shape(&mut self, document: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         self.observer.by_shape(document, self.seq, out)
     }
 }

@@ -10,7 +10,7 @@ use duramen_disk::Disk;
 
 use super::LostCommits;
 use super::writing::Writing;
-use crate::catalog::{CATALOG, CatalogRow};
+use crate::catalog::{CATALOG, CatalogRow, of_later_build};
 use crate::commit::decode_record;
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, TreeId};
@@ -93,6 +93,9 @@ impl Replaying<'_, '_> {
             .map_err(|what| unreadable(record.seq, what))?;
         // Create trees before writing to them.
         for change in changes.iter().filter(|change| change.tree == CATALOG) {
+            if change.value.as_ref().is_some_and(|row| CatalogRow::is_of_later_build(row.bytes)) {
+                return Err(of_later_build(record.seq));
+            }
             let (name, row) = change.naming().map_err(|what| unreadable(record.seq, what))?;
             self.name(name.to_owned(), row)?;
         }

@@ -181,10 +181,10 @@ pub(crate) fn layout_violations(document: &str) -> Vec<String> {
 
 fn superblock_violations(document: &str) -> Vec<String> {
     use duramen_disk::SyncMethod;
-    use duramen_engine::Geometry;
     use duramen_engine::data_file::{Measured, PagePointer, Superblock, SyncChoice};
     use duramen_engine::ids::{CommitSeq, DatabaseId, Generation, LogId, TreeId};
     use duramen_engine::wal::LogPosition;
+    use duramen_engine::{Features, Geometry};
 
     let at = |block| PagePointer { block, block_count: 2, raw_bytes: 3, flags: 1, tag: [0x5a; 16] };
     let encode = |pointer: PagePointer| {
@@ -196,6 +196,7 @@ fn superblock_violations(document: &str) -> Vec<String> {
         LogPosition { offset: 0x1122, seq: CommitSeq(9), checksum: u128::MAX / 5, ..LogPosition::default() };
     let superblock = Superblock {
         write_features: 0x0a0b,
+        features: Features::SHAPES,
         database: DatabaseId(u128::MAX / 3),
         log: LogId(u128::MAX / 11),
         generation: Generation(0x0102_0304),
@@ -225,7 +226,7 @@ fn superblock_violations(document: &str) -> Vec<String> {
             ("format", &[1, 0, 0, 0]),
             ("compatible features", &[0; 8]),
             ("read-only compatible features", &superblock.write_features.to_le_bytes()),
-            ("incompatible features", &[0; 8]),
+            ("incompatible features", &superblock.features.bits().to_le_bytes()),
             ("database", &superblock.database.0.to_le_bytes()),
             ("log", &superblock.log.0.to_le_bytes()),
             ("generation", &superblock.generation.0.to_le_bytes()),

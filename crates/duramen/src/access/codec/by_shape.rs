@@ -8,8 +8,8 @@ use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, MapAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
-/// Decodes a type from values that are stored one after the other, in the order of their names. Types that are
-/// no struct, map or newtype of one are refused: they are read from the document with its names.
+/// Decodes a type from values that are stored one after the other, in the order of their names. Types that
+/// are no struct, map or newtype of one are refused: they are read from the document with its names.
 ///
 /// # Errors
 /// Values that the type does not read, or too few of them. More than there are names are not looked at.

@@ -60,6 +60,7 @@ impl TypeDescriptor {
                     failed += 1;
                     first_failure.get_or_insert(error);
                 }
+                Err(error) if error.is_corruption() => {}
                 Err(error) => return Err(error),
             }
             bytes += stored.len();

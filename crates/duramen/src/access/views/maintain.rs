@@ -75,9 +75,13 @@ impl<'e> Changes<'e> {
             self.rows.extend(mapped::changes(tx, of, trees, key, document)?);
             return Ok(());
         }
-        // A document that the view cannot hold has no rows in it.
-        let before = stored.and_then(|stored| rows(&view.spec, &entry.schema, key, stored).ok());
-        let before = before.unwrap_or_default();
+        let before = match stored.map(|stored| rows(&view.spec, &entry.schema, key, stored)).transpose() {
+            Ok(before) => before.unwrap_or_default(),
+            // Its rows are unknown, and would stay.
+            Err(error) if error.is_corruption() => return Err(error),
+            // A document that the view cannot hold has no rows in it.
+            Err(_) => ViewRows::new(),
+        };
         let after = match document {
             Some(document) => rows(&view.spec, &entry.schema, key, document)?,
             None => ViewRows::new(),

@@ -1,57 +1,33 @@
 //! The shapes that the documents of one collection have: which one a document gets.
-//!
-//! Owns what a collection's writers remember of its shapes. All of it is a hint: a document is compared with
-//! the names of a shape before it gets it.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{FIELDS_MAX, NAMES_BYTES_MAX, POISON};
+use super::{FIELDS_MAX, NAMES_BYTES_MAX};
 use crate::store::error::Result;
 use crate::value::msgpack::{Reader, Token};
 
 /// No shape, where a number is expected.
 const NO_SHAPE: u32 = u32::MAX;
 
-/// The most names of fields that are remembered with their shape.
-const REMEMBERED_MAX: usize = 1_024;
-
-/// What is remembered of the shapes of a collection.
+/// The shape that the last document of a collection got. It is a hint: a document is compared with it.
 #[derive(Debug)]
-pub(crate) struct RecentShapes {
-    /// The shape of the last document.
-    last: AtomicU32,
-    /// Shapes by a hash of the names; `None` for documents that keep their names.
-    by_names: RwLock<HashMap<u64, Option<u32>>>,
-}
+pub(crate) struct LastShape(AtomicU32);
 
-impl Default for RecentShapes {
+impl Default for LastShape {
     fn default() -> Self {
-        RecentShapes { last: AtomicU32::new(NO_SHAPE), by_names: RwLock::default() }
+        LastShape(AtomicU32::new(NO_SHAPE))
     }
 }
 
-impl RecentShapes {
-    pub(super) fn last(&self) -> u32 {
-        self.last.load(Ordering::Relaxed)
+impl LastShape {
+    pub(super) fn number(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
     }
 
-    /// What is remembered of these names: a shape, or that documents keep them.
-    pub(super) fn of(&self, hash: u64) -> Option<Option<u32>> {
-        self.by_names.read().expect(POISON).get(&hash).copied()
-    }
-
-    pub(super) fn used(&self, number: u32) {
-        self.last.store(number, Ordering::Relaxed);
-    }
-
-    pub(super) fn remember(&self, hash: u64, number: Option<u32>) {
-        let mut by_names = self.by_names.write().expect(POISON);
-        if by_names.len() < REMEMBERED_MAX {
-            by_names.insert(hash, number);
-        }
+    pub(super) fn set(&self, number: u32) {
+        self.0.store(number, Ordering::Relaxed);
     }
 }
 
@@ -60,7 +36,7 @@ pub(crate) struct CollectionShapes<'e> {
     pub(crate) collection: &'e str,
     /// The fields that it sums. Their values are the first of every shape: a reducer knows no shapes.
     pub(crate) sums: &'e [String],
-    pub(crate) recent: &'e RecentShapes,
+    pub(crate) last: &'e LastShape,
 }
 
 /// The names of a document's fields, in the order shown.
@@ -88,10 +64,13 @@ impl<'d> Names<'d> {
         Ok((bytes <= NAMES_BYTES_MAX).then_some(Names(shown)))
     }
 
+    /// Whether these are the names.
+    pub(super) fn are<'n>(&self, names: impl Iterator<Item = &'n str>) -> bool {
+        self.0.iter().copied().eq(names)
+    }
+
     pub(super) fn hash(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.0.hash(&mut hasher);
-        hasher.finish()
+        hash_of(self.0.iter().copied())
     }
 
     /// The names in the order to store them, and their positions in the order shown.
@@ -112,4 +91,11 @@ impl<'d> Names<'d> {
         let names = names.into_iter().map(str::to_owned).collect();
         Some((names, if is_stored_order { Vec::new() } else { shown }))
     }
+}
+
+/// A hash of the names of a document, in the order shown.
+pub(super) fn hash_of<'n>(names: impl Iterator<Item = &'n str>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    names.for_each(|name| name.hash(&mut hasher));
+    hasher.finish()
 }

@@ -1,7 +1,7 @@
 //! The stored form of a shape: a row of the trees of shapes. docs/format.md, "Shapes".
 
-use super::{ALL_MAX, FIELDS_MAX};
-use crate::store::error::{Error, Result};
+use super::{ALL_MAX, FIELDS_MAX, NAMES_BYTES_MAX};
+use crate::store::error::{Code, Error, Result};
 use crate::value::document::{Document, Value};
 use crate::value::tuple::{decode, encode};
 
@@ -16,28 +16,22 @@ pub(super) struct Row {
     pub(super) collection: String,
 }
 
+/// Beside the names, a row has the name of a collection, and for each field at most ten bytes more.
+const ROW_BYTES_MAX: usize = NAMES_BYTES_MAX + crate::store::limits::KEY_BYTES_MAX + 10 * FIELDS_MAX + 64;
+
 /// The key of the row of a shape.
 pub(super) fn key_of(number: u32) -> Result<Vec<u8>> {
     encode(&u64::from(number))
 }
 
 impl Row {
-    /// What makes two shapes the same.
-    pub(super) fn form(&self) -> Result<Vec<u8>> {
-        let mut document = Document::new();
+    pub(super) fn stored(&self) -> Result<Vec<u8>> {
+        let mut document = Document::new().with("v", 1_u8);
         let names = self.names.iter().map(|name| Value::from(name.as_str())).collect();
         document.set("names", Value::List(names));
         if !self.shown.is_empty() {
             let shown = self.shown.iter().map(|at| Value::Int(*at as i128)).collect();
             document.set("shown", Value::List(shown));
-        }
-        document.to_bytes()
-    }
-
-    pub(super) fn stored(&self) -> Result<Vec<u8>> {
-        let mut document = Document::new().with("v", 1_u8);
-        for (name, value) in Document::from_bytes(&self.form()?)?.iter() {
-            document.set(name, value.clone());
         }
         document.set("collection", self.collection.as_str());
         document.to_bytes()
@@ -57,9 +51,17 @@ impl Row {
         if number as usize >= ALL_MAX {
             return Err(wrong("its number is too large"));
         }
+        if stored.len() > ROW_BYTES_MAX {
+            return Err(wrong("it is too long"));
+        }
         let mut document = Document::from_bytes(stored)?;
-        if document.remove("v") != Some(Value::Int(1)) {
-            return Err(wrong("it is of another version"));
+        match document.remove("v") {
+            Some(Value::Int(1)) => {}
+            Some(Value::Int(version)) if version > 1 => {
+                let message = format!("a shape was written by a later release: it has the version {version}");
+                return Err(Error::new(Code::Unsupported, message).with_hint("use the release that wrote it"));
+            }
+            _ => return Err(wrong("it has no version")),
         }
         let texts = list(document.remove("names"))?.into_iter().map(|name| match name {
             Value::Text(name) => Ok(name),
@@ -80,7 +82,9 @@ impl Row {
         let mut unique: Vec<&String> = names.iter().collect();
         unique.sort_unstable();
         let is_repeated = unique.windows(2).any(|pair| pair[0] == pair[1]);
-        if names.is_empty() || names.len() > FIELDS_MAX || is_repeated || !is_order {
+        let bytes: usize = names.iter().map(String::len).sum();
+        if names.is_empty() || bytes > NAMES_BYTES_MAX || names.len() > FIELDS_MAX || is_repeated || !is_order
+        {
             return Err(wrong("its names are not those of a document"));
         }
         Ok(Row { number, names, shown, collection })

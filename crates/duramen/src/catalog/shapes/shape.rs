@@ -60,6 +60,18 @@ impl Shape {
         put_row(tx, &key_of(self.number)?, &self.stored)
     }
 
+    /// Whether a collection that sums these fields can use it: their values are the first, in this order, and
+    /// the others follow in the order in which documents show them.
+    pub(super) fn is_for(&self, sums: &[String]) -> bool {
+        let others = self.in_shown_order().filter(|at| *at >= sums.len());
+        self.names.starts_with(sums) && others.eq(sums.len()..self.names.len())
+    }
+
+    /// The names in the order in which documents show them.
+    pub(super) fn shown_names(&self) -> impl Iterator<Item = &str> {
+        self.in_shown_order().map(|at| self.names[at].as_str())
+    }
+
     /// Whether it is the shape of this row.
     pub(super) fn is_of(&self, row: &Row) -> bool {
         (self.number, &self.names, &self.shown) == (row.number, &row.names, &row.shown)
@@ -112,12 +124,14 @@ impl Shape {
         if count != self.names.len() {
             return Ok(None);
         }
-        let mut out = Vec::with_capacity(named.len());
-        write::int(&mut out, i128::from(self.number))?;
-        let mut values = Vec::new();
+        let (mut out, mut values) = (Vec::new(), Vec::new());
         for at in self.in_shown_order() {
             if !reader.name_is(&self.names[at])? {
                 return Ok(None);
+            }
+            if out.is_empty() {
+                out.reserve(named.len());
+                write::int(&mut out, i128::from(self.number))?;
             }
             let value = reader.raw()?;
             if self.shown.is_empty() {

@@ -12,8 +12,8 @@ fn names(texts: &[&str]) -> Vec<String> {
 }
 
 fn stored(shapes: &Shapes, collection: &str, sums: &[&str], document: &Document) -> Option<Vec<u8>> {
-    let (recent, sums) = (RecentShapes::default(), names(sums));
-    let of = CollectionShapes { collection, sums: &sums, recent: &recent };
+    let (last, sums) = (LastShape::default(), names(sums));
+    let of = CollectionShapes { collection, sums: &sums, last: &last };
     let named = document.to_bytes().unwrap();
     let shaped = shapes.shaped(&of, &named).unwrap();
     shaped.map(|(_, stored)| stored)
@@ -87,51 +87,71 @@ fn documents_that_keep_their_names() {
     let mut wide = Document::new();
     (0..=FIELDS_MAX).for_each(|at| wide.push(format!("{at}"), Value::Null));
     assert_eq!(stored(&shapes, "a", &[], &wide), None);
-    let recent = RecentShapes::default();
-    let of = CollectionShapes { collection: "a", sums: &[], recent: &recent };
+    let last = LastShape::default();
+    let of = CollectionShapes { collection: "a", sums: &[], last: &last };
     assert!(shapes.shaped(&of, b"\x92\x01\x02").unwrap().is_none(), "a positional one");
     let sums = names(&["a"]);
-    for of in [of, CollectionShapes { collection: "b", sums: &sums, recent: &recent }] {
+    for of in [of, CollectionShapes { collection: "b", sums: &sums, last: &last }] {
         for wrong in [&b"\x82\xa1a\x01\xa1a\x02"[..], b"\x82\xa1a\x01\x05\x02", b"\x82\xa1a\x01\xc3\x02"] {
             assert!(shapes.shaped(&of, wrong).unwrap().is_none(), "a name twice, or one that is no text");
         }
     }
 }
 
-// A writer of documents of several shapes looks each up without the lock, also when no more are added.
+// A writer of documents of several shapes finds each while others do, also when no more are added.
 #[test]
-fn shapes_that_alternate_are_remembered() {
+fn shapes_that_alternate_are_found_together() {
     let shapes = Shapes::default();
-    let recent = RecentShapes::default();
-    let of = CollectionShapes { collection: "a", sums: &[], recent: &recent };
+    let last = LastShape::default();
+    let of = CollectionShapes { collection: "a", sums: &[], last: &last };
     let document = |at: u32| Document::new().with(format!("f{at}"), 1);
-    for _ in 0..2 {
-        for at in 0..OF_A_COLLECTION_MAX + 50 {
+    let put_all = || {
+        for at in 0..OF_A_COLLECTION_MAX + 2000 {
             let shaped = shapes.shaped(&of, &document(at).to_bytes().unwrap()).unwrap();
             assert_eq!(shaped.is_some(), at < OF_A_COLLECTION_MAX, "{at}");
+            if let Some((_, bytes)) = shaped {
+                assert_eq!(named(&shapes, &bytes), document(at));
+            }
         }
-    }
-    let _locked = shapes.known();
-    for at in 0..OF_A_COLLECTION_MAX + 50 {
-        let shaped = shapes.shaped(&of, &document(at).to_bytes().unwrap()).unwrap();
-        assert_eq!(shaped.is_some(), at < OF_A_COLLECTION_MAX, "{at}");
-        if let Some((_, bytes)) = shaped {
-            assert_eq!(named(&shapes, &bytes), document(at));
-        }
-    }
+    };
+    put_all();
+    let _found_by_another = shapes.known();
+    put_all();
 }
 
 #[test]
 fn the_names_of_all_shapes_are_bounded() {
     let shapes = Shapes::default();
     let long = "x".repeat(NAMES_BYTES_MAX - 8);
+    let bytes = NAMES_BYTES_MAX + NAME_OVERHEAD_BYTES;
+    let row = |at: usize| Row {
+        number: u32::try_from(at).unwrap(),
+        names: vec![format!("{long}{at:08}")],
+        shown: Vec::new(),
+        collection: format!("c{}", at / 200),
+    };
     let mut added = 0;
-    for at in 0..2 * ALL_NAMES_BYTES_MAX / NAMES_BYTES_MAX {
-        let (collection, name) = (format!("c{}", at / 200), format!("{long}{at:08}"));
-        added += usize::from(stored(&shapes, &collection, &[], &Document::new().with(name, 1)).is_some());
+    for at in 0..2 * ALL_NAMES_BYTES_MAX / bytes {
+        let document = Document::new().with(row(at).names[0].as_str(), 1);
+        added += usize::from(stored(&shapes, &row(at).collection, &[], &document).is_some());
     }
-    assert_eq!(added, ALL_NAMES_BYTES_MAX / NAMES_BYTES_MAX);
-    assert_eq!(shapes.count(), added);
+    assert_eq!(added, ALL_NAMES_BYTES_MAX / bytes);
+    let hostile = Shapes::default();
+    let taken = (0..added + 5).filter(|at| {
+        let row = row(*at);
+        hostile.take(&encode(&u64::from(row.number)).unwrap(), &row.stored().unwrap()).is_ok()
+    });
+    assert_eq!(taken.count(), added);
+}
+
+// The number of a shape that is lost must not come to mean another.
+#[test]
+fn after_a_missing_shape_none_is_added() {
+    let shapes = Shapes::default();
+    assert!(stored(&shapes, "a", &[], &doc! { "x": 1 }).is_some());
+    assert_eq!(shapes.split(b"\x01\x05").unwrap_err().code(), Code::CorruptData);
+    assert_eq!(stored(&shapes, "a", &[], &doc! { "y": 1 }), None);
+    assert!(stored(&shapes, "a", &[], &doc! { "x": 2 }).is_some());
 }
 
 // Both collections put the same bytes, so that their transactions do not conflict.
@@ -139,8 +159,8 @@ fn the_names_of_all_shapes_are_bounded() {
 fn a_row_has_the_collection_that_added_the_shape() {
     let shapes = Shapes::default();
     let document = doc! { "id": 1 }.to_bytes().unwrap();
-    let recent = [RecentShapes::default(), RecentShapes::default()];
-    let of = |collection, at: usize| CollectionShapes { collection, sums: &[], recent: &recent[at] };
+    let last = [LastShape::default(), LastShape::default()];
+    let of = |collection, at: usize| CollectionShapes { collection, sums: &[], last: &last[at] };
     let first = shapes.shaped(&of("a", 0), &document).unwrap().unwrap().0;
     let second = shapes.shaped(&of("b", 1), &document).unwrap().unwrap().0;
     assert!(std::ptr::eq(first, second));
@@ -169,8 +189,11 @@ fn a_row_reads_back_and_a_wrong_one_is_refused() {
         assert_eq!(shapes.take(&key, &bytes).unwrap_err().code(), Code::CorruptData);
     }
     let row = |text: &str| Document::from_json(text).unwrap().to_bytes().unwrap();
+    let later = row(r#"{"v":2,"names":["a"],"collection":"x"}"#);
+    assert_eq!(shapes.take(&encode(&1_u64).unwrap(), &later).unwrap_err().code(), Code::Unsupported);
     for text in [
-        r#"{"v":2,"names":["a"],"collection":"x"}"#,
+        r#"{"v":0,"names":["a"],"collection":"x"}"#,
+        r#"{"names":["a"],"collection":"x"}"#,
         r#"{"v":1,"names":[],"collection":"x"}"#,
         r#"{"v":1,"names":["a","a"],"collection":"x"}"#,
         r#"{"v":1,"names":["a",1],"collection":"x"}"#,

@@ -142,7 +142,8 @@ impl Mending<'_> {
         Ok(())
     }
 
-    /// Leaves out documents that do not fit their collection. Those whose shape is lost become a tree of bytes.
+    /// Leaves out documents that do not fit their collection. Those whose shape is lost become a tree of
+    /// bytes.
     pub(crate) fn documents(&mut self, schema: &Schema) -> Result<()> {
         let state = self.db.snapshot()?;
         let Some(tree) = state.source().tree(&rows_tree(schema.name()))? else { return Ok(()) };

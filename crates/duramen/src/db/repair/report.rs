@@ -199,7 +199,8 @@ pub struct RepairReport {
     pub left_out_count: u64,
     /// Blobs whose contents were found but whose names are lost. They were left out.
     pub unnamed_blobs: u64,
-    /// Collections without a known meaning, each renamed to a tree of bytes.
+    /// Trees of bytes with collections whose entry is lost, and with documents whose shape is lost: their
+    /// fields are called `1`, `2` and so on there.
     pub renamed: Vec<String>,
     /// Rows of nodes that were found without pointers to them, and are current. They are in their stores.
     pub found_rows: u64,

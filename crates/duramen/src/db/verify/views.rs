@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::is_of_disk;
 use crate::access::reads::sealed::Readable;
 use crate::access::references;
 use crate::access::snapshot::Snapshot;
@@ -13,6 +12,7 @@ use crate::catalog::rows::ViewRows;
 use crate::catalog::rows::rows;
 use crate::store::KeyRange;
 use crate::store::error::{Error, Result};
+use crate::store::skip::is_of_disk;
 use crate::value::tuple::show;
 
 /// A view in a message.

@@ -2,16 +2,69 @@
 //!
 //! The nodes above a corrupt one record how many rows it has. So a row after it can be reached by its number.
 
-use super::{ALL, is_of_disk};
-use crate::store::error::Result;
-use crate::store::{Source, TreeId};
+use super::error::{Error, ErrorKind, Result};
+use super::{Direction, KeyRange, Source, TreeId};
+
+const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
+
+/// Whether an error is of the disk: an I/O error or corruption.
+pub(crate) fn is_of_disk(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
+}
+
+/// Visits every row of a tree that can be read, around corrupt nodes. Returns the first error that corruption
+/// caused.
+///
+/// # Errors
+/// Errors that are no corruption; the error of `visit`.
+pub(crate) fn readable_rows(
+    source: &dyn Source,
+    tree: TreeId,
+    visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<Option<Error>> {
+    let (mut first, mut from, mut index) = (None, Vec::new(), 0);
+    loop {
+        let begun = from.clone();
+        let Err(error) = rows_from(source, tree, from, &mut index, visit)? else { return Ok(first) };
+        first.get_or_insert(error);
+        let Some((number, key)) = readable_from(source, tree, index)? else { return Ok(first) };
+        // Rows come in order of their keys. If they do not, their numbers are of no use.
+        if key <= begun {
+            return Ok(first);
+        }
+        (index, from) = (number, key);
+    }
+}
+
+/// Visits the rows from a key on, and counts them. The inner error is corruption.
+fn rows_from(
+    source: &dyn Source,
+    tree: TreeId,
+    from: Vec<u8>,
+    index: &mut u64,
+    visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<std::result::Result<(), Error>> {
+    let corruption = |error: Error| if error.is_corruption() { Ok(Err(error)) } else { Err(error) };
+    let mut rows = match source.cursor(tree, KeyRange { from, to: None }, Direction::Forward) {
+        Err(error) => return corruption(error),
+        Ok(rows) => rows,
+    };
+    loop {
+        match rows.next() {
+            Ok(Some((key, value))) => visit(key, value)?,
+            Ok(None) => return Ok(Ok(())),
+            Err(error) => return corruption(error),
+        }
+        *index += 1;
+    }
+}
 
 /// The first readable row with at least `index` rows before it, as their number and its key; `None` if there
 /// is none.
 ///
 /// All rows below one corrupt node fail with the same message, which names the node's offset. So the end of
 /// the node is found by bisection, and no readable row is skipped. It costs O(log n) lookups a corrupt node.
-pub(super) fn readable_from(
+pub(crate) fn readable_from(
     source: &dyn Source,
     tree: TreeId,
     mut index: u64,
