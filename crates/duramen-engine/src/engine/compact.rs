@@ -22,6 +22,8 @@
 mod pace;
 mod round;
 mod slice;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -129,7 +131,8 @@ impl Engine {
             progress,
         };
         compaction.run()?;
-        if compaction.lacks_room && compaction.moved_bytes == 0 {
+        let is_shorter = file_bytes(store) < before_bytes;
+        if compaction.lacks_room && compaction.moved_bytes == 0 && !is_shorter {
             return Err(no_room());
         }
         let held_blocks = maintenance.checkpointer().release();
@@ -226,12 +229,14 @@ impl Compaction<'_> {
         }
     }
 
-    /// The dropped trees with pages that can be reclaimed.
+    /// The dropped trees with pages that can be reclaimed. A root lists a reclaimed tree until a checkpoint
+    /// finds no commit under way, which may be long beside busy writers.
     fn dropped_trees(&self) -> BTreeSet<TreeId> {
         let checkpointer = self.maintenance.checkpointer();
         let root = self.committer.published();
+        let reclaimed = checkpointer.reclaimed();
         let dropped = root.trees.iter().filter(|tree| tree.dropped_at.is_some()).map(|tree| tree.id);
-        dropped.filter(|tree| checkpointer.can_reclaim(*tree)).collect()
+        dropped.filter(|tree| checkpointer.can_reclaim(*tree) && !reclaimed.contains(tree)).collect()
     }
 
     fn checkpoint(&mut self) -> Result<()> {
