@@ -106,8 +106,8 @@ impl Engine {
     ///
     /// # Errors
     /// `ReadOnly` (E0204) if the database was opened read-only; `InvalidArgument` (E0201) if a compaction of
-    /// it runs already; `DiskFull` (E0301) if there is no room to move anything; any error of `progress`.
-    /// Those of a [read](crate::Error#reads), a [commit](crate::Error#commits) and a
+    /// it runs already; `DiskFull` (E0301) if there is no room to move anything, or to go on; any error of
+    /// `progress`. Those of a [read](crate::Error#reads), a [commit](crate::Error#commits) and a
     /// [checkpoint](crate::Error#checkpoints).
     pub fn compact(&self, progress: &mut dyn FnMut(&CompactProgress) -> Result<()>) -> Result<CompactReport> {
         let (committer, maintenance) = self.writer()?;
@@ -224,9 +224,11 @@ impl Compaction<'_> {
             self.tell()?;
             let left = self.dropped_trees();
             if !dropped.iter().any(|tree| left.contains(tree)) {
-                return Ok(());
+                break;
             }
         }
+        // The older superblock still names what the last of them reclaimed.
+        if dropped.is_empty() { Ok(()) } else { self.checkpoint() }
     }
 
     /// The dropped trees with pages that can be reclaimed. A root lists a reclaimed tree until a checkpoint

@@ -62,23 +62,28 @@ fn nothing_is_freed_while_a_checkpoint_runs() {
     let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap().0;
     engine.transact(Durability::Disk, |tx| tx.put(tree, b"k", b"v")).unwrap();
     let (_, maintenance) = engine.parts().unwrap();
-    let (runs, freed) = (AtomicBool::new(false), AtomicBool::new(false));
+    let [runs, frees, freed, ended] = [const { AtomicBool::new(false) }; 4];
     let early = side_by_side(&[0, 1], |role| {
         if role == 0 {
             let mut early = false;
             let written = maintenance.checkpoint(&mut || {
                 runs.store(true, Ordering::SeqCst);
+                while !frees.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
                 early |= (0..2000).any(|_| {
                     std::thread::yield_now();
                     freed.load(Ordering::SeqCst)
                 });
             });
+            ended.store(true, Ordering::SeqCst);
             written.unwrap();
             return early;
         }
-        while !runs.load(Ordering::SeqCst) {
+        while !runs.load(Ordering::SeqCst) && !ended.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
+        frees.store(true, Ordering::SeqCst);
         maintenance.checkpointer().release();
         freed.store(true, Ordering::SeqCst);
         false
