@@ -35,8 +35,8 @@ pub(crate) use store::{
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
     store: Arc<Store>,
-    /// Held while a checkpoint or a write back runs. Contains where the reclaiming of each dropped tree goes
-    /// on; `None` when all of the tree is reclaimed.
+    /// Held while a checkpoint or a write back runs, and while extents are freed. Contains where the
+    /// reclaiming of each dropped tree goes on; `None` when all of the tree is reclaimed.
     io: Mutex<Reclaiming>,
     /// Held for a moment only.
     newest: Mutex<Newest>,
@@ -219,10 +219,10 @@ impl Checkpointer {
         self.store.space.adopt(draft);
         let next = Newest { superblock, older: replay, roots, trees: root.trees.clone() };
         let before = std::mem::replace(&mut *self.newest(), next);
+        self.release_through(replay.seq);
         drop(reclaiming);
         // After unlocking: it may be the last owner of a large tree of roots, and freeing that takes long.
         drop(before);
-        self.release_through(replay.seq);
         Ok(CheckpointReport { seq: root.seq, keep_log_from: replay, written_bytes })
     }
 
@@ -232,12 +232,15 @@ impl Checkpointer {
     }
 
     /// Frees extents that snapshots no longer hold. Returns the number of blocks that only snapshots still
-    /// hold.
+    /// hold. Waits for a checkpoint that runs.
     pub(crate) fn release(&self) -> u64 {
+        // A checkpoint in between frees up to a later commit. Nothing may be freed up to an earlier one then.
+        let _one_at_a_time = self.io();
         let older = self.newest().older;
         self.release_through(older.seq)
     }
 
+    /// The caller holds the lock `io`.
     fn release_through(&self, boundary: CommitSeq) -> u64 {
         let registry = &self.store.registry;
         self.store.space.release(boundary, || registry.held_before_freeing(boundary))

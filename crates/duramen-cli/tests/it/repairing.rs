@@ -388,6 +388,15 @@ fn a_log_that_ends_in_an_unfinished_write_is_reported() {
             assert!(said.contains("the log ends in an unfinished write"), "{said}");
             assert!(!said.contains("nothing is lost"), "{said}");
             assert_eq!(json(&scratch.ok(&["check", &copy, "--json"]))["log_torn"], Value::Bool(true));
+            // Beside another problem, too.
+            let data = scratch.path(&copy).join("data");
+            let mut bytes = std::fs::read(&data).unwrap();
+            let at: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"Bergen")).collect();
+            at.iter().for_each(|at| bytes[*at] ^= 1);
+            std::fs::write(&data, bytes).unwrap();
+            let checked = scratch.run(&["check", &copy]);
+            assert_ne!(checked.code, Some(0), "{}", checked.stdout);
+            assert!(checked.stdout.contains("the log ends in an unfinished write"), "{}", checked.stdout);
             return;
         }
     }

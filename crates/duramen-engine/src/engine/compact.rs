@@ -22,6 +22,8 @@
 mod pace;
 mod round;
 mod slice;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -104,8 +106,8 @@ impl Engine {
     ///
     /// # Errors
     /// `ReadOnly` (E0204) if the database was opened read-only; `InvalidArgument` (E0201) if a compaction of
-    /// it runs already; `DiskFull` (E0301) if there is no room to move anything; any error of `progress`.
-    /// Those of a [read](crate::Error#reads), a [commit](crate::Error#commits) and a
+    /// it runs already; `DiskFull` (E0301) if there is no room to move anything, or to go on; any error of
+    /// `progress`. Those of a [read](crate::Error#reads), a [commit](crate::Error#commits) and a
     /// [checkpoint](crate::Error#checkpoints).
     pub fn compact(&self, progress: &mut dyn FnMut(&CompactProgress) -> Result<()>) -> Result<CompactReport> {
         let (committer, maintenance) = self.writer()?;
@@ -129,7 +131,8 @@ impl Engine {
             progress,
         };
         compaction.run()?;
-        if compaction.lacks_room && compaction.moved_bytes == 0 {
+        let is_shorter = file_bytes(store) < before_bytes;
+        if compaction.lacks_room && compaction.moved_bytes == 0 && !is_shorter {
             return Err(no_room());
         }
         let held_blocks = maintenance.checkpointer().release();
@@ -221,17 +224,21 @@ impl Compaction<'_> {
             self.tell()?;
             let left = self.dropped_trees();
             if !dropped.iter().any(|tree| left.contains(tree)) {
-                return Ok(());
+                break;
             }
         }
+        // The older superblock still names what the last of them reclaimed.
+        if dropped.is_empty() { Ok(()) } else { self.checkpoint() }
     }
 
-    /// The dropped trees with pages that can be reclaimed.
+    /// The dropped trees with pages that can be reclaimed. A root lists a reclaimed tree until a checkpoint
+    /// finds no commit under way, which may be long beside busy writers.
     fn dropped_trees(&self) -> BTreeSet<TreeId> {
         let checkpointer = self.maintenance.checkpointer();
         let root = self.committer.published();
+        let reclaimed = checkpointer.reclaimed();
         let dropped = root.trees.iter().filter(|tree| tree.dropped_at.is_some()).map(|tree| tree.id);
-        dropped.filter(|tree| checkpointer.can_reclaim(*tree)).collect()
+        dropped.filter(|tree| checkpointer.can_reclaim(*tree) && !reclaimed.contains(tree)).collect()
     }
 
     fn checkpoint(&mut self) -> Result<()> {

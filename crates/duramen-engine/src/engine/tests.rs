@@ -51,6 +51,47 @@ fn nobody_touches_the_log_while_its_writer_is_at_work() {
     assert!(ran.load(Ordering::SeqCst), "its turn came");
 }
 
+/// A compaction ends by freeing what no snapshot holds, up to the commit of the older superblock. If a
+/// checkpoint ended between the look at that superblock and the free, more would be free already, and nothing
+/// may be freed up to an earlier commit then.
+#[test]
+fn nothing_is_freed_while_a_checkpoint_runs() {
+    let options = Options { background: Background::Stepped, ..Options::default() };
+    let disk = Arc::new(MemDisk::new(4));
+    let engine = Engine::open(disk, Path::new("/db"), options, Hooks::default()).unwrap();
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("t", None)).unwrap().0;
+    engine.transact(Durability::Disk, |tx| tx.put(tree, b"k", b"v")).unwrap();
+    let (_, maintenance) = engine.parts().unwrap();
+    let [runs, frees, freed, ended] = [const { AtomicBool::new(false) }; 4];
+    let early = side_by_side(&[0, 1], |role| {
+        if role == 0 {
+            let mut early = false;
+            let written = maintenance.checkpoint(&mut || {
+                runs.store(true, Ordering::SeqCst);
+                while !frees.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+                early |= (0..2000).any(|_| {
+                    std::thread::yield_now();
+                    freed.load(Ordering::SeqCst)
+                });
+            });
+            ended.store(true, Ordering::SeqCst);
+            written.unwrap();
+            return early;
+        }
+        while !runs.load(Ordering::SeqCst) && !ended.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        frees.store(true, Ordering::SeqCst);
+        maintenance.checkpointer().release();
+        freed.store(true, Ordering::SeqCst);
+        false
+    });
+    assert_eq!(early, [false; 2]);
+    assert!(runs.load(Ordering::SeqCst) && freed.load(Ordering::SeqCst));
+}
+
 /// D1, I1: a transaction that began over the log's tail writes as soon as the tail is in the trees. It was
 /// ordered after the checkpoint, under the number of a commit that the log has; the log refused it.
 #[test]

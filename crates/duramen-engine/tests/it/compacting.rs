@@ -256,34 +256,80 @@ fn a_big_value_that_was_moved_is_no_conflict_and_one_that_was_replaced_is() {
     }
 }
 
-/// Values that find no better place are left where they are, and the walk goes on with the next one, also
-/// where each is larger than a slice and all are of one leaf.
-#[test]
-fn values_that_find_no_better_place_do_not_hold_it_up() {
-    const LARGE_BYTES: usize = 40_000;
-    let disk = MemDisk::new(8);
+const LARGE_BYTES: usize = 40_000;
+
+fn small_or_large(row: u32) -> Vec<u8> {
+    vec![row.to_le_bytes()[0]; if row < 200 { 3000 } else { LARGE_BYTES }]
+}
+
+fn is_left(row: &u32) -> bool {
+    *row >= 200 || row.is_multiple_of(2)
+}
+
+/// Six values that are larger than a slice, of one leaf, behind holes of which each is too small for them.
+fn large_values_behind_small_holes(disk: &MemDisk) -> (Engine, TreeId) {
     let mut options = small_slices(512);
     options.geometry.big_value_extent_bytes = LARGE_BYTES;
-    let engine = open(&disk, options);
+    let engine = open(disk, options);
     let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
-    let value = |row: u32| vec![row.to_le_bytes()[0]; if row < 200 { 3000 } else { LARGE_BYTES }];
     for row in 0..206 {
-        engine.transact(Durability::Process, |tx| tx.put(tree, &key(row), &value(row))).unwrap();
+        engine.transact(Durability::Process, |tx| tx.put(tree, &key(row), &small_or_large(row))).unwrap();
     }
     engine.checkpoint().unwrap();
-    // Every hole is too small for a large value.
-    let left = |row: &u32| *row >= 200 || row.is_multiple_of(2);
     let delete = |tx: &mut Transaction| {
-        (0..206).filter(|row| !left(row)).try_for_each(|row| tx.delete(tree, &key(row)).map(drop))
+        (0..206).filter(|row| !is_left(row)).try_for_each(|row| tx.delete(tree, &key(row)).map(drop))
     };
     engine.transact(Durability::Process, delete).unwrap();
+    (engine, tree)
+}
+
+fn holds_small_and_large(engine: &Engine, tree: TreeId) {
+    for row in (0..206).filter(is_left) {
+        assert!(engine.get(tree, &key(row)).unwrap().unwrap() == small_or_large(row), "row {row}");
+    }
+}
+
+/// Values that find no better place are left where they are, and the walk goes on with the next one.
+#[test]
+fn values_that_find_no_better_place_do_not_hold_it_up() {
+    let (engine, tree) = large_values_behind_small_holes(&MemDisk::new(8));
     let mut calls = 0;
     let compacted = engine.compact(&mut |_| {
         calls += 1;
         if calls > 2000 { Err(Error::invalid("it does not end")) } else { Ok(()) }
     });
     compacted.unwrap();
-    for row in (0..206).filter(left) {
-        assert!(engine.get(tree, &key(row)).unwrap().unwrap() == value(row), "row {row}");
+    holds_small_and_large(&engine, tree);
+}
+
+/// A value that finds no room on a full disk counts as one that was tried. With gigabytes of such values a
+/// step would take minutes, and a close waits for it.
+#[test]
+fn values_without_room_on_a_full_disk_take_a_step_each() {
+    const HUGE_BYTES: usize = 3 << 20;
+    let disk = MemDisk::new(9);
+    let mut options = small_slices(512);
+    options.geometry.big_value_extent_bytes = LARGE_BYTES;
+    let engine = open(&disk, options);
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
+    for row in 0..12_006 {
+        let value = vec![1; if row < 12_000 { 3000 } else { HUGE_BYTES }];
+        engine.transact(Durability::Disk, |tx| tx.put(tree, &key(row), &value)).unwrap();
     }
+    for row in (0..12_000).step_by(2) {
+        engine.transact(Durability::Process, |tx| tx.delete(tree, &key(row)).map(drop)).unwrap();
+    }
+    engine.checkpoint().unwrap();
+    disk.set_capacity(Some(disk.used_bytes()));
+    let (mut last, mut steps) = (0, 0);
+    let report = engine.compact(&mut |now| {
+        // The leaves are moved before the huge values of the last one are tried, in several rounds.
+        steps = if now.moved_bytes == last { steps + 1 } else { 0 };
+        last = now.moved_bytes;
+        Ok(())
+    });
+    let report = report.unwrap();
+    assert!(report.moved_bytes > 0 && report.moved_bytes < HUGE_BYTES as u64, "{report:?}");
+    // It is 26 where one step tries all of them.
+    assert!(steps > 30, "{steps} steps");
 }

@@ -75,7 +75,7 @@ impl Db {
     ///
     /// # Errors
     /// `ReadOnly` (E0204) if the database was opened read-only; `InvalidArgument` (E0201) if a compaction of
-    /// it runs already; `DiskFull` (E0301) if there is no room to move anything. Those of a
+    /// it runs already; `DiskFull` (E0301) if there is no room to move anything, or to go on. Those of a
     /// [read](crate::Error#reads), a [commit](crate::Error#commits) and a
     /// [checkpoint](crate::Error#checkpoints).
     pub fn compact(&self) -> Result<Compacted> {

@@ -238,7 +238,7 @@ fn a_document_that_does_not_decode_is_left_out_and_named() {
     engine
         .transact(duramen_engine::Durability::Disk, |tx| {
             let tree = tx.tree("duramen/rows/orders")?.unwrap();
-            tx.put(tree, &key, b"\xc1 no document")
+            tx.put(tree, &key, b"\x83 no map")
         })
         .unwrap();
     engine.close().unwrap();
@@ -522,7 +522,7 @@ fn references_are_carried_over_and_checked_anew() {
     engine
         .transact(duramen::Durability::Disk, |tx| {
             let tree = tx.tree("duramen/rows/orders")?.unwrap();
-            tx.put(tree, &broken, b"no document")
+            tx.put(tree, &broken, b"\x83 no map")
         })
         .unwrap();
     engine.close().unwrap();

@@ -29,11 +29,13 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn new(whole_bytes: usize) -> Pace {
+        // A slice that is full when it is empty would not get on.
+        let whole_bytes = whole_bytes.max(1);
         Pace { whole_bytes, slice_bytes: whole_bytes, groups: STEP_GROUPS, ended_count: 0, went_on: false }
     }
 
     fn slice_bytes_min(&self) -> usize {
-        self.whole_bytes / SLICE_PART_MIN
+        (self.whole_bytes / SLICE_PART_MIN).max(1)
     }
 
     /// A step kept its state.

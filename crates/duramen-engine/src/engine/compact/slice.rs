@@ -110,6 +110,7 @@ impl<'a> Plan<'a> {
             (Err(_), Some(failure)) => return Err(failure),
             (Err(error), None) if error.code() == Code::DiskFull => {
                 self.lacks_room = true;
+                self.tried_bytes += value.len.max(1);
                 return Ok(());
             }
             (written, _) => written?,

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::Maintenance;
 use crate::alarm::{invariant, locked};
+use crate::catalog::TreeState;
 use crate::checkpoint::{CheckpointAim, CheckpointReport};
 use crate::data_file::PagePointer;
 use crate::engine::event::Event;
@@ -136,12 +137,15 @@ impl Maintenance {
         let log_bytes = self.committer.restart_log_bytes();
         let retained = self.retain_for_feed(&held);
         retained.inspect_err(|_| self.committer.add_log_bytes(log_bytes))?;
+        // The roots may list these for long.
+        let reclaimed = self.checkpointer.reclaimed();
         let Aim { clean, hot, twin_spare_bytes } = aim;
         let named = CheckpointAim { next_tree: self.committer.next_tree(), clean, hot };
         let written = self.write_once(&held, named, self.spare_bytes(), between);
         let mut report = written.inspect_err(|_| self.committer.add_log_bytes(log_bytes))?;
         // D3: a second checkpoint of the same root would reclaim the same slice of a dropped tree again.
-        let reclaims = held.root().trees.iter().any(|tree| tree.dropped_at.is_some());
+        let is_left = |tree: &TreeState| tree.dropped_at.is_some() && !reclaimed.contains(&tree.id);
+        let reclaims = held.root().trees.iter().any(|tree| is_left(tree));
         if let Some(spare_bytes) = twin_spare_bytes.filter(|_| !reclaims) {
             // The first checkpoint is durable all the same, and the older superblock keeps its own.
             match self.write_once(&held, named, spare_bytes, &mut || ()) {

@@ -148,11 +148,9 @@ fn cut(commits: u8, openings: u32) -> (MemDisk, CommitSeq) {
 fn an_opening_between_two_headers_is_no_gap() {
     let mut interrupted_count = 0;
     // The segment that the opening begins is before the one that it frees in few of these.
-    for (commits, openings, slot) in (1..=12).flat_map(|commits| {
-        (0..4).flat_map(move |openings| (1..=9).map(move |slot| (commits, openings, slot)))
-    }) {
+    for (commits, openings) in (1..=12).flat_map(|commits| (0..4).map(move |openings| (commits, openings))) {
         let (start, last) = cut(commits, openings);
-        for is_begun in [false, true] {
+        for (slot, is_begun) in (1..=9).flat_map(|slot| [(slot, false), (slot, true)]) {
             let disk = start.deep_clone();
             let watched = WatchedDisk::new(&disk);
             let begin = || {
