@@ -7,6 +7,7 @@ pub mod contents;
 pub mod corruption;
 pub mod faults;
 pub mod faulty;
+pub mod features;
 pub mod fuzz;
 pub mod history;
 pub mod kind_counts;

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use duramen_disk::memory::{CrashChoice, Trace};
 
+use crate::features::{LZ4_PAGES, features_of};
 use crate::lives;
 use case::{Case, Choice};
 use kinds::Kind;
@@ -32,7 +33,7 @@ use phases::{Phase, phases_of};
 use random::{Random, joined};
 use recovery::survive;
 use report::Report;
-use run::{Recorded, run};
+use run::{PATH, Recorded, run};
 
 /// How much is tried.
 #[derive(Debug, Clone, Copy)]
@@ -174,6 +175,7 @@ fn cut(
         }
         return Ok(false);
     }
+    report.compressed += u64::from(features_of(&image, PATH) & LZ4_PAGES != 0);
     let survival = survive(recorded, &case, &image).map_err(fail)?;
     seen.first.insert(hash, survival.seq);
     let separate = recorded.options.wal_dir.is_some();

@@ -13,7 +13,7 @@ use duramen_engine::{Background, Geometry, Options, TreeId};
 use super::live::Life;
 use crate::search::model::{Commit, Effect};
 
-const NAME: &[u8] = b"duramen concurrent life 2\n";
+const NAME: &[u8] = b"duramen concurrent life 3\n";
 
 /// In the order of their numbers.
 const METHODS: [SyncMethod; 3] = [SyncMethod::Fdatasync, SyncMethod::Dsync, SyncMethod::DirectDsync];
@@ -80,6 +80,7 @@ impl Encoder {
         }
         self.number(segment_bytes_min);
         self.number(segment_bytes_max);
+        self.number(u64::from(options.compress));
         self.number(options.memory_bytes as u64);
         let method = METHODS.iter().position(|method| Some(*method) == options.sync);
         self.number(method.unwrap_or(0) as u64);
@@ -164,6 +165,7 @@ impl<'a> Decoder<'a> {
             segment_bytes_min: self.number()?,
             segment_bytes_max: self.number()?,
         };
+        let compress = self.number()? == 1;
         let memory_bytes = self.size()?;
         let sync = Some(*METHODS.get(self.size()?)?);
         let checkpoint_log_bytes = Some(self.number()?);
@@ -172,6 +174,7 @@ impl<'a> Decoder<'a> {
         let background = Background::Stepped;
         Some(Options {
             geometry,
+            compress,
             memory_bytes,
             sync,
             checkpoint_log_bytes,

@@ -22,7 +22,7 @@ use crate::search::cuts::{LOG_DIR, LOG_DISK};
 use crate::search::feed::feed_tells;
 use crate::search::model::{Commit, Effect, History};
 use crate::search::random::{Random, joined, mixed};
-use crate::search::run::{FEED_BYTES, PATH, some_sync};
+use crate::search::run::{FEED_BYTES, PATH, compresses, some_sync};
 use crate::search::shapes::{DIRECT_GEOMETRY, GEOMETRY};
 
 /// How the remark of an acknowledgement begins; the sequence follows.
@@ -95,7 +95,11 @@ pub fn options_of(seed: u64) -> Options {
     // Direct writes need larger blocks, and these more memory: the ring would not be tiny.
     let is_old = run_of(seed).manner == Manner::Old;
     let is_direct = random.chance(1, 8) && !is_old;
-    let (geometry, scale) = if is_direct { (DIRECT_GEOMETRY, 4) } else { (GEOMETRY, 1) };
+    let (mut geometry, mut scale) = if is_direct { (DIRECT_GEOMETRY, 4) } else { (GEOMETRY, 1) };
+    let compress = compresses(seed) && !is_old;
+    if compress {
+        (geometry.leaf_bytes_max, scale) = (4 * geometry.block_bytes, 4);
+    }
     // With the engine's own threads memory has a lower bound, and the ring of recent commits reaches back to
     // the start.
     let has_threads = random.chance(1, 2) && !is_old;
@@ -103,6 +107,7 @@ pub fn options_of(seed: u64) -> Options {
     let tiny = tiny_kib * 1024 * scale;
     Options {
         geometry,
+        compress,
         memory_bytes: if has_threads { 4 * 1024 * 1024 } else { tiny },
         background: if has_threads { Background::Threads } else { Background::Stepped },
         sync: Some(some_sync(&geometry, &mut random)),

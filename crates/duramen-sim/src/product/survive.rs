@@ -14,11 +14,12 @@ use duramen_engine::Options;
 
 use super::feed::consumer_equals;
 use super::judge::{checks_are_clean, database_equals, failed, stored_values};
-use super::life::{BEFORE_MS, Copied, Ended, Life, PATH, open, recover};
+use super::life::{BEFORE_MS, Copied, Ended, Form, Life, PATH, open_by, recover};
 use super::model::{History, State};
 use super::shop::Release;
 use super::tally::Tally;
 use super::views::Shown;
+use crate::features::{LZ4_PAGES, features_of};
 use crate::search::cuts::{image as cut_image, some_choice};
 use crate::search::kinds::Kind;
 use crate::search::random::{Random, joined};
@@ -151,13 +152,15 @@ fn recovered(
     random: &mut Random,
 ) -> Result<Found, String> {
     image.set_wall_clock(BEFORE_MS * 1_000_000);
-    let db = open(image, PATH, options).map_err(failed("open"))?;
+    let features = features_of(image, PATH);
+    let db = open_by(image, PATH, options, Form::some(random)).map_err(failed("open"))?;
     let seq = db.stats().commit.published.0;
     let (floor, ceiling) = (ended.history.floor(op), ended.history.ceiling(op));
     if seq < floor || seq > ceiling {
         return Err(format!("recovered commit {seq}; {floor} was promised, {ceiling} had begun"));
     }
-    let (state, tally) = equal_state(&db, ended, op, seq, ended.program(op).0, random)?;
+    let (state, mut tally) = equal_state(&db, ended, op, seq, ended.program(op).0, random)?;
+    tally.compressed += u64::from(features & LZ4_PAGES != 0);
     ended.looks.explain(op, seq, Shown::of(&db)?.as_ref())?;
     if random.chance(1, CHECKED_EVERY) {
         checks_are_clean(&db, &state).map_err(|what| format!("state of commit {seq}: {what}"))?;

@@ -31,6 +31,10 @@ pub struct Tally {
     pub unrestricted: u64,
     /// Compactions that moved pages.
     pub compactions: u64,
+    /// Processes of an earlier build, which store documents with the names of their fields.
+    pub named: u64,
+    /// Databases after a cut with compressed pages.
+    pub compressed: u64,
 }
 
 impl Tally {
@@ -70,11 +74,13 @@ impl Tally {
         self.deferred += other.deferred;
         self.unrestricted += other.unrestricted;
         self.compactions += other.compactions;
+        self.named += other.named;
+        self.compressed += other.compressed;
     }
 
     /// Each count, in words.
     #[must_use]
-    pub fn counts(&self) -> [(u64, &'static str); 12] {
+    pub fn counts(&self) -> [(u64, &'static str); 14] {
         [
             (self.views, "answers of views compared"),
             (self.backups, "backups opened and compared"),
@@ -88,6 +94,8 @@ impl Tally {
             (self.deferred, "deletes refused until a reference is checked"),
             (self.unrestricted, "deletes that a restricting reference let pass"),
             (self.compactions, "compactions that moved pages"),
+            (self.named, "processes that store documents with names"),
+            (self.compressed, "databases found with compressed pages"),
         ]
     }
 }

@@ -35,6 +35,8 @@ pub struct Report {
     pub methods: [u64; METHODS.len()],
     /// Distinct cuts of runs with the log on a separate disk.
     pub separate: u64,
+    /// Distinct first cuts that left a database with compressed pages.
+    pub compressed: u64,
     /// Distinct cuts of each kind of choice, in the order of [`Kind::ALL`].
     pub kinds: [u64; Kind::ALL.len()],
     /// Time taken.
@@ -74,6 +76,7 @@ impl Report {
         counts.extend(self.kinds.iter().zip(Kind::ALL).map(|(count, kind)| (*count, kind.name())));
         counts.extend([
             (self.separate, "a log on a disk of its own"),
+            (self.compressed, "compressed pages"),
             (self.lost, "a lost unacknowledged transaction"),
             (self.kept, "a kept unacknowledged transaction"),
         ]);
@@ -89,6 +92,7 @@ impl Report {
         self.lost += other.lost;
         self.kept += other.kept;
         self.separate += other.separate;
+        self.compressed += other.compressed;
         self.elapsed += other.elapsed;
         let mine = self.phases.iter_mut().chain(&mut self.methods).chain(&mut self.kinds);
         let theirs = other.phases.iter().chain(&other.methods).chain(&other.kinds);
@@ -112,6 +116,7 @@ impl fmt::Display for Report {
             writeln!(f, "{count:>8} with {name}")?;
         }
         writeln!(f, "{:>8} with the log on a disk of its own", self.separate)?;
+        writeln!(f, "{:>8} with compressed pages", self.compressed)?;
         for kind in Kind::ALL {
             writeln!(f, "{:>8} {}", self.kinds[*kind as usize], kind.name())?;
         }

@@ -67,9 +67,15 @@ pub fn options_of(seed: u64) -> Options {
     let mut random = Random::new(joined(seed, 2));
     let is_direct = random.chance(1, 6);
     // Direct writes need larger blocks: everything else is then larger, too.
-    let (geometry, scale) = if is_direct { (DIRECT_GEOMETRY, 4) } else { (GEOMETRY, 1) };
+    let (mut geometry, mut scale) = if is_direct { (DIRECT_GEOMETRY, 4) } else { (GEOMETRY, 1) };
+    let compress = compresses(seed);
+    if compress {
+        // A leaf of one block saves none. Larger ones need more memory.
+        (geometry.leaf_bytes_max, scale) = (4 * geometry.block_bytes, 4);
+    }
     Options {
         geometry,
+        compress,
         memory_bytes: *random.pick(&[56, 64, 96, 128]) * 1024 * scale,
         background: Background::Stepped,
         sync: Some(if is_direct { SyncMethod::DirectDsync } else { some_sync(&geometry, &mut random) }),
@@ -85,6 +91,12 @@ pub fn options_of(seed: u64) -> Options {
 #[must_use]
 pub fn keeps_feed(seed: u64) -> bool {
     Random::new(joined(seed, 5)).chance(1, 2)
+}
+
+/// Whether the run of a seed compresses pages: every third one.
+#[must_use]
+pub fn compresses(seed: u64) -> bool {
+    Random::new(joined(seed, 7)).chance(1, 3)
 }
 
 /// Whether the run of a seed compacts: every second one.

@@ -15,6 +15,7 @@ mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::store::error::{Code, Error, Result};
@@ -57,6 +58,8 @@ type Chunk = Box<[OnceLock<Shape>]>;
 pub(crate) struct Shapes {
     by_number: Box<[OnceLock<Chunk>]>,
     known: RwLock<Known>,
+    /// Documents get no shape.
+    keeps_names: AtomicBool,
 }
 
 #[derive(Default)]
@@ -95,7 +98,7 @@ fn bytes_of(names: &[String]) -> usize {
 impl Default for Shapes {
     fn default() -> Self {
         let by_number = (0..ALL_MAX / CHUNK).map(|_| OnceLock::new()).collect();
-        Shapes { by_number, known: RwLock::default() }
+        Shapes { by_number, known: RwLock::default(), keeps_names: AtomicBool::default() }
     }
 }
 
@@ -226,6 +229,9 @@ impl Shapes {
         of: &CollectionShapes<'_>,
         named: &[u8],
     ) -> Result<Option<(&Shape, Vec<u8>)>> {
+        if self.keeps_names.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         if let Some(shape) = self.look_up(of.last.number())
             && let Some(stored) = shape.of_named(named)?
         {
@@ -235,6 +241,11 @@ impl Shapes {
         let Some(shape) = self.find_or_add(of, &names) else { return Ok(None) };
         of.last.set(shape.number());
         Ok(shape.of_named(named)?.map(|stored| (shape, stored)))
+    }
+
+    /// Stores documents with their names from now on.
+    pub(crate) fn keep_names(&self) {
+        self.keeps_names.store(true, Ordering::Relaxed);
     }
 
     /// The shape of these names, which is added if it is new; `None` for documents that keep them.
