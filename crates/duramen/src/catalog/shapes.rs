@@ -122,6 +122,8 @@ impl Shapes {
                 let corruption = readable_rows(source, tree, &mut |key, stored| {
                     match self.take(key, stored) {
                         Ok(number) => drop(of_tree.insert(number)),
+                        // The row is intact, and may say what this build cannot know.
+                        Err(error) if error.code() == Code::Unsupported => return Err(error),
                         Err(error) => drop(problem.get_or_insert(error)),
                     }
                     Ok(())
@@ -313,4 +315,14 @@ pub(crate) fn put_row(tx: &Shared<'_>, key: &[u8], stored: &[u8]) -> Result<()> 
         tx.put(tree, key, stored)?;
     }
     Ok(())
+}
+
+/// The number in the key of a row.
+pub(crate) fn number_of(key: &[u8]) -> Option<u32> {
+    row::number_of(key).ok()
+}
+
+/// Whether this is a row of the trees of shapes.
+pub(crate) fn is_row(key: &[u8], stored: &[u8]) -> bool {
+    Row::read(key, stored).is_ok()
 }

@@ -50,6 +50,11 @@ impl Shape {
         &self.names
     }
 
+    /// Whether the values are in the order in which documents show them.
+    pub(crate) fn is_in_shown_order(&self) -> bool {
+        self.shown.is_empty()
+    }
+
     /// Puts the row of a shape that this process added, in no published state yet.
     ///
     /// Two transactions may put the same row: it has the same bytes, so they do not conflict.
