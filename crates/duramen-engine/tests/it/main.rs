@@ -13,6 +13,10 @@ mod compact_crash;
 #[cfg(not(feature = "shuttle"))]
 mod compacting;
 #[cfg(not(feature = "shuttle"))]
+mod compressing;
+#[cfg(not(feature = "shuttle"))]
+mod compressing;
+#[cfg(not(feature = "shuttle"))]
 mod corrupt;
 #[cfg(not(feature = "shuttle"))]
 mod feed;

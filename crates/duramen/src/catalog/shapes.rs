@@ -86,13 +86,13 @@ impl Known {
 
     fn note(&mut self, shape: &Shape, collection: &str) {
         self.by_names.entry(hash_of(shape.shown_names())).or_default().push(shape.number());
-        self.names_bytes += bytes_of(shape.names());
+        self.names_bytes += bytes_of(shape.shown_names());
         *self.added.entry(collection.to_owned()).or_default() += 1;
     }
 }
 
-fn bytes_of(names: &[String]) -> usize {
-    names.iter().map(|name| name.len() + NAME_OVERHEAD_BYTES).sum()
+fn bytes_of<'n>(names: impl Iterator<Item = &'n str>) -> usize {
+    names.map(|name| name.len() + NAME_OVERHEAD_BYTES).sum()
 }
 
 impl Default for Shapes {
@@ -165,7 +165,9 @@ impl Shapes {
             let is_same = there.is_of(&row);
             return if is_same { Ok(number) } else { Err(corrupt("its number is that of another shape")) };
         }
-        if known.names_bytes.saturating_add(bytes_of(&row.names)) > ALL_NAMES_BYTES_MAX {
+        if known.names_bytes.saturating_add(bytes_of(row.names.iter().map(String::as_str)))
+            > ALL_NAMES_BYTES_MAX
+        {
             return Err(corrupt("there are more names than a database has"));
         }
         let collection = row.collection.clone();
@@ -258,7 +260,7 @@ impl Shapes {
             return Some(shape);
         }
         // Most documents of a collection that has used up its shapes end here.
-        if !known.has_room(of.collection, 0) {
+        if !known.has_room(of.collection, names.bytes()) {
             return None;
         }
         drop(known);
@@ -269,7 +271,7 @@ impl Shapes {
         }
         let number = known.next;
         let row = Row { number, names: stored_names, shown, collection: of.collection.to_owned() };
-        if !known.has_room(of.collection, bytes_of(&row.names)) {
+        if !known.has_room(of.collection, bytes_of(row.names.iter().map(String::as_str))) {
             return None;
         }
         let (place, shape) = (self.place(number)?, Shape::added(row).ok()?);

@@ -22,7 +22,9 @@ fn text(id: u64) -> String {
 }
 
 fn open(disk: &Arc<MemDisk>) -> Db {
-    Db::options().background(false).open_on(Arc::clone(disk) as Arc<dyn Disk>, "/db").unwrap()
+    // A text is looked for in the pages.
+    let options = Db::options().engine(|engine| engine.compress = false);
+    options.background(false).open_on(Arc::clone(disk) as Arc<dyn Disk>, "/db").unwrap()
 }
 
 fn corrupt(disk: &MemDisk, id: u64) {
