@@ -111,9 +111,13 @@ fn dropped_trees_are_free_before_anything_is_moved() {
 /// is no reason against it, although the roots still list it.
 #[test]
 fn a_reclaimed_tree_keeps_no_checkpoint_from_both_superblocks() {
-    let options = Options { background: Background::Stepped, memory_bytes: 4 << 20, ..Options::default() };
-    let engine =
-        Engine::open(Arc::new(MemDisk::new(2)), Path::new("/db"), options, Hooks::default()).unwrap();
+    let disk = MemDisk::new(2);
+    let open = |disk: &MemDisk| {
+        let options =
+            Options { background: Background::Stepped, memory_bytes: 4 << 20, ..Options::default() };
+        Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, Hooks::default()).unwrap()
+    };
+    let engine = open(&disk);
     add_tree(&engine, "dropped");
     engine.checkpoint().unwrap();
     engine.transact(Durability::Disk, |tx| tx.drop_tree("dropped")).unwrap();
@@ -131,6 +135,13 @@ fn a_reclaimed_tree_keeps_no_checkpoint_from_both_superblocks() {
     checkpoint();
     assert_eq!(checkpointer.reclaimed().len(), 1, "it is listed");
     assert!(agree());
-    engine.checkpoint().unwrap();
-    assert!(checkpointer.reclaimed().is_empty() && engine.check().unwrap().is_clean());
+    // D3: forgotten between the two, the tree would be named by the second, with pages that are free.
+    add_tree(&engine, "last");
+    maintenance.checkpoint_twice(0).unwrap();
+    assert!(agree() && checkpointer.reclaimed().is_empty());
+    engine.abandon();
+    let engine = open(&disk);
+    let check = engine.check().unwrap();
+    assert!(check.is_clean(), "{check:?}");
+    assert!(engine.stats().recovery.record_count == 0, "the check is of the checkpoint");
 }

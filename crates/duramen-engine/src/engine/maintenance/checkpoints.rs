@@ -159,6 +159,7 @@ impl Maintenance {
             }
         }
         drop(held);
+        self.forget_reclaimed();
         self.store.pages.meter().evict_again();
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(report)
@@ -193,14 +194,19 @@ impl Maintenance {
         let written = self.checkpointer.run(held.root(), aim, &mut evict_too);
         let report = written.map_err(|failure| self.poison_if_a_sync_failed(failure))?;
         self.committer.log().recycle(&report.keep_log_from);
+        self.give_space_back(spare_bytes)?;
+        Ok(report)
+    }
+
+    /// Lets the roots forget the trees that are reclaimed, unless a commit is under way. This comes after the
+    /// last checkpoint of a root that lists them: it would name them again.
+    fn forget_reclaimed(&self) {
         let reclaimed = self.checkpointer.reclaimed();
         if !reclaimed.is_empty() {
             self.committer.forget_trees(&reclaimed);
             let gone = |id: &TreeId| self.committer.published().trees.get(*id).is_none();
             self.checkpointer.forgotten(&reclaimed.into_iter().filter(gone).collect::<Vec<_>>());
         }
-        self.give_space_back(spare_bytes)?;
-        Ok(report)
     }
 
     /// A checkpoint starts when the log since the last one has this many bytes.
