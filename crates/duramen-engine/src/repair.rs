@@ -68,7 +68,7 @@ pub(crate) struct Source {
 }
 
 /// An entry that the log puts into a tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogEntry {
     /// The tree.
     pub tree: String,

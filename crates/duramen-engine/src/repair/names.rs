@@ -1,7 +1,7 @@
 //! Rows of the tree of roots and of the catalogue from nodes that no pointer leads to any more, and names of
 //! trees from the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use duramen_disk::Disk;
@@ -16,8 +16,8 @@ use crate::page_cache::Pages;
 use crate::tree::{NodePointer, Reduction, StoredValue};
 use crate::wal::{LogIdentity, records_left};
 
-/// The most entries of the log that are kept.
-const OF_LOG_MAX: usize = 65_536;
+/// The most bytes of entries of the log that are kept.
+const OF_LOG_BYTES_MAX: usize = 32 << 20;
 
 impl Trees {
     /// Adds what the current nodes of both trees say that were found in the file. Notes names from others.
@@ -66,7 +66,7 @@ impl Trees {
     /// by a crash, so the names are as uncertain as those of older pages. The same goes for what it puts into
     /// trees that need a feature.
     ///
-    /// Costs a read of the whole log.
+    /// Costs a read of the whole log, and another if there are such trees.
     pub(super) fn add_names_of_log(
         &mut self,
         disk: &dyn Disk,
@@ -92,20 +92,40 @@ impl Trees {
                         featured.insert(row.id, name.to_owned());
                     }
                 }
-                if let Some(tree) = featured.get(&change.tree)
-                    && let Some(value) = change.value.filter(|value| !value.big)
-                    && self.of_log.len() < OF_LOG_MAX
-                {
-                    let (key, value) = (change.key.to_vec(), value.bytes.to_vec());
-                    self.of_log.push(LogEntry { tree: tree.clone(), key, value });
-                }
             });
         })?;
+        if !featured.is_empty() {
+            self.of_log = entries_of_log(disk, wal_dir, superblock, &featured)?;
+        }
         for (id, (_, name)) in newest {
             self.uncertain.entry(id).or_insert(name);
         }
         Ok(())
     }
+}
+
+/// What the log puts into these trees. Costs a read of all of it: its files are not in the order in which
+/// they were written, so the names of the trees come first.
+fn entries_of_log(
+    disk: &dyn Disk,
+    wal_dir: &Path,
+    superblock: &Superblock,
+    trees: &BTreeMap<TreeId, String>,
+) -> Result<Vec<LogEntry>> {
+    let identity = LogIdentity { database: superblock.database, log: superblock.log };
+    let (mut entries, mut bytes_left) = (BTreeSet::new(), OF_LOG_BYTES_MAX);
+    records_left(disk, wal_dir, identity, &superblock.geometry, &mut |_, bytes| {
+        let _ = decode_record(bytes, &mut |change| {
+            let Some(tree) = trees.get(&change.tree) else { return };
+            let Some(value) = change.value.filter(|value| !value.big) else { return };
+            let (key, value) = (change.key.to_vec(), value.bytes.to_vec());
+            let entry_bytes = key.len() + value.len();
+            if entry_bytes <= bytes_left && entries.insert(LogEntry { tree: tree.clone(), key, value }) {
+                bytes_left -= entry_bytes;
+            }
+        });
+    })?;
+    Ok(entries.into_iter().collect())
 }
 
 /// The entries of leaves.

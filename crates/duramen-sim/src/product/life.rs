@@ -109,7 +109,31 @@ impl Event {
 /// # Errors
 /// The database's error.
 pub fn open(disk: &MemDisk, path: &str, options: &Options) -> Result<Db, Error> {
-    let options = Release::options().engine(|own| *own = options.clone());
+    open_by(disk, path, options, Form::Shapes)
+}
+
+/// How a process stores documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// By shape.
+    Shapes,
+    /// With the names of their fields, as earlier builds do.
+    Names,
+}
+
+impl Form {
+    /// Any form: every fourth process is of an earlier build.
+    pub fn some(random: &mut Random) -> Form {
+        if random.chance(1, 4) { Form::Names } else { Form::Shapes }
+    }
+}
+
+/// As [`open`], for a process that stores documents in a form.
+///
+/// # Errors
+/// The database's error.
+pub fn open_by(disk: &MemDisk, path: &str, options: &Options, form: Form) -> Result<Db, Error> {
+    let options = Release::options().engine(|own| *own = options.clone()).names_fields(form == Form::Names);
     options.open_on(Arc::new(disk.clone()), Path::new(path))
 }
 

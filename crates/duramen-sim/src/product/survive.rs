@@ -14,7 +14,7 @@ use duramen_engine::Options;
 
 use super::feed::consumer_equals;
 use super::judge::{checks_are_clean, database_equals, failed, stored_values};
-use super::life::{BEFORE_MS, Copied, Ended, Life, PATH, open, recover};
+use super::life::{BEFORE_MS, Copied, Ended, Form, Life, PATH, open_by, recover};
 use super::model::{History, State};
 use super::shop::Release;
 use super::tally::Tally;
@@ -151,7 +151,7 @@ fn recovered(
     random: &mut Random,
 ) -> Result<Found, String> {
     image.set_wall_clock(BEFORE_MS * 1_000_000);
-    let db = open(image, PATH, options).map_err(failed("open"))?;
+    let db = open_by(image, PATH, options, Form::some(random)).map_err(failed("open"))?;
     let seq = db.stats().commit.published.0;
     let (floor, ceiling) = (ended.history.floor(op), ended.history.ceiling(op));
     if seq < floor || seq > ceiling {

@@ -31,6 +31,8 @@ pub struct Tally {
     pub unrestricted: u64,
     /// Compactions that moved pages.
     pub compactions: u64,
+    /// Processes of an earlier build, which store documents with the names of their fields.
+    pub named: u64,
 }
 
 impl Tally {
@@ -70,11 +72,12 @@ impl Tally {
         self.deferred += other.deferred;
         self.unrestricted += other.unrestricted;
         self.compactions += other.compactions;
+        self.named += other.named;
     }
 
     /// Each count, in words.
     #[must_use]
-    pub fn counts(&self) -> [(u64, &'static str); 12] {
+    pub fn counts(&self) -> [(u64, &'static str); 13] {
         [
             (self.views, "answers of views compared"),
             (self.backups, "backups opened and compared"),
@@ -88,6 +91,7 @@ impl Tally {
             (self.deferred, "deletes refused until a reference is checked"),
             (self.unrestricted, "deletes that a restricting reference let pass"),
             (self.compactions, "compactions that moved pages"),
+            (self.named, "processes that store documents with names"),
         ]
     }
 }

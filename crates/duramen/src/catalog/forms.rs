@@ -22,6 +22,10 @@ pub(crate) fn is_positional(document: &[u8]) -> bool {
 /// is not there.
 pub(crate) fn document(schema: &Schema, stored: &[u8]) -> Result<Document> {
     let (version, document) = version::split(stored)?;
+    if begins_with_a_shape(document) {
+        let (shape, values) = schema.shapes().split(document)?;
+        return shape.document(values);
+    }
     let mut named = Vec::new();
     if !name(schema, version, document, &mut named)? {
         return Document::from_bytes(document);

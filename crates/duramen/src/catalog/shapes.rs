@@ -15,6 +15,7 @@ mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::store::error::{Code, Error, Result};
@@ -57,6 +58,8 @@ type Chunk = Box<[OnceLock<Shape>]>;
 pub(crate) struct Shapes {
     by_number: Box<[OnceLock<Chunk>]>,
     known: RwLock<Known>,
+    /// Documents get no shape.
+    keeps_names: AtomicBool,
 }
 
 #[derive(Default)]
@@ -83,19 +86,19 @@ impl Known {
 
     fn note(&mut self, shape: &Shape, collection: &str) {
         self.by_names.entry(hash_of(shape.shown_names())).or_default().push(shape.number());
-        self.names_bytes += bytes_of(shape.names());
+        self.names_bytes += bytes_of(shape.shown_names());
         *self.added.entry(collection.to_owned()).or_default() += 1;
     }
 }
 
-fn bytes_of(names: &[String]) -> usize {
-    names.iter().map(|name| name.len() + NAME_OVERHEAD_BYTES).sum()
+fn bytes_of<'n>(names: impl Iterator<Item = &'n str>) -> usize {
+    names.map(|name| name.len() + NAME_OVERHEAD_BYTES).sum()
 }
 
 impl Default for Shapes {
     fn default() -> Self {
         let by_number = (0..ALL_MAX / CHUNK).map(|_| OnceLock::new()).collect();
-        Shapes { by_number, known: RwLock::default() }
+        Shapes { by_number, known: RwLock::default(), keeps_names: AtomicBool::default() }
     }
 }
 
@@ -119,6 +122,8 @@ impl Shapes {
                 let corruption = readable_rows(source, tree, &mut |key, stored| {
                     match self.take(key, stored) {
                         Ok(number) => drop(of_tree.insert(number)),
+                        // The row is intact, and may say what this build cannot know.
+                        Err(error) if error.code() == Code::Unsupported => return Err(error),
                         Err(error) => drop(problem.get_or_insert(error)),
                     }
                     Ok(())
@@ -160,7 +165,9 @@ impl Shapes {
             let is_same = there.is_of(&row);
             return if is_same { Ok(number) } else { Err(corrupt("its number is that of another shape")) };
         }
-        if known.names_bytes.saturating_add(bytes_of(&row.names)) > ALL_NAMES_BYTES_MAX {
+        if known.names_bytes.saturating_add(bytes_of(row.names.iter().map(String::as_str)))
+            > ALL_NAMES_BYTES_MAX
+        {
             return Err(corrupt("there are more names than a database has"));
         }
         let collection = row.collection.clone();
@@ -226,6 +233,9 @@ impl Shapes {
         of: &CollectionShapes<'_>,
         named: &[u8],
     ) -> Result<Option<(&Shape, Vec<u8>)>> {
+        if self.keeps_names.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         if let Some(shape) = self.look_up(of.last.number())
             && let Some(stored) = shape.of_named(named)?
         {
@@ -237,6 +247,11 @@ impl Shapes {
         Ok(shape.of_named(named)?.map(|stored| (shape, stored)))
     }
 
+    /// Stores documents with their names from now on.
+    pub(crate) fn keep_names(&self) {
+        self.keeps_names.store(true, Ordering::Relaxed);
+    }
+
     /// The shape of these names, which is added if it is new; `None` for documents that keep them.
     fn find_or_add(&self, of: &CollectionShapes<'_>, names: &Names<'_>) -> Option<&Shape> {
         let hash = names.hash();
@@ -245,7 +260,7 @@ impl Shapes {
             return Some(shape);
         }
         // Most documents of a collection that has used up its shapes end here.
-        if !known.has_room(of.collection, 0) {
+        if !known.has_room(of.collection, names.bytes()) {
             return None;
         }
         drop(known);
@@ -256,7 +271,7 @@ impl Shapes {
         }
         let number = known.next;
         let row = Row { number, names: stored_names, shown, collection: of.collection.to_owned() };
-        if !known.has_room(of.collection, bytes_of(&row.names)) {
+        if !known.has_room(of.collection, bytes_of(row.names.iter().map(String::as_str))) {
             return None;
         }
         let (place, shape) = (self.place(number)?, Shape::added(row).ok()?);
@@ -302,4 +317,14 @@ pub(crate) fn put_row(tx: &Shared<'_>, key: &[u8], stored: &[u8]) -> Result<()> 
         tx.put(tree, key, stored)?;
     }
     Ok(())
+}
+
+/// The number in the key of a row.
+pub(crate) fn number_of(key: &[u8]) -> Option<u32> {
+    row::number_of(key).ok()
+}
+
+/// Whether this is a row of the trees of shapes.
+pub(crate) fn is_row(key: &[u8], stored: &[u8]) -> bool {
+    Row::read(key, stored).is_ok()
 }

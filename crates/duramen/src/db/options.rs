@@ -30,6 +30,7 @@ pub struct DbOptions {
     engine: Options,
     hooks: Hooks,
     without_background: bool,
+    names_fields: bool,
     codes: Codes,
     spill_dir: Option<PathBuf>,
     /// The error of an invalid option, returned at opening.
@@ -215,6 +216,14 @@ impl DbOptions {
         self.open_on(Arc::new(OsDisk::default()), path)
     }
 
+    /// Stores documents with the names of their fields, as builds before shapes did. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn names_fields(mut self, names_fields: bool) -> DbOptions {
+        self.names_fields = names_fields;
+        self
+    }
+
     /// Opens a database on a given disk, such as the memory disk with its faults.
     ///
     /// # Errors
@@ -239,7 +248,11 @@ impl DbOptions {
             on_event,
             expire_and_collect,
         );
-        if let Some(problem) = db.open_state().catalog.shapes.load(db.snapshot()?.source())? {
+        let shapes = &db.open_state().catalog.shapes;
+        if self.names_fields {
+            shapes.keep_names();
+        }
+        if let Some(problem) = shapes.load(db.snapshot()?.source())? {
             db.tell(problem);
         }
         self.opened.iter().try_for_each(|opened| opened(&db, read_only))?;

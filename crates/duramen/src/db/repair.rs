@@ -73,6 +73,9 @@ pub(crate) struct Mending<'a> {
     at: RepairProgress,
     /// Trees of bytes that were made of a collection's documents.
     of_collections: BTreeSet<String>,
+    /// Numbers of shapes that were in neither tree of shapes: they may be of a commit that a crash has
+    /// dropped.
+    guessed: BTreeSet<u32>,
 }
 
 /// Makes the data that was read consistent, checks the new database, and allows it to be opened.
@@ -88,6 +91,7 @@ pub(crate) fn make_sound(
         progress,
         at: RepairProgress::of_stage(RepairStage::Mending),
         of_collections: BTreeSet::new(),
+        guessed: BTreeSet::new(),
     };
     mending.shapes(&uncertain, &of_log)?;
     mending.uncertain(&uncertain)?;

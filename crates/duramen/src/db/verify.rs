@@ -16,6 +16,7 @@ use crate::catalog::shapes::Shapes;
 use crate::store::error::{Error, Result};
 use crate::store::skip::{is_of_disk, readable_from};
 use crate::store::{Cursor, Direction, KeyRange, TreeId};
+use crate::value::msgpack::begins_with_a_shape;
 use crate::value::tuple::{Element, decode};
 use crate::value::version;
 pub(crate) use key_values::problem_of as problem_of_key_value;
@@ -332,7 +333,8 @@ pub(crate) fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<S
     // The document decoded above, so its version is known.
     let (version, body) = version::split(stored).unwrap_or((version::FIRST, stored));
     // The reducer of sums takes the first values.
-    if let Ok((shape, _)) = schema.shapes().split(body)
+    if begins_with_a_shape(body)
+        && let Ok((shape, _)) = schema.shapes().split(body)
         && !shape.names().starts_with(schema.sum_columns())
     {
         return Some(format!("its shape {} does not begin with the fields that are summed", shape.number()));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::store::TreeId;
-use crate::store::{CommitSeq, FeedWhat, Options};
+use crate::store::{CommitSeq, FeedChange, FeedWhat, Options};
 use duramen_disk::{Disk, OsDisk};
 
 pub use crate::store::{ObserveFrom, Observed};
@@ -59,8 +59,9 @@ pub struct Observer {
     wal_dir: Option<PathBuf>,
     inner: store::Observer,
     schemas: Schemas,
-    queue: VecDeque<Result<AnyChange>>,
-    /// All changes up to this commit were returned, and none of the commit in the queue.
+    /// Changes that were read and not returned yet, each with the time of its commit.
+    queue: VecDeque<(CommitSeq, u64, FeedChange)>,
+    /// All changes up to this commit were returned, and not all of the commit in the queue.
     told: CommitSeq,
 }
 
@@ -153,8 +154,17 @@ impl Observer {
     #[allow(clippy::should_implement_trait, reason = "an iterator that ends and goes on again")]
     pub fn next(&mut self) -> Result<Option<AnyChange>> {
         loop {
-            if let Some(change) = self.queue.pop_front() {
-                return change.map(Some);
+            if let Some((seq, time_ns, change)) = self.queue.pop_front() {
+                let at = &mut At { observer: &mut *self, seq };
+                match any_change(seq, time_of(time_ns), change.clone(), at) {
+                    // What could not be read for a moment is tried again by the next call.
+                    Err(error) if !error.is_corruption() && error.code() != Code::Unreadable => {
+                        self.queue.push_front((seq, time_ns, change));
+                        return Err(error);
+                    }
+                    Ok(None) => continue,
+                    told => return told,
+                }
             }
             self.told = self.inner.position();
             let commit = match self.inner.next() {
@@ -169,11 +179,8 @@ impl Observer {
                     return Err(error);
                 }
             };
-            let (seq, time) = (commit.seq, time_of(commit.time_ns));
-            for change in commit.changes {
-                let told = any_change(seq, time, change, &mut At { observer: &mut *self, seq });
-                self.queue.extend(told.transpose());
-            }
+            let (seq, time_ns) = (commit.seq, commit.time_ns);
+            self.queue.extend(commit.changes.into_iter().map(|change| (seq, time_ns, change)));
         }
     }
 

@@ -11,7 +11,7 @@ use duramen::{Error, Span, Value};
 use duramen_engine::Options;
 
 use super::copies::REPAIRED;
-use super::{BEFORE_MS, BY_CENTS, Life, NS_A_MS, PATH, START_MS, open};
+use super::{BEFORE_MS, BY_CENTS, Form, Life, NS_A_MS, PATH, START_MS, open_by};
 use crate::product::feed::{MIRROR, consumer_equals, feed_equals, work};
 use crate::product::judge::{checks_are_clean, database_equals, failed, same, stored_values};
 use crate::product::model::{ExpectedChange, State, Step};
@@ -52,7 +52,9 @@ impl Life {
         let options =
             Options { answer_before_replay: Some(self.random.chance(1, 2)), ..self.options.clone() };
         (self.now_ms, self.latest_ms) = (0, 0);
-        self.db = Some(open(&self.disk, PATH, &options).map_err(failed("open"))?);
+        let form = Form::some(&mut self.random);
+        self.tally.named += u64::from(form == Form::Names);
+        self.db = Some(open_by(&self.disk, PATH, &options, form).map_err(failed("open"))?);
         let seq = self.published();
         let floor = self.handed_over.max(durable);
         if seq < floor || seq > last {

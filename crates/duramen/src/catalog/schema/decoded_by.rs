@@ -44,6 +44,13 @@ impl Schema {
         begins_with_a_shape(document) && self.shapes().split(document).is_err()
     }
 
+    /// The number of the shape that a stored document names, if it is there.
+    pub(crate) fn shape_number_of(&self, stored: &[u8]) -> Option<u32> {
+        let document = version::split(stored).map_or(stored, |(_, document)| document);
+        let split = begins_with_a_shape(document).then(|| self.shapes().split(document));
+        split?.ok().map(|(shape, _)| shape.number())
+    }
+
     /// The shapes that its documents name.
     pub(crate) fn shapes(&self) -> &Shapes {
         self.decoded_by.0.as_deref().unwrap_or(&NONE)

@@ -69,6 +69,11 @@ impl<'d> Names<'d> {
         self.0.iter().copied().eq(names)
     }
 
+    /// What they take in memory.
+    pub(super) fn bytes(&self) -> usize {
+        super::bytes_of(self.0.iter().copied())
+    }
+
     pub(super) fn hash(&self) -> u64 {
         hash_of(self.0.iter().copied())
     }

@@ -42,15 +42,7 @@ impl Row {
     /// # Errors
     /// `InvalidArgument` for bytes that are none.
     pub(super) fn read(key: &[u8], stored: &[u8]) -> Result<Row> {
-        let number = match decode(key)?.as_slice() {
-            [element] => Value::from(element.clone()),
-            _ => return Err(wrong("its key is not one number")),
-        };
-        let Value::Int(number) = number else { return Err(wrong("its key is no number")) };
-        let number = u32::try_from(number).map_err(|_| wrong("its number is too large"))?;
-        if number as usize >= ALL_MAX {
-            return Err(wrong("its number is too large"));
-        }
+        let number = number_of(key)?;
         if stored.len() > ROW_BYTES_MAX {
             return Err(wrong("it is too long"));
         }
@@ -89,6 +81,23 @@ impl Row {
         }
         Ok(Row { number, names, shown, collection })
     }
+}
+
+/// The number in the key of a row.
+///
+/// # Errors
+/// `InvalidArgument` for bytes that are none.
+pub(super) fn number_of(key: &[u8]) -> Result<u32> {
+    let number = match decode(key)?.as_slice() {
+        [element] => Value::from(element.clone()),
+        _ => return Err(wrong("its key is not one number")),
+    };
+    let Value::Int(number) = number else { return Err(wrong("its key is no number")) };
+    let number = u32::try_from(number).map_err(|_| wrong("its number is too large"))?;
+    if number as usize >= ALL_MAX {
+        return Err(wrong("its number is too large"));
+    }
+    Ok(number)
 }
 
 fn list(value: Option<Value>) -> Result<Vec<Value>> {

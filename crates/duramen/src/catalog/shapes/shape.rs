@@ -9,7 +9,8 @@ use super::put_row;
 use super::row::{Row, key_of};
 use crate::store::Shared;
 use crate::store::error::Result;
-use crate::value::msgpack::{Reader, Token, write};
+use crate::value::document::{Document, Value};
+use crate::value::msgpack::{DEPTH_MAX, Reader, Token, write};
 
 /// The shape of some documents.
 pub(crate) struct Shape {
@@ -48,6 +49,11 @@ impl Shape {
     /// The names, in the order of the values.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// Whether the values are in the order in which documents show them.
+    pub(crate) fn is_in_shown_order(&self) -> bool {
+        self.shown.is_empty()
     }
 
     /// Puts the row of a shape that this process added, in no published state yet.
@@ -90,6 +96,26 @@ impl Shape {
     fn in_shown_order(&self) -> impl Iterator<Item = usize> {
         let is_stored_order = self.shown.is_empty();
         (0..self.names.len()).map(move |at| if is_stored_order { at } else { self.shown[at] })
+    }
+
+    /// A document of this shape. `values` has the values and nothing else.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for bytes that are not these values.
+    pub(crate) fn document(&self, values: &[u8]) -> Result<Document> {
+        let mut reader = Reader::new(values);
+        let mut stored: Vec<Value> = Vec::with_capacity(self.names.len());
+        for _ in &self.names {
+            stored.push(Value::read(&mut reader, DEPTH_MAX - 1)?);
+        }
+        if !reader.at_end() {
+            return Err(reader.wrong("something follows the document"));
+        }
+        let mut document = Document::new();
+        for at in self.in_shown_order() {
+            document.push(self.names[at].clone(), std::mem::take(&mut stored[at]));
+        }
+        Ok(document)
     }
 
     /// Appends a document of this shape as a map with names. `values` has the values and nothing else.

@@ -151,17 +151,21 @@ impl Mending<'_> {
         let mut batch = Batch::new(self.db);
         let mut without_shape = None;
         while let Some((key, stored)) = rows.next()? {
-            if schema.lacks_shape_of(stored) {
+            let Some(problem) = problem_of(schema, key, stored) else {
+                self.pass()?;
+                continue;
+            };
+            let shape = schema.shape_number_of(stored);
+            if schema.lacks_shape_of(stored) || shape.is_some_and(|number| self.guessed.contains(&number)) {
                 let into = match without_shape {
                     Some(into) => into,
                     None => *without_shape.insert(self.without_shape(schema.name())?),
                 };
                 batch.put(into, key.to_vec(), stored.to_vec())?;
-                batch.delete(tree, key)?;
-            } else if let Some(problem) = problem_of(schema, key, stored) {
+            } else {
                 self.leave_out(Store::Collection, schema.name(), key, problem);
-                batch.delete(tree, key)?;
             }
+            batch.delete(tree, key)?;
             self.pass()?;
         }
         batch.commit()
