@@ -104,8 +104,8 @@ impl Trees {
     }
 }
 
-/// What the log puts into these trees. Costs a read of all of it: its files are not in the order in which they
-/// were written, so the names of the trees come first.
+/// What the log puts into these trees. Costs a read of all of it: its files are not in the order in which
+/// they were written, so the names of the trees come first.
 fn entries_of_log(
     disk: &dyn Disk,
     wal_dir: &Path,

@@ -71,7 +71,7 @@ fn another_format_or_feature_in_either_superblock_is_refused_with_a_sentence() {
     for (at, byte, words) in [
         (FORMAT_AT, 2, "has format 2, this build reads format 1"),
         (FORMAT_AT, 0, "has format 0, a draft"),
-        (INCOMPATIBLE_AT, 1, "needs features"),
+        (INCOMPATIBLE_AT, 128, "needs features"),
     ] {
         for which in [0, 1] {
             let disk = database();

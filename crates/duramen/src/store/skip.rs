@@ -7,6 +7,9 @@ use super::{Direction, KeyRange, Source, TreeId};
 
 const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
 
+/// Called with the key and the value of a row.
+type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
+
 /// Whether an error is of the disk: an I/O error or corruption.
 pub(crate) fn is_of_disk(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io)
@@ -20,7 +23,7 @@ pub(crate) fn is_of_disk(error: &Error) -> bool {
 pub(crate) fn readable_rows(
     source: &dyn Source,
     tree: TreeId,
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>,
+    visit: &mut Visit<'_>,
 ) -> Result<Option<Error>> {
     let (mut first, mut from, mut index) = (None, Vec::new(), 0);
     loop {
@@ -42,7 +45,7 @@ fn rows_from(
     tree: TreeId,
     from: Vec<u8>,
     index: &mut u64,
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>,
+    visit: &mut Visit<'_>,
 ) -> Result<std::result::Result<(), Error>> {
     let corruption = |error: Error| if error.is_corruption() { Ok(Err(error)) } else { Err(error) };
     let mut rows = match source.cursor(tree, KeyRange { from, to: None }, Direction::Forward) {

@@ -364,8 +364,8 @@ fn corrupt_pages_with(disk: &MemDisk, wanted: &[u8]) -> usize {
     pages.len()
 }
 
-// D4: a tree without a name may have shapes. One whose rows only look like shapes of a later release, because a
-// document has a field `v`, has none.
+// D4: a tree without a name may have shapes. One whose rows only look like shapes of a later release, because
+// a document has a field `v`, has none.
 #[test]
 fn trees_without_names_are_searched_for_shapes_and_refuse_no_repair() {
     let disk = MemDisk::new(1);
