@@ -45,6 +45,8 @@ pub(crate) struct Group {
     pub bytes: usize,
     /// Blocks of the leaves now.
     pub blocks: u64,
+    /// Blocks of the leaves if none were compressed.
+    pub whole_blocks: u64,
     /// Blocks of the leaves when they are packed.
     pub packed_blocks: u64,
     /// One of its leaves is moved, or the leaves are packed, or it is the first group below a node that is
@@ -66,7 +68,7 @@ impl Compacting {
 
     /// Whether these children of a node above leaves are packed.
     pub(super) fn packs(&self, pages: &Pages, of: &Geometry, inner: &Inner, which: Range<usize>) -> bool {
-        let (blocks, packed_blocks) = blocks(pages, of, inner, which);
+        let (blocks, _, packed_blocks) = blocks(pages, of, inner, which);
         self.is_worth_it(blocks, packed_blocks)
     }
 }
@@ -92,14 +94,23 @@ fn page_bytes(slot: &Slot) -> usize {
     })
 }
 
-/// The blocks of these children now, and when they are packed.
-fn blocks(pages: &Pages, geometry: &Geometry, inner: &Inner, which: Range<usize>) -> (u64, u64) {
+/// The blocks that the page of a leaf takes, or will take at most.
+fn blocks_now(pages: &Pages, slot: &Slot) -> u64 {
+    let written = slot.pointer().map(|pointer| u64::from(pointer.page.block_count));
+    written.unwrap_or_else(|| u64::from(pages.data().blocks_of(page_bytes(slot))))
+}
+
+/// The blocks of these children now, if none were compressed, and when they are packed. Compressed ones are taken to compress as well as
+/// they do now.
+fn blocks(pages: &Pages, geometry: &Geometry, inner: &Inner, which: Range<usize>) -> (u64, u64, u64) {
     let blocks_of = |bytes: usize| u64::from(pages.data().blocks_of(bytes));
+    let blocks: u64 = which.clone().map(|child| blocks_now(pages, inner.slot(child))).sum();
     let sizes: Vec<usize> = which.map(|child| page_bytes(inner.slot(child))).collect();
-    let blocks = sizes.iter().map(|bytes| blocks_of(*bytes)).sum();
+    let whole: u64 = sizes.iter().map(|bytes| blocks_of(*bytes)).sum();
     let total: usize = sizes.iter().map(|bytes| bytes.saturating_sub(LEAF_PAGE_BYTES)).sum();
     let count = total.div_ceil(packed_bytes(geometry, 0)).max(1);
-    (blocks, count as u64 * blocks_of(total.div_ceil(count) + LEAF_PAGE_BYTES))
+    let packed = count as u64 * blocks_of(total.div_ceil(count) + LEAF_PAGE_BYTES);
+    (blocks, whole, (packed * blocks).div_ceil(whole.max(1)))
 }
 
 /// A walk over the groups of trees.
@@ -175,13 +186,14 @@ impl Walk<'_> {
 
     /// The root of a tree of one leaf.
     fn lone_leaf(&mut self, slot: &Slot, place: Place<'_>) -> Result<bool> {
-        let blocks = u64::from(self.with.pages.data().blocks_of(page_bytes(slot)));
+        let blocks = blocks_now(self.with.pages, slot);
         let bytes = std::mem::take(&mut self.above_bytes);
         (self.visit)(Group {
             from: place.lower.to_vec(),
             to: place.upper.map(<[u8]>::to_vec),
             bytes,
             blocks,
+            whole_blocks: u64::from(self.with.pages.data().blocks_of(page_bytes(slot))),
             packed_blocks: blocks,
             is_due: bytes > 0,
         })
@@ -197,7 +209,8 @@ impl Walk<'_> {
                 bytes += page_bytes(inner.slot(end));
                 end += 1;
             }
-            let (blocks, packed_blocks) = blocks(self.with.pages, self.with.geometry, inner, start..end);
+            let (blocks, whole_blocks, packed_blocks) =
+                blocks(self.with.pages, self.with.geometry, inner, start..end);
             let is_packed = self.with.compacting.is_worth_it(blocks, packed_blocks);
             let is_due = |slot: &&Slot| is_packed || self.with.compacting.moves(slot);
             let due: Vec<&Slot> = (start..end).map(|child| inner.slot(child)).filter(is_due).collect();
@@ -210,6 +223,7 @@ impl Walk<'_> {
                 to: upper(inner, end - 1, place),
                 bytes: above_bytes + due.iter().copied().map(page_bytes).sum::<usize>(),
                 blocks,
+                whole_blocks,
                 packed_blocks: if is_packed { packed_blocks } else { blocks },
                 is_due: above_bytes > 0 || !due.is_empty(),
             };

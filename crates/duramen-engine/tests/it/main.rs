@@ -15,8 +15,6 @@ mod compacting;
 #[cfg(not(feature = "shuttle"))]
 mod compressing;
 #[cfg(not(feature = "shuttle"))]
-mod compressing;
-#[cfg(not(feature = "shuttle"))]
 mod corrupt;
 #[cfg(not(feature = "shuttle"))]
 mod feed;

@@ -8,6 +8,7 @@ use crate::commit::checkpoint_bytes;
 use crate::error::Result;
 use crate::ids::CommitSeq;
 use crate::limits::MARK_IDLE_MS;
+use crate::tree::{Compacting, GroupWalk};
 
 /// A clean close keeps free room in the data file: this part of what is used, and that of the space map. The
 /// next open may find the disk full, and must still delete (D7).
@@ -22,6 +23,10 @@ const REST_SPARE_BYTES_MIN: u64 = 2 << 20;
 
 const _: () =
     assert!(REST_SPARE_BYTES_MIN < REST_SPARE_BYTES_MAX, "a small database keeps less than a large one");
+
+/// Groups of leaves that are looked at for how well pages compress: those of some nodes above leaves.
+const SAMPLED_GROUPS: usize = 256;
+const SAMPLED_GROUPS_OF_A_TREE: usize = 32;
 
 /// Pages reclaimed by one checkpoint are free once the second checkpoint after it is durable.
 const SETTLING_CHECKPOINTS: u64 = 3;
@@ -41,9 +46,39 @@ impl Maintenance {
     /// a checkpoint of that many dirty bytes, with a quarter more for fragmentation.
     pub(in crate::engine) fn rest_spare_bytes(&self) -> u64 {
         let used = self.store.space.stats().used_blocks * self.store.geometry.block_bytes as u64;
+        let used = self.uncompressed(used);
         let everything = used + used / 4;
         let part = (used / REST_SPARE_PART).clamp(everything.min(REST_SPARE_BYTES_MIN), REST_SPARE_BYTES_MAX);
         part + self.store.space.map_bytes()
+    }
+
+    /// What so many bytes of pages would take if none were compressed, by a sample of the leaves. Commits find
+    /// room for pages as they are in memory, since a changed leaf may compress worse.
+    fn uncompressed(&self, bytes: u64) -> u64 {
+        let pages = &self.store.pages;
+        if pages.data().features().is_empty() {
+            return bytes;
+        }
+        let (mut blocks, mut whole_blocks, mut left) = (0, 0, SAMPLED_GROUPS);
+        let root = self.published_root();
+        for slot in root.trees.iter().filter_map(|tree| tree.slot.as_ref()) {
+            let mut left_of_tree = SAMPLED_GROUPS_OF_A_TREE.min(left);
+            let compacting = Compacting { end_block: u64::MAX, packs: false };
+            let (geometry, group_bytes) = (&self.store.geometry, usize::MAX);
+            let walk = GroupWalk { pages, geometry, compacting, group_bytes, loads: false };
+            let walked = walk.run(slot, &[], &mut |group| {
+                blocks += group.blocks;
+                whole_blocks += group.whole_blocks;
+                (left, left_of_tree) = (left.saturating_sub(1), left_of_tree.saturating_sub(1));
+                Ok(left_of_tree > 0)
+            });
+            // Where a node cannot be read, the others must do.
+            drop(walked);
+            if left == 0 {
+                break;
+            }
+        }
+        bytes.saturating_mul(whole_blocks.max(blocks).max(1)) / blocks.max(1)
     }
 
     /// The room kept free for the next checkpoint; see the throttle.
