@@ -121,7 +121,7 @@ pub struct FoundEntries {
     /// Trees of entries that may be older than the checkpoint, or deleted.
     pub uncertain: Vec<UncertainTree>,
     /// What the log puts into trees that need a [feature](crate::Features), if the log was searched because
-    /// names are lost. At most 65,536, none of them applied.
+    /// names are lost. At most 32 MiB, none of them applied.
     pub of_log: Vec<LogEntry>,
 }
 

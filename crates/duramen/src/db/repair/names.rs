@@ -268,3 +268,31 @@ fn with_made_up_names(stored: &[u8]) -> Option<Vec<u8>> {
     }
     Some(named)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::value::tuple::encode;
+
+    fn row(name: &str) -> Vec<u8> {
+        let names = Value::List(vec![Value::from("id"), Value::from(name)]);
+        let row = Document::new().with("v", 1_u8).with("names", names).with("collection", "a");
+        row.to_bytes().unwrap()
+    }
+
+    // D4: of two shapes for one number, one is of a commit that a crash has dropped. The wrong one would give
+    // documents wrong names.
+    #[test]
+    fn shapes_that_contradict_each_other_are_not_guessed() {
+        let mut guesses = Guesses::default();
+        let key = |number: u64| encode(&number).unwrap();
+        for (number, name) in [(5, "city"), (5, "city"), (6, "city"), (6, "town")] {
+            guesses.add(&key(number), &row(name));
+        }
+        guesses.add(&key(7), b"no shape");
+        let agreed: Vec<_> = guesses.agreed().collect();
+        assert_eq!(agreed, [(5, (key(5), row("city")))]);
+    }
+}
