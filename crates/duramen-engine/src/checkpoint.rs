@@ -457,6 +457,8 @@ fn check_succession(before: &Superblock, next: &Superblock) {
     invariant!(new >= old, "replay begins at epoch and offset {new:?}, not before {old:?}");
     let (old, new) = (before.next_tree, next.next_tree);
     invariant!(new >= old, "the next tree is {new}, and {old} may have been given");
+    let stays = |feature| !before.features.contains(feature) || next.features.contains(feature);
+    invariant!(stays(Features::LZ4_PAGES), "pages that were compressed before are still there");
     let end_block = next.end_block;
     for page in [next.roots, next.space].iter().flatten() {
         let (block, block_count) = page.extent();

@@ -32,7 +32,7 @@ pub use buffers::Buffers;
 pub use codec::Compressor;
 pub use mark::TreeNumber;
 pub use page::{INDEX_SLACK_BYTES, PAGE_HEADER_BYTES, Page, PageKind, node_bytes};
-use page::{generation_of, is_inner, payload_bytes_of, stored_bytes_of};
+use page::{generation_of, is_compressed, is_inner, payload_bytes_of, stored_bytes_of};
 pub use page_pointer::{INNER_FLAG, LZ4_FLAG, POINTER_BYTES, PagePointer};
 pub use superblock::{
     FORMAT_VERSION, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock, SuperblockError, first_free_block,
@@ -82,18 +82,24 @@ impl DataFile {
         self
     }
 
-    fn compresses(&self) -> bool {
+    /// Whether leaves are compressed when they are written.
+    pub(crate) fn compresses(&self) -> bool {
         self.compresses
     }
 
     /// Notes that a page is compressed.
-    pub(crate) fn has_compressed(&self) {
+    pub(crate) fn note_compressed(&self) {
         self.has_compressed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a page may be compressed.
+    pub(crate) fn has_compressed(&self) -> bool {
+        self.has_compressed.load(Ordering::Relaxed)
     }
 
     /// What a build must know to read the pages.
     pub(crate) fn features(&self) -> Features {
-        if self.has_compressed.load(Ordering::Relaxed) { Features::LZ4_PAGES } else { Features::NONE }
+        if self.has_compressed() { Features::LZ4_PAGES } else { Features::NONE }
     }
 
     /// The file itself, for syncs and its length.
@@ -179,12 +185,11 @@ impl DataFile {
     fn pointer_to(&self, page: &[u8], block: u64) -> PagePointer {
         let payload = payload_bytes_of(page).expect("a page has a header");
         let raw_bytes = u32::try_from(PAGE_HEADER_BYTES + payload).expect("a payload's length has 32 bits");
-        let is_compressed = PAGE_HEADER_BYTES + payload != page.len();
         PagePointer {
             block,
             block_count: self.blocks_of(page.len()),
             raw_bytes,
-            flags: flag(is_inner(page), INNER_FLAG) | flag(is_compressed, LZ4_FLAG),
+            flags: flag(is_inner(page), INNER_FLAG) | flag(is_compressed(page), LZ4_FLAG),
             tag: self.tag(page, block).to_le_bytes(),
         }
     }
@@ -223,7 +228,7 @@ impl DataFile {
         let offset = self.offset(pointer.block);
         let room = u64::from(pointer.block_count) * self.block_bytes as u64;
         // The padding of the last page may be cut off.
-        let bytes = room.min(self.seen_bytes.load(Ordering::Relaxed).saturating_sub(offset));
+        let bytes = room.min(self.length_for(offset + room)?.saturating_sub(offset));
         let bytes = usize::try_from(bytes).expect("fewer than those of the page");
         let mut stored = Page::unread(&self.buffers, bytes);
         self.file.read_at(stored.bytes_mut(), offset).map_err(|error| self.read_error(offset, &error))?;
@@ -279,14 +284,21 @@ impl DataFile {
             false => raw_bytes.into(),
         };
         let end = offset.saturating_add(stored);
-        if end > self.seen_bytes.load(Ordering::Relaxed) {
-            let file_bytes = self.file.len().map_err(|error| Error::io("measure", &self.path, &error))?;
-            self.seen_bytes.store(file_bytes, Ordering::Relaxed);
-            if end > file_bytes {
-                return Err(Error::corrupt_data(&self.path, offset, "the file ends before the page does"));
-            }
+        if end > self.length_for(end)? {
+            return Err(Error::corrupt_data(&self.path, offset, "the file ends before the page does"));
         }
         Ok(())
+    }
+
+    /// The length of the file. It is measured if it was not seen to reach this end.
+    fn length_for(&self, end: u64) -> Result<u64> {
+        let seen = self.seen_bytes.load(Ordering::Relaxed);
+        if end <= seen {
+            return Ok(seen);
+        }
+        let file_bytes = self.file.len().map_err(|error| Error::io("measure", &self.path, &error))?;
+        self.seen_bytes.store(file_bytes, Ordering::Relaxed);
+        Ok(file_bytes)
     }
 
     /// Byte offset of a block.

@@ -33,7 +33,17 @@ impl Features {
     /// Features from their stored bits; `None` if this build does not know one.
     #[must_use]
     pub fn from_bits(bits: u64) -> Option<Features> {
-        (bits & !Features::KNOWN.0 == 0).then_some(Features(bits))
+        Features(bits).only(Features::KNOWN)
+    }
+
+    /// The features of a tree from their stored bits; `None` if this build knows no such tree.
+    pub(crate) fn of_tree(bits: u64) -> Option<Features> {
+        Features(bits).only(Features::SHAPES)
+    }
+
+    /// These, if all of them are among others.
+    fn only(self, others: Features) -> Option<Features> {
+        others.contains(self).then_some(self)
     }
 
     /// Whether these are among them.

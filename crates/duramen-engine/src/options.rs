@@ -203,8 +203,9 @@ pub struct Options {
     pub allow_network_fs: bool,
     /// Sizes; stored in the superblock at creation.
     pub geometry: Geometry,
-    /// Compress leaves with LZ4 when a checkpoint writes them, where that saves a block. What is compressed is
-    /// read either way.
+    /// Compress leaves with LZ4 when a checkpoint writes them, where that saves a block. What is compressed
+    /// is read either way, and stays so until it is written anew. A database with compressed pages cannot be
+    /// opened by builds that do not know them.
     pub compress: bool,
     /// When space is given back.
     #[doc(hidden)]

@@ -65,7 +65,7 @@ pub(crate) fn load(
     let data = DataFile::new(file, path, superblock.database, superblock.geometry.block_bytes)
         .compressing(options.compress);
     if superblock.features.contains(Features::LZ4_PAGES) {
-        data.has_compressed();
+        data.note_compressed();
     }
     let space = match &superblock.space {
         Some(index) => Space::load(data.clone(), index, options.give_back)?,

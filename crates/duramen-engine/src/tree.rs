@@ -30,7 +30,7 @@ mod write;
 
 pub(crate) use apply::{Apply, ApplyError, Change, Loading};
 pub(crate) use big::{BigReader, BigRef};
-pub(crate) use compact::{Compacting, Group, GroupWalk};
+pub(crate) use compact::{Compacting, Group, GroupWalk, Moved};
 pub(crate) use cursor::Cursor;
 pub use cursor::Direction;
 pub(crate) use evict::{evict, warm_keys};

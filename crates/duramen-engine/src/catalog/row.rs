@@ -73,7 +73,7 @@ impl CatalogRow {
     pub(crate) fn is_of_later_build(bytes: &[u8]) -> bool {
         let [ROW_VERSION, flags, rest @ ..] = bytes else { return false };
         let has_unknown_features = || {
-            let features = rest.last_chunk().map(|bits| Features::from_bits(u64::from_le_bytes(*bits)));
+            let features = rest.last_chunk().map(|bits| Features::of_tree(u64::from_le_bytes(*bits)));
             features == Some(None)
         };
         flags & !(HAS_SPEC | HAS_FEATURES) != 0 || flags & HAS_FEATURES != 0 && has_unknown_features()
@@ -221,7 +221,7 @@ impl<'a> Rest<'a> {
         if flags & HAS_FEATURES == 0 {
             return Some(Features::NONE);
         }
-        Features::from_bits(u64::from_le_bytes(self.array()?)).filter(|features| !features.is_empty())
+        Features::of_tree(u64::from_le_bytes(self.array()?)).filter(|features| !features.is_empty())
     }
 
     fn spec(&mut self) -> Option<ReducerSpec> {

@@ -170,7 +170,7 @@ fn features_that_this_build_does_not_know_are_refused() {
     let mut flagged = row.clone();
     flagged[1] |= 128;
     assert!(CatalogRow::is_of_later_build(&flagged));
-    for bits in [0, 4, 5, u64::MAX] {
+    for bits in [0, 2, 3, u64::MAX] {
         let mut other = row.clone();
         let at = other.len() - 8;
         other[at..].copy_from_slice(&u64::to_le_bytes(bits));

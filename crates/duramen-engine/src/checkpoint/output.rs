@@ -84,6 +84,7 @@ impl<'a> Output<'a> {
         invariant!(left == 0, "nodes of other trees are written, and own their extents, but for {left}");
         self.roots = Some(Vec::new());
         self.tree = TreeNumber::ROOTS;
+        self.compressor.begin_tree();
     }
 
     /// Everything is written; the tree of roots now owns its extents.
@@ -110,7 +111,7 @@ impl<'a> Output<'a> {
         Ok(self.store.pages.data().locate(page, block))
     }
 
-    /// Allocates room for the page of a node, as it is stored, adds it, and marks it as one of the current tree.
+    /// Allocates room for the page of a node, as it is stored, adds it, and marks it as one of the tree.
     fn put_node(&mut self, stored: &[u8]) -> Result<PagePointer> {
         let data = self.store.pages.data();
         let block_count = data.blocks_of(stored.len());

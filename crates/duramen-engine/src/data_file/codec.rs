@@ -16,7 +16,7 @@ use super::{DataFile, Page, PageKind};
 const FAILED_MAX: u32 = 4;
 
 /// Of a tree that does not compress, one page in so many is tried.
-const TRIED_EVERY: u32 = 64;
+const TRIED_EVERY: u32 = 16;
 
 /// Compresses the pages of one tree after the other.
 #[derive(Debug, Default)]
@@ -33,7 +33,9 @@ impl Compressor {
 
     /// The page as it is stored: compressed if that takes a block less.
     pub fn stored<'p>(&'p mut self, page: &'p Page, data: &DataFile) -> &'p [u8] {
-        if !data.compresses() || self.is_skipped() || !self.compress(page) {
+        // A page of one block saves none.
+        let can_save = data.compresses() && data.blocks_of(page.bytes().len()) > 1;
+        if !can_save || self.is_skipped() || !self.compress(page) {
             return page.bytes();
         }
         if data.blocks_of(self.stored.len()) >= data.blocks_of(page.bytes().len()) {
@@ -41,7 +43,7 @@ impl Compressor {
             return page.bytes();
         }
         self.failed = 0;
-        data.has_compressed();
+        data.note_compressed();
         &self.stored
     }
 

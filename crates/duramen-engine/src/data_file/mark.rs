@@ -55,7 +55,11 @@ impl DataFile {
             return None;
         }
         let tree = self.marked(page, block)?;
-        Some((self.pointer_to(page, block), tree, generation_of(page)))
+        let pointer = self.pointer_to(page, block);
+        // No build compresses a page where that saves no block.
+        let whole_blocks = self.blocks_of(pointer.raw_bytes as usize);
+        let is_possible = !pointer.is_compressed() || pointer.block_count < whole_blocks;
+        is_possible.then(|| (pointer, tree, generation_of(page)))
     }
 
     /// The tree that a page at `block` was written for; `None` if the page is not whole, or has no mark.

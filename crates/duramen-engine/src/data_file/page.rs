@@ -227,6 +227,11 @@ pub(super) fn stored_bytes_of(header: &[u8]) -> Option<usize> {
     }
 }
 
+/// Whether a page is compressed.
+pub(super) fn is_compressed(page: &[u8]) -> bool {
+    page[CODEC_AT] != 0
+}
+
 /// Whether a page is an inner node's.
 pub(super) fn is_inner(page: &[u8]) -> bool {
     page[KIND_AT] == PageKind::Inner as u8
@@ -259,7 +264,7 @@ fn image(
     bytes.clear();
     bytes.extend_from_slice(&PAGE_MAGIC.to_le_bytes());
     bytes.push(kind as u8);
-    // Codec and key id: reserved for compression and encryption, zero in this format.
+    // The codec is set when the page is compressed. The key id is reserved for encryption.
     bytes.extend_from_slice(&[0; 3]);
     bytes.extend_from_slice(&generation.to_le_bytes());
     // Nonce: reserved for (incarnation, counter) of an encrypted page.

@@ -93,6 +93,7 @@ impl Engine {
             allow_network_fs: own.allow_network_fs,
             geometry: self.inner.store.geometry,
             background: own.background,
+            compress: own.compress,
             ..Options::default()
         };
         let hooks = Hooks { reducers: self.inner.store.reducers.clone(), ..Hooks::default() };

@@ -41,8 +41,10 @@ pub(crate) struct Group {
     pub from: Vec<u8>,
     /// Where the keys of its last leaf end.
     pub to: Option<Vec<u8>>,
-    /// Bytes of the pages that are written anew, of nodes above it too.
-    pub bytes: usize,
+    /// The pages that are written anew, of nodes above it too.
+    pub moved: Moved,
+    /// Entries of the leaves.
+    pub entries: u64,
     /// Blocks of the leaves now.
     pub blocks: u64,
     /// Blocks of the leaves if none were compressed.
@@ -61,15 +63,71 @@ impl Compacting {
         slot.pointer().is_some_and(|pointer| end(&pointer.page) > self.end_block)
     }
 
-    /// Whether leaves of these blocks are packed.
-    fn is_worth_it(&self, blocks: u64, packed_blocks: u64) -> bool {
-        self.packs && packed_blocks + (blocks / SAVED_PART).max(1) <= blocks
+    /// Whether leaves of this room are packed.
+    fn is_worth_it(&self, sizes: &Sizes) -> bool {
+        self.packs && sizes.packed_blocks + (sizes.blocks / SAVED_PART).max(1) <= sizes.blocks
     }
 
     /// Whether these children of a node above leaves are packed.
     pub(super) fn packs(&self, pages: &Pages, of: &Geometry, inner: &Inner, which: Range<usize>) -> bool {
-        let (blocks, _, packed_blocks) = blocks(pages, of, inner, which);
-        self.is_worth_it(blocks, packed_blocks)
+        self.is_worth_it(&Sizes::of(pages, of, inner, which))
+    }
+}
+
+/// Pages that are written anew.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    /// Their bytes in memory.
+    pub bytes: usize,
+    /// The blocks that they take now.
+    pub blocks: u64,
+}
+
+impl Moved {
+    fn add(&mut self, pages: &Pages, slot: &Slot) {
+        self.bytes += page_bytes(slot);
+        self.blocks += blocks_now(pages, slot);
+    }
+}
+
+/// How much room neighbouring leaves take.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sizes {
+    /// Entries in them.
+    entries: u64,
+    /// Blocks now.
+    blocks: u64,
+    /// Blocks if none were compressed.
+    whole_blocks: u64,
+    /// Blocks when they are packed. Leaves are taken to compress as well as they do now.
+    packed_blocks: u64,
+}
+
+impl Sizes {
+    fn of(pages: &Pages, geometry: &Geometry, inner: &Inner, which: Range<usize>) -> Sizes {
+        let blocks_of = |bytes: usize| u64::from(pages.data().blocks_of(bytes));
+        let (mut sizes, mut total) = (Sizes::default(), 0);
+        let compresses = pages.data().compresses();
+        let mut may_compress = compresses;
+        for slot in which.clone().map(|child| inner.slot(child)) {
+            let (now, whole) = (blocks_now(pages, slot), blocks_of(page_bytes(slot)));
+            // It was tried, and saved no block.
+            may_compress &= now < whole || whole == 1;
+            sizes.entries += slot.count;
+            sizes.blocks += now;
+            sizes.whole_blocks += whole;
+            total += page_bytes(slot).saturating_sub(LEAF_PAGE_BYTES);
+        }
+        let count = total.div_ceil(packed_bytes(geometry, 0)).max(1);
+        let packed = count as u64 * blocks_of(total.div_ceil(count) + LEAF_PAGE_BYTES);
+        let as_now = (packed * sizes.blocks).div_ceil(sizes.whole_blocks.max(1));
+        sizes.packed_blocks = if compresses { as_now } else { packed };
+        // Small leaves save few blocks, however well they compress: fewer and larger ones save more.
+        if may_compress && count + (which.len() / SAVED_PART as usize).max(1) <= which.len() {
+            let saved = (sizes.blocks / SAVED_PART).max(1);
+            sizes.packed_blocks = sizes.packed_blocks.min(sizes.blocks.saturating_sub(saved));
+        }
+        sizes
     }
 }
 
@@ -100,19 +158,6 @@ fn blocks_now(pages: &Pages, slot: &Slot) -> u64 {
     written.unwrap_or_else(|| u64::from(pages.data().blocks_of(page_bytes(slot))))
 }
 
-/// The blocks of these children now, if none were compressed, and when they are packed. Compressed ones are taken to compress as well as
-/// they do now.
-fn blocks(pages: &Pages, geometry: &Geometry, inner: &Inner, which: Range<usize>) -> (u64, u64, u64) {
-    let blocks_of = |bytes: usize| u64::from(pages.data().blocks_of(bytes));
-    let blocks: u64 = which.clone().map(|child| blocks_now(pages, inner.slot(child))).sum();
-    let sizes: Vec<usize> = which.map(|child| page_bytes(inner.slot(child))).collect();
-    let whole: u64 = sizes.iter().map(|bytes| blocks_of(*bytes)).sum();
-    let total: usize = sizes.iter().map(|bytes| bytes.saturating_sub(LEAF_PAGE_BYTES)).sum();
-    let count = total.div_ceil(packed_bytes(geometry, 0)).max(1);
-    let packed = count as u64 * blocks_of(total.div_ceil(count) + LEAF_PAGE_BYTES);
-    (blocks, whole, (packed * blocks).div_ceil(whole.max(1)))
-}
-
 /// A walk over the groups of trees.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupWalk<'a> {
@@ -140,16 +185,16 @@ impl GroupWalk<'_> {
         visit: &mut dyn FnMut(Group) -> Result<bool>,
     ) -> Result<()> {
         let place = Place { lower: &[], upper: None };
-        Walk { with: self, visit, above_bytes: 0 }.node(root, from, place).map(drop)
+        Walk { with: self, visit, above: Moved::default() }.node(root, from, place).map(drop)
     }
 }
 
 struct Walk<'a> {
     with: GroupWalk<'a>,
     visit: &'a mut dyn FnMut(Group) -> Result<bool>,
-    /// Bytes of the moved nodes on the way to the next group. A range moves the nodes above it, so the first
-    /// group below a node moves that node, and the others need not.
-    above_bytes: usize,
+    /// The moved nodes on the way to the next group. A range moves the nodes above it, so the first group
+    /// below a node moves that node, and the others need not.
+    above: Moved,
 }
 
 /// The keys that may lie below a node.
@@ -163,7 +208,7 @@ impl Walk<'_> {
     /// Returns whether to go on.
     fn node(&mut self, slot: &Slot, from: &[u8], place: Place<'_>) -> Result<bool> {
         if self.with.compacting.moves(slot) {
-            self.above_bytes += page_bytes(slot);
+            self.above.add(self.with.pages, slot);
         }
         let is_leaf = slot.pointer().is_some_and(|pointer| !pointer.page.is_inner());
         let node = if is_leaf { None } else { Some(slot.load(self.with.pages, true)?) };
@@ -187,15 +232,16 @@ impl Walk<'_> {
     /// The root of a tree of one leaf.
     fn lone_leaf(&mut self, slot: &Slot, place: Place<'_>) -> Result<bool> {
         let blocks = blocks_now(self.with.pages, slot);
-        let bytes = std::mem::take(&mut self.above_bytes);
+        let moved = std::mem::take(&mut self.above);
         (self.visit)(Group {
             from: place.lower.to_vec(),
             to: place.upper.map(<[u8]>::to_vec),
-            bytes,
+            moved,
+            entries: slot.count,
             blocks,
             whole_blocks: u64::from(self.with.pages.data().blocks_of(page_bytes(slot))),
             packed_blocks: blocks,
-            is_due: bytes > 0,
+            is_due: moved != Moved::default(),
         })
     }
 
@@ -209,23 +255,25 @@ impl Walk<'_> {
                 bytes += page_bytes(inner.slot(end));
                 end += 1;
             }
-            let (blocks, whole_blocks, packed_blocks) =
-                blocks(self.with.pages, self.with.geometry, inner, start..end);
-            let is_packed = self.with.compacting.is_worth_it(blocks, packed_blocks);
+            let sizes = Sizes::of(self.with.pages, self.with.geometry, inner, start..end);
+            let is_packed = self.with.compacting.is_worth_it(&sizes);
             let is_due = |slot: &&Slot| is_packed || self.with.compacting.moves(slot);
             let due: Vec<&Slot> = (start..end).map(|child| inner.slot(child)).filter(is_due).collect();
             if self.with.loads {
                 due.iter().try_for_each(|slot| slot.load(self.with.pages, false).map(drop))?;
             }
-            let above_bytes = std::mem::take(&mut self.above_bytes);
+            let above = std::mem::take(&mut self.above);
+            let mut moved = above;
+            due.iter().for_each(|slot| moved.add(self.with.pages, slot));
             let group = Group {
                 from: lower(inner, start, place),
                 to: upper(inner, end - 1, place),
-                bytes: above_bytes + due.iter().copied().map(page_bytes).sum::<usize>(),
-                blocks,
-                whole_blocks,
-                packed_blocks: if is_packed { packed_blocks } else { blocks },
-                is_due: above_bytes > 0 || !due.is_empty(),
+                moved,
+                entries: sizes.entries,
+                blocks: sizes.blocks,
+                whole_blocks: sizes.whole_blocks,
+                packed_blocks: if is_packed { sizes.packed_blocks } else { sizes.blocks },
+                is_due: above != Moved::default() || !due.is_empty(),
             };
             if !(self.visit)(group)? {
                 return Ok(false);

@@ -20,9 +20,9 @@ pub struct LevelShape {
     pub nodes: u64,
     /// Items in them: entries of leaves, children of inner nodes.
     pub items: u64,
-    /// Bytes of their pages, for nodes that are on disk.
+    /// Bytes of their pages as they are in memory, for nodes that are on disk.
     pub page_bytes: u64,
-    /// Bytes of the blocks that these pages take.
+    /// Bytes of the blocks that these pages take. Compressed ones take fewer.
     pub block_bytes: u64,
     /// Nodes that no checkpoint holds yet.
     pub unwritten: u64,

@@ -106,9 +106,9 @@ fn data_bytes(disk: &MemDisk) -> u64 {
 }
 
 /// The length of a database into which these rows were put in order.
-fn fresh_bytes(rows: &[u32]) -> u64 {
+fn fresh_bytes(options: Options, rows: &[u32]) -> u64 {
     let disk = MemDisk::new(77);
-    let (engine, _) = filled(&disk, options(), rows);
+    let (engine, _) = filled(&disk, options, rows);
     engine.close().unwrap();
     drop(engine);
     data_bytes(&disk)
@@ -119,16 +119,18 @@ fn fresh_bytes(rows: &[u32]) -> u64 {
 fn a_file_is_as_short_as_what_is_left_in_it() {
     for seed in 0..6 {
         let disk = MemDisk::new(seed);
-        let (engine, tree) = filled(&disk, options(), &(0..6000).collect::<Vec<_>>());
+        // Packed leaves of these sizes take one block, of which compression saves none.
+        let options = Options { compress: false, ..options() };
+        let (engine, tree) = filled(&disk, options.clone(), &(0..6000).collect::<Vec<_>>());
         let left = thin_out(&engine, tree, 6000, seed);
         let before = data_bytes(&disk);
         let report = compact(&engine);
         holds(&engine, tree, &model(&left));
         engine.close().unwrap();
         drop(engine);
-        let (after, fresh) = (data_bytes(&disk), fresh_bytes(&left));
+        let (after, fresh) = (data_bytes(&disk), fresh_bytes(options.clone(), &left));
         assert!(after * 10 <= fresh * 13, "seed {seed}: {before}, then {after}, new {fresh}: {report:?}");
-        let engine = open(&disk, options());
+        let engine = open(&disk, options);
         holds(&engine, tree, &model(&left));
     }
 }

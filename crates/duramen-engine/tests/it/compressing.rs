@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use duramen_disk::MemDisk;
-use duramen_engine::{Durability, Engine, KeyRange, Options, TreeId};
+use duramen_engine::{Durability, Engine, GiveBack, KeyRange, Options, Transaction, TreeId};
 
 use crate::basics::open;
 
@@ -96,4 +96,43 @@ fn the_feature_stays_with_the_pages() {
     drop(engine);
     assert_eq!(features(&disk), [2, 2]);
     holds(&open(&disk, options(true)), ROWS + 10);
+}
+
+/// A leaf that takes one block saves none when it is compressed. Entries of several such leaves in one may.
+#[test]
+fn leaves_that_deletes_left_small_are_packed_where_they_compress() {
+    let disk = MemDisk::new(3);
+    // Larger groups than tests have else: what is packed are neighbours of one group.
+    let engine = open(&disk, Options { give_back: GiveBack::SHIPPED, ..options(true) });
+    fill(&engine, 0..40 * ROWS);
+    engine.checkpoint().unwrap();
+    let tree = tree(&engine);
+    for part in 1..4 {
+        let gone = (0..40 * ROWS).filter(|row| row % 4 == part);
+        let delete =
+            |tx: &mut Transaction| gone.clone().try_for_each(|row| tx.delete(tree, &key(row)).map(drop));
+        engine.transact(Durability::Disk, delete).unwrap();
+    }
+    (0..3).for_each(|_| engine.checkpoint().unwrap());
+    let used = || engine.stats().space.used_blocks - engine.stats().space.waiting_blocks;
+    let before = used();
+    engine.compact(&mut |_| Ok(())).unwrap();
+    let after = used();
+    eprintln!("{before} {after}");
+    assert!(after < before * 2 / 3, "{before} blocks, {after} after a compaction");
+    let again = engine.compact(&mut |_| Ok(())).unwrap();
+    assert_eq!(again.moved_bytes, 0, "packed leaves are left alone");
+}
+
+/// An earlier build can read the copy of a database that it can read.
+#[test]
+fn a_copy_compresses_as_its_database_does() {
+    for compress in [true, false] {
+        let disk = MemDisk::new(4);
+        let engine = open(&disk, options(compress));
+        fill(&engine, 0..ROWS);
+        engine.copy_to(Path::new("/copy"), &|_, value| value, &mut |_| Ok(())).unwrap();
+        let copy = disk.read_file(Path::new("/copy/data")).unwrap();
+        assert_eq!(FEATURES_AT.map(|at| copy[at]), [if compress { 2 } else { 0 }; 2]);
+    }
 }

@@ -75,17 +75,21 @@ impl Image {
         &self.files[&unit.path][unit.at..unit.at + unit.bytes]
     }
 
-    /// Changes a page's length, in its header and in every pointer to it.
+    /// Changes a page's length in memory, in its header and in every pointer to it.
     pub(super) fn resize_page(&mut self, index: usize, page_bytes: usize) {
         let unit = self.units[index].clone();
         let room = self.files[&unit.path].len() - unit.at;
         if unit.kind != Kind::Page || !(PAGE_HEADER_BYTES..=room).contains(&page_bytes) {
             return;
         }
-        self.units[index].bytes = page_bytes;
-        let payload = (page_bytes - PAGE_HEADER_BYTES) as u64;
-        self.unit_mut(index)[32..40].copy_from_slice(&payload.to_le_bytes());
-        let length = u32::try_from(page_bytes).expect("files of the simulation are small").to_le_bytes();
+        // Of a compressed page the header says both lengths.
+        if !is_compressed(self.unit(&unit)) {
+            self.units[index].bytes = page_bytes;
+        }
+        let small =
+            |bytes: usize| u32::try_from(bytes).expect("files of the simulation are small").to_le_bytes();
+        self.unit_mut(index)[32..36].copy_from_slice(&small(page_bytes - PAGE_HEADER_BYTES));
+        let length = small(page_bytes);
         for (path, at) in self.places_of(&unit.tag) {
             // A pointer ends with page bytes, flags, tag.
             if let Some(start) = at.checked_sub(8) {
@@ -235,7 +239,10 @@ fn kind_at(path: &str, at: usize, bytes: &[u8]) -> Option<(Kind, usize)> {
     let found = if path.ends_with("/data") {
         match at {
             0 | 16384 => has(0, b"DURAMEN\x1a").then_some((Kind::Superblock, 512)),
-            _ if has(0, b"DPAG") => Some((Kind::Page, length(PAGE_HEADER_BYTES, u64_at(bytes, 32))?)),
+            _ if has(0, b"DPAG") && bytes.len() >= PAGE_HEADER_BYTES => {
+                let stored = if is_compressed(bytes) { 36 } else { 32 };
+                Some((Kind::Page, length(PAGE_HEADER_BYTES, u32_at(bytes, stored).into())?))
+            }
             _ => None,
         }
     } else if path.ends_with(".wal") {
@@ -259,6 +266,11 @@ fn kind_at(path: &str, at: usize, bytes: &[u8]) -> Option<(Kind, usize)> {
         None
     };
     found.filter(|(_, length)| *length <= bytes.len())
+}
+
+/// Whether a page has a codec.
+pub(super) fn is_compressed(page: &[u8]) -> bool {
+    page[5] != 0
 }
 
 fn length(head: usize, payload: u64) -> Option<usize> {
@@ -307,9 +319,11 @@ mod tests {
                 // Unreachable pages may exist.
             }
             assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+            let pages = || image.units.iter().filter(|unit| unit.kind == Kind::Page);
+            let compressed = pages().filter(|unit| is_compressed(image.unit(unit))).count();
+            assert!(compressed > 2 && compressed < pages().count(), "{compressed} compressed pages");
             let mut resealed = image.clone();
-            let pages = image.units.iter().filter(|unit| unit.kind == Kind::Page);
-            pages.for_each(|unit| resealed.reseal_mark(unit));
+            pages().for_each(|unit| resealed.reseal_mark(unit));
             assert_eq!(resealed.files, image.files, "a node's own checksum is the one in the file");
             assert_eq!(image.block_bytes, BLOCK_BYTES);
         }

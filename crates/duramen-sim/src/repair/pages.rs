@@ -37,6 +37,13 @@ pub(crate) struct Leaf {
     pub keys: Vec<Vec<u8>>,
 }
 
+impl Leaf {
+    /// Whether its page has a codec.
+    pub(super) fn is_compressed(&self) -> bool {
+        self.page[5] != 0
+    }
+}
+
 /// The leaves with documents, key-values and bytes.
 pub(crate) fn leaves(data: &[u8]) -> Vec<Leaf> {
     let generation = |at: &usize| u64_at(data, at + 68);

@@ -232,6 +232,8 @@ impl Story {
         let disk = self.disk.crash(&CrashChoice::All);
         let leaves = leaves(&disk.read_file(DATA).expect("it is there"));
         assert!(leaves.len() >= 8, "every store has leaves, and there are {}", leaves.len());
+        let compressed = leaves.iter().filter(|leaf| leaf.is_compressed()).count();
+        assert!(compressed > 2 && compressed < leaves.len(), "{compressed} leaves are compressed");
         Specimen {
             name,
             disk,

@@ -3,10 +3,10 @@
 //! Each step reads the newest state and looks at few groups. Between steps the compaction reports progress,
 //! and ends after a close. A step whose state is ended meanwhile, to free its space, is done again, smaller.
 
-use super::slice::Plan;
+use super::slice::{Plan, Slice};
 use super::{Compaction, Pace};
 use crate::catalog::{Root, TreeState};
-use crate::commit::{MovedRange, Relocation};
+use crate::commit::MovedRange;
 use crate::error::{Code, Error, Result};
 use crate::ids::TreeId;
 use crate::tree::{Compacting, Group, GroupWalk, Slot};
@@ -138,23 +138,18 @@ impl Compaction<'_> {
 
     /// Commits the slice of one step. Returns whether it reached the end of the last tree.
     fn step(&mut self, place: &mut Place, compacting: Compacting, pace: &Pace) -> Result<bool> {
-        let (relocation, bytes, is_last) = self.plan(place, compacting, pace)?;
-        if !relocation.is_empty() {
-            self.committer.submit_relocation(relocation)?;
-            self.moved_bytes += bytes;
-            self.since_checkpoint += bytes;
+        let (slice, is_last) = self.plan(place, compacting, pace)?;
+        if !slice.relocation.is_empty() {
+            self.committer.submit_relocation(slice.relocation)?;
+            self.moved_bytes += slice.stored_bytes;
+            self.since_checkpoint += slice.bytes;
             self.slices_since_checkpoint += 1;
         }
         Ok(is_last)
     }
 
-    /// The next slice, with its big values copied, its bytes, and whether it is the last one.
-    fn plan(
-        &mut self,
-        place: &mut Place,
-        compacting: Compacting,
-        pace: &Pace,
-    ) -> Result<(Relocation, u64, bool)> {
+    /// The next slice, with its big values copied, and whether it is the last one.
+    fn plan(&mut self, place: &mut Place, compacting: Compacting, pace: &Pace) -> Result<(Slice, bool)> {
         let held = self.committer.hold_published();
         let mut plan = Plan::new(self.store, self.committer, compacting, pace.slice_bytes as u64);
         let planned = self.plan_in(held.root(), &mut plan, place, pace);
@@ -163,8 +158,7 @@ impl Compaction<'_> {
             return Err(state_ended());
         }
         let is_last = planned?;
-        let (relocation, bytes) = plan.finish();
-        Ok((relocation, bytes, is_last))
+        Ok((plan.finish(), is_last))
     }
 
     fn plan_in(&self, root: &Root, plan: &mut Plan<'_>, place: &mut Place, pace: &Pace) -> Result<bool> {
@@ -182,7 +176,7 @@ impl Compaction<'_> {
                 range.to = Some(key);
             }
             if group.is_due {
-                plan.range(range, group.bytes as u64);
+                plan.range(range, group.moved);
             }
             groups_left -= 1;
             Ok(groups_left > 0 && !plan.is_full())

@@ -9,12 +9,22 @@ use crate::data_file::PagePointer;
 use crate::error::{Code, Error, Result};
 use crate::ids::TreeId;
 use crate::transaction::write_value;
-use crate::tree::{BigReader, BigRef, Compacting, Cursor, Direction, KeyRange, Slot};
+use crate::tree::{BigReader, BigRef, Compacting, Cursor, Direction, KeyRange, Moved, Slot};
+
+/// A slice: what one commit moves.
+pub(super) struct Slice {
+    pub relocation: Relocation,
+    /// Bytes that the commit makes dirty, and of big values.
+    pub bytes: u64,
+    /// Bytes that were read and are free later: of pages as they are stored, and of big values.
+    pub stored_bytes: u64,
+}
 
 /// A slice while it is put together. Dropped, it frees the copies of big values.
 pub(super) struct Plan<'a> {
     relocation: Relocation,
     bytes: u64,
+    stored_bytes: u64,
     /// It is full from so many bytes on.
     bytes_max: u64,
     /// Bytes of values that were copied and found no better place.
@@ -33,7 +43,16 @@ impl<'a> Plan<'a> {
         bytes_max: u64,
     ) -> Plan<'a> {
         let relocation = Relocation { compacting, ranges: Vec::new(), values: Vec::new() };
-        Plan { relocation, bytes: 0, bytes_max, tried_bytes: 0, store, committer, lacks_room: false }
+        Plan {
+            relocation,
+            bytes: 0,
+            stored_bytes: 0,
+            bytes_max,
+            tried_bytes: 0,
+            store,
+            committer,
+            lacks_room: false,
+        }
     }
 
     pub(super) fn compacting(&self) -> Compacting {
@@ -49,17 +68,18 @@ impl<'a> Plan<'a> {
         self.lacks_room
     }
 
-    /// Adds a range, whose nodes have this many bytes.
-    pub(super) fn range(&mut self, range: MovedRange, bytes: u64) {
-        self.bytes += bytes;
+    /// Adds a range with the pages that it moves.
+    pub(super) fn range(&mut self, range: MovedRange, moved: Moved) {
+        self.bytes += moved.bytes as u64;
+        self.stored_bytes += moved.blocks * self.store.geometry.block_bytes as u64;
         self.relocation.ranges.push(range);
     }
 
-    /// The relocation and its bytes.
-    pub(super) fn finish(mut self) -> (Relocation, u64) {
+    pub(super) fn finish(mut self) -> Slice {
         let Relocation { compacting, ranges, values } = &mut self.relocation;
         let (ranges, values) = (std::mem::take(ranges), std::mem::take(values));
-        (Relocation { compacting: *compacting, ranges, values }, self.bytes)
+        let relocation = Relocation { compacting: *compacting, ranges, values };
+        Slice { relocation, bytes: self.bytes, stored_bytes: self.stored_bytes }
     }
 
     /// Copies the big values between two keys that lie beyond the aimed end, until the slice is full. Returns
@@ -123,6 +143,7 @@ impl<'a> Plan<'a> {
         }
         new.one.clone_from(&value.one);
         self.bytes += value.len;
+        self.stored_bytes += value.len;
         self.relocation.values.push(MovedValue { tree, key, old, new: new.encode(), pages });
         Ok(())
     }

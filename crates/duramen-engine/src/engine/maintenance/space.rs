@@ -8,7 +8,7 @@ use crate::commit::checkpoint_bytes;
 use crate::error::Result;
 use crate::ids::CommitSeq;
 use crate::limits::MARK_IDLE_MS;
-use crate::tree::{Compacting, GroupWalk};
+use crate::tree::{Compacting, GroupWalk, Slot};
 
 /// A clean close keeps free room in the data file: this part of what is used, and that of the space map. The
 /// next open may find the disk full, and must still delete (D7).
@@ -24,9 +24,8 @@ const REST_SPARE_BYTES_MIN: u64 = 2 << 20;
 const _: () =
     assert!(REST_SPARE_BYTES_MIN < REST_SPARE_BYTES_MAX, "a small database keeps less than a large one");
 
-/// Groups of leaves that are looked at for how well pages compress: those of some nodes above leaves.
+/// Nodes above leaves that are looked at for how well leaves compress.
 const SAMPLED_GROUPS: usize = 256;
-const SAMPLED_GROUPS_OF_A_TREE: usize = 32;
 
 /// Pages reclaimed by one checkpoint are free once the second checkpoint after it is durable.
 const SETTLING_CHECKPOINTS: u64 = 3;
@@ -43,42 +42,46 @@ impl Maintenance {
     }
 
     /// The room that a closed or compacted database keeps free in the data file: as the throttle wants it for
-    /// a checkpoint of that many dirty bytes, with a quarter more for fragmentation.
+    /// a checkpoint of that many dirty bytes, with a quarter more for fragmentation. Pages count as in memory.
     pub(in crate::engine) fn rest_spare_bytes(&self) -> u64 {
-        let used = self.store.space.stats().used_blocks * self.store.geometry.block_bytes as u64;
-        let used = self.uncompressed(used);
-        let everything = used + used / 4;
+        let used_blocks = self.store.space.stats().used_blocks;
+        let whole_blocks = used_blocks.saturating_add(self.saved_blocks());
+        let used = whole_blocks.saturating_mul(self.store.geometry.block_bytes as u64);
+        let everything = used.saturating_add(used / 4);
         let part = (used / REST_SPARE_PART).clamp(everything.min(REST_SPARE_BYTES_MIN), REST_SPARE_BYTES_MAX);
         part + self.store.space.map_bytes()
     }
 
-    /// What so many bytes of pages would take if none were compressed, by a sample of the leaves. Commits find
-    /// room for pages as they are in memory, since a changed leaf may compress worse.
-    fn uncompressed(&self, bytes: u64) -> u64 {
-        let pages = &self.store.pages;
-        if pages.data().features().is_empty() {
-            return bytes;
+    /// The blocks that compression saves, by a sample of the leaves. Commits find room for pages as they are
+    /// in memory, since a changed leaf may compress worse.
+    fn saved_blocks(&self) -> u64 {
+        let data = self.store.pages.data();
+        if !data.has_compressed() {
+            return 0;
         }
-        let (mut blocks, mut whole_blocks, mut left) = (0, 0, SAMPLED_GROUPS);
-        let root = self.published_root();
-        for slot in root.trees.iter().filter_map(|tree| tree.slot.as_ref()) {
-            let mut left_of_tree = SAMPLED_GROUPS_OF_A_TREE.min(left);
-            let compacting = Compacting { end_block: u64::MAX, packs: false };
-            let (geometry, group_bytes) = (&self.store.geometry, usize::MAX);
-            let walk = GroupWalk { pages, geometry, compacting, group_bytes, loads: false };
-            let walked = walk.run(slot, &[], &mut |group| {
-                blocks += group.blocks;
-                whole_blocks += group.whole_blocks;
-                (left, left_of_tree) = (left.saturating_sub(1), left_of_tree.saturating_sub(1));
-                Ok(left_of_tree > 0)
-            });
-            // Where a node cannot be read, the others must do.
-            drop(walked);
-            if left == 0 {
-                break;
-            }
-        }
-        bytes.saturating_mul(whole_blocks.max(blocks).max(1)) / blocks.max(1)
+        let held = self.committer.hold_published();
+        let trees: Vec<_> = held.root().trees.iter().filter(|tree| tree.dropped_at.is_none()).collect();
+        let some = trees.iter().step_by(trees.len().div_ceil(SAMPLED_GROUPS).max(1));
+        let groups = (SAMPLED_GROUPS / trees.len().max(1)).max(1);
+        some.filter_map(|tree| tree.slot.as_ref()).map(|slot| self.saved_blocks_of(slot, groups)).sum()
+    }
+
+    /// The blocks that compression saves in a tree, by its first groups of leaves.
+    fn saved_blocks_of(&self, root: &Slot, mut groups: usize) -> u64 {
+        let (pages, geometry) = (&self.store.pages, &self.store.geometry);
+        let compacting = Compacting { end_block: u64::MAX, packs: false };
+        let walk = GroupWalk { pages, geometry, compacting, group_bytes: usize::MAX, loads: false };
+        let (mut saved, mut entries) = (0, 0);
+        let walked = walk.run(root, &[], &mut |group| {
+            saved += group.whole_blocks.saturating_sub(group.blocks);
+            entries += group.entries;
+            groups -= 1;
+            Ok(groups > 0)
+        });
+        // Where a node cannot be read, those before it must do.
+        drop(walked);
+        let all = u128::from(saved) * u128::from(root.count) / u128::from(entries.max(1));
+        u64::try_from(all).unwrap_or(u64::MAX)
     }
 
     /// The room kept free for the next checkpoint; see the throttle.

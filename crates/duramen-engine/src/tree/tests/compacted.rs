@@ -91,11 +91,14 @@ fn a_node_that_is_moved_makes_one_group_due_and_counts() {
         let pointer = root.pointer().unwrap().page;
         let alone = Compacting { end_block: pointer.block, packs: false };
         let groups = due(&pages, &root, alone);
-        assert_eq!(groups.iter().map(|group| group.bytes).collect::<Vec<_>>(), [pointer.raw_bytes as usize]);
+        assert_eq!(
+            groups.iter().map(|group| group.moved.bytes).collect::<Vec<_>>(),
+            [pointer.raw_bytes as usize]
+        );
         // Whatever is moved, the groups that are due cover it.
         let compacting = Compacting { end_block: 100 + random.below(sink.next_block - 100), packs: false };
         for group in due(&pages, &root, compacting) {
-            assert!(group.bytes > 0, "seed {seed}: {group:?}");
+            assert!(group.moved.bytes > 0, "seed {seed}: {group:?}");
             let mut apply = Apply::new(&pages, &TINY, CommitSeq(2), Loading::Allowed);
             root = apply.compacted(&root, &group.from, group.to.as_deref(), compacting).unwrap();
         }

@@ -262,10 +262,12 @@ fn page_violations(document: &str) -> Vec<String> {
     let header: &[(&str, &[u8])] = &[
         ("magic", b"DPAG"),
         ("kind", &[5]),
-        ("codec and key id", &[0; 3]),
+        ("codec", &[0]),
+        ("key id", &[0; 2]),
         ("generation", &0x0102_u64.to_le_bytes()),
         ("nonce", &[0; 16]),
-        ("payload bytes", &5_u64.to_le_bytes()),
+        ("payload bytes", &5_u32.to_le_bytes()),
+        ("stored bytes", &[0; 4]),
         ("tree", &[0; 4]),
         ("own checksum", &[0; 4]),
     ];
