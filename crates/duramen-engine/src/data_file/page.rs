@@ -22,7 +22,7 @@ const NODE_BYTES_MAX: usize = 1024 * 1024;
 const KIND_AT: usize = 4;
 const GENERATION_AT: usize = 8;
 const NONCE_AT: usize = 16;
-const PAYLOAD_BYTES_AT: usize = 32;
+pub(super) const PAYLOAD_BYTES_AT: usize = 32;
 
 /// The codec of the payload: 0 or [`LZ4`].
 pub(super) const CODEC_AT: usize = KIND_AT + 1;

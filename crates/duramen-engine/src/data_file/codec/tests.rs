@@ -6,6 +6,7 @@ use std::path::Path;
 use duramen_disk::{Access, Disk, MemDisk};
 
 use super::*;
+use crate::data_file::page::PAYLOAD_BYTES_AT;
 use crate::data_file::{PagePointer, TreeNumber};
 use crate::ids::{DatabaseId, TreeId};
 
@@ -175,6 +176,10 @@ fn a_compressed_page_with_a_right_checksum_and_wrong_bytes_is_an_error() {
     for length in [1, 1999, 2001, 65_536] {
         let longer = |pointer: PagePointer| PagePointer { raw_bytes: 48 + length, ..pointer };
         assert!(read(&right, &longer).unwrap_err().is_corruption(), "{length}");
+        let mut header_agrees = right.clone();
+        header_agrees[PAYLOAD_BYTES_AT..STORED_BYTES_AT].copy_from_slice(&length.to_le_bytes());
+        let error = read(&header_agrees, &|pointer| pointer).unwrap_err();
+        assert!(error.is_corruption(), "{length}: the rest of the page would be what was in memory before");
     }
     let codec = |codec: u8| {
         let mut other = right.clone();
