@@ -119,11 +119,12 @@ impl Sizes {
             total += page_bytes(slot).saturating_sub(LEAF_PAGE_BYTES);
         }
         let count = total.div_ceil(packed_bytes(geometry, 0)).max(1);
-        let packed = count as u64 * blocks_of(total.div_ceil(count) + LEAF_PAGE_BYTES);
+        let (leaves, packed_leaves) = (which.len() as u64, count as u64);
+        let packed = packed_leaves * blocks_of(total.div_ceil(count) + LEAF_PAGE_BYTES);
         let as_now = (packed * sizes.blocks).div_ceil(sizes.whole_blocks.max(1));
         sizes.packed_blocks = if compresses { as_now } else { packed };
         // Small leaves save few blocks, however well they compress: fewer and larger ones save more.
-        if may_compress && count + (which.len() / SAVED_PART as usize).max(1) <= which.len() {
+        if may_compress && packed_leaves + (leaves / SAVED_PART).max(1) <= leaves {
             let saved = (sizes.blocks / SAVED_PART).max(1);
             sizes.packed_blocks = sizes.packed_blocks.min(sizes.blocks.saturating_sub(saved));
         }
