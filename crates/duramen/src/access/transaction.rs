@@ -37,6 +37,15 @@ use crate::view::spec::ViewSpec;
 /// Documents of a range that are deleted at once.
 const DELETED_AT_ONCE: u64 = 1_000;
 
+/// What is stored under a key that is written.
+#[derive(Clone, Copy)]
+pub(crate) enum Before<'b> {
+    /// Not read yet. A write reads it if views need it.
+    Unread,
+    /// Read in this transaction: nothing, or this document.
+    Read(Option<&'b [u8]>),
+}
+
 /// A transaction: sees one state of the database and its own writes.
 ///
 /// Its reads are the methods of [`Reads`]. Typed documents are written by the methods here, dynamic ones
@@ -539,19 +548,31 @@ impl<'e> Transaction<'e> {
     /// Stores a document of the collection's version, given without version prefix; `None` deletes.
     ///
     /// What refers to a deleted document follows.
-    pub(crate) fn write(&self, entry: &Entry, key: &[u8], document: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn write(
+        &self,
+        entry: &Entry,
+        key: &[u8],
+        before: Before<'_>,
+        document: Option<&[u8]>,
+    ) -> Result<()> {
         if document.is_none() && entry.schema.is_referred_to() {
             return self.all_or_nothing(references::delete(self, entry, key)).map(drop);
         }
-        self.write_one(entry, key, document)
+        self.write_one(entry, key, before, document)
     }
 
     /// As [`write`](Self::write), without those that refer to a deleted document.
-    pub(crate) fn write_one(&self, entry: &Entry, key: &[u8], document: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn write_one(
+        &self,
+        entry: &Entry,
+        key: &[u8],
+        before: Before<'_>,
+        document: Option<&[u8]>,
+    ) -> Result<()> {
         let shaped = document.map(|document| self.shaped(entry, document)).transpose()?;
         let marked = shaped.as_deref().map(|document| version::join(entry.schema.version(), document));
         let document = marked.as_deref();
-        let changes = maintain::Changes::of(self, entry, key, document)?;
+        let changes = maintain::Changes::of(self, entry, key, before, document)?;
         if entry.schema.refers() {
             references::require_targets(self, entry, &changes, key)?;
         }
@@ -605,7 +626,7 @@ impl<'e> Transaction<'e> {
     /// Deletes documents. Returns how many there were: others may have taken some along through references.
     fn delete_keys(&self, entry: &Entry, keys: &[Vec<u8>]) -> Result<u64> {
         if !entry.schema.is_referred_to() {
-            keys.iter().try_for_each(|key| self.write_one(entry, key, None))?;
+            keys.iter().try_for_each(|key| self.write_one(entry, key, Before::Unread, None))?;
             return Ok(keys.len() as u64);
         }
         let mut deleted = 0;

@@ -57,7 +57,7 @@ use crate::access::collection::Collection;
 use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
-use crate::access::transaction::Transaction;
+use crate::access::transaction::{Before, Transaction};
 use crate::access::type_descriptor::TypeDescriptor;
 use crate::catalog::entries::Entry;
 use crate::catalog::progress::MIGRATIONS;
@@ -277,7 +277,8 @@ impl Transaction<'_> {
         }
         let (documents, last) = step.converted::<C>(shared, &entry)?;
         for Converted { key, document } in &documents {
-            self.write(&entry, key, Some(document)).map_err(|error| named(error, &entry, key))?;
+            self.write(&entry, key, Before::Unread, Some(document))
+                .map_err(|error| named(error, &entry, key))?;
         }
         let Some(last) = last else {
             let mut schema = entry.schema.clone();

@@ -39,6 +39,16 @@ pub(crate) enum Token<'a> {
     Map(usize),
 }
 
+/// What [`Reader::pass`] passed.
+enum Passed {
+    /// A scalar that can be shown as the name of a field: text, an integer, a bool or a time.
+    Name,
+    /// Another scalar.
+    Other,
+    List(usize),
+    Map(usize),
+}
+
 /// Checks that every reader can decode a foreign document: its depth is limited, and its map keys can be
 /// shown as names.
 ///
@@ -46,27 +56,37 @@ pub(crate) enum Token<'a> {
 /// `InvalidArgument` with the reason.
 pub(crate) fn check(document: &[u8]) -> Result<()> {
     let mut reader = Reader::new(document);
-    // For each open list or map: the items left, and whether names are among them.
-    let mut open: Vec<(usize, bool)> = Vec::with_capacity(8);
+    // Items left in the innermost open list or map, and whether names are among them. Those around it wait.
+    let (mut left, mut is_map) = (1_usize, false);
+    let mut around: Vec<(usize, bool)> = Vec::new();
+    let mut depth = 0;
     loop {
-        let is_name = open.last().is_some_and(|(left, named)| *named && left % 2 == 0);
-        let token = reader.unchecked()?;
-        if let Some((left, _)) = open.last_mut() {
-            *left -= 1;
-        }
-        match token {
-            Token::UncheckedText(_) | Token::Int(_) | Token::Bool(_) | Token::Time(_) => {}
+        let is_name = is_map && left.is_multiple_of(2);
+        left -= 1;
+        let opened = match reader.pass()? {
+            Passed::Name => None,
             _ if is_name => return Err(reader.wrong("a map has a key that cannot be shown as a name")),
-            Token::List(count) => open.push((count, false)),
-            Token::Map(count) => open.push((2 * count, true)),
-            _ => {}
+            Passed::Other => None,
+            Passed::List(count) => Some((count, false)),
+            Passed::Map(count) => Some((2 * count, true)),
+        };
+        if let Some(opened) = opened {
+            // Nothing follows the document itself.
+            if depth > 0 {
+                around.push((left, is_map));
+            }
+            depth += 1;
+            if depth > DEPTH_MAX {
+                return Err(
+                    reader.wrong(&format!("lists and maps in a document nest at most {DEPTH_MAX} deep"))
+                );
+            }
+            (left, is_map) = opened;
         }
-        if open.len() > DEPTH_MAX {
-            return Err(reader.wrong(&format!("lists and maps in a document nest at most {DEPTH_MAX} deep")));
-        }
-        while open.pop_if(|(left, _)| *left == 0).is_some() {}
-        if open.is_empty() {
-            return Ok(());
+        while left == 0 {
+            let Some(outer) = around.pop() else { return Ok(()) };
+            depth -= 1;
+            (left, is_map) = outer;
         }
     }
 }
@@ -152,13 +172,49 @@ impl<'a> Reader<'a> {
         let mut open: u64 = 1;
         while open > 0 {
             open -= 1;
-            match self.unchecked()? {
-                Token::List(count) => open += count as u64,
-                Token::Map(count) => open += 2 * count as u64,
-                _ => {}
+            match self.pass()? {
+                Passed::Name | Passed::Other => {}
+                Passed::List(count) => open += count as u64,
+                Passed::Map(count) => open += 2 * count as u64,
             }
         }
         Ok(())
+    }
+
+    /// Passes one token without making a value of it: much less work than [`Reader::next`].
+    fn pass(&mut self) -> Result<Passed> {
+        let tag = *self.bytes.get(self.at).ok_or_else(|| self.ends())?;
+        let (bytes, passed) = match tag {
+            0x00..=0x7f | 0xe0..=0xff | 0xc2 | 0xc3 => (0, Passed::Name),
+            0xa0..=0xbf => (usize::from(tag & 0x1f), Passed::Name),
+            0xcc..=0xd3 => (1 << (tag & 3), Passed::Name),
+            0xc0 => (0, Passed::Other),
+            0xca => (4, Passed::Other),
+            0xcb => (8, Passed::Other),
+            0x80..=0x8f => (0, Passed::Map(usize::from(tag & 0x0f))),
+            0x90..=0x9f => (0, Passed::List(usize::from(tag & 0x0f))),
+            _ => return self.pass_rarer(),
+        };
+        let end = self.at + 1 + bytes;
+        if end > self.bytes.len() {
+            return Err(self.ends());
+        }
+        self.at = end;
+        Ok(passed)
+    }
+
+    fn pass_rarer(&mut self) -> Result<Passed> {
+        Ok(match self.unchecked()? {
+            Token::UncheckedText(_) | Token::Time(_) => Passed::Name,
+            Token::List(count) => Passed::List(count),
+            Token::Map(count) => Passed::Map(count),
+            _ => Passed::Other,
+        })
+    }
+
+    #[cold]
+    fn ends(&self) -> Error {
+        self.wrong("it ends in the middle of a value")
     }
 
     /// Skips one value and returns its bytes.
@@ -198,7 +254,18 @@ impl<'a> Reader<'a> {
 
     /// Reads the name of a field and returns whether it is this one. Names need not be text.
     pub(crate) fn name_is(&mut self, name: &str) -> Result<bool> {
-        Ok(matches!(self.unchecked()?, Token::UncheckedText(found) if found == name.as_bytes()))
+        let name = name.as_bytes();
+        // Of the usual length, it is one byte and the name.
+        if let (0..32, Some([tag, rest @ ..])) = (name.len(), self.bytes.get(self.at..))
+            && usize::from(*tag) == 0xa0 + name.len()
+        {
+            let is_it = rest.starts_with(name);
+            if is_it {
+                self.at += 1 + name.len();
+            }
+            return Ok(is_it);
+        }
+        Ok(matches!(self.unchecked()?, Token::UncheckedText(found) if found == name))
     }
 
     /// Reads the name of a field without checking its UTF-8, to compare it with another.
@@ -211,14 +278,14 @@ impl<'a> Reader<'a> {
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
         let found = self.bytes[self.at..].first_chunk::<N>().copied();
-        let bytes = found.ok_or_else(|| self.wrong("it ends in the middle of a value"))?;
+        let bytes = found.ok_or_else(|| self.ends())?;
         self.at += N;
         Ok(bytes)
     }
 
     fn slice(&mut self, length: u32) -> Result<&'a [u8]> {
         let found = self.bytes[self.at..].get(..length as usize);
-        let slice = found.ok_or_else(|| self.wrong("it ends in the middle of a value"))?;
+        let slice = found.ok_or_else(|| self.ends())?;
         self.at += slice.len();
         Ok(slice)
     }

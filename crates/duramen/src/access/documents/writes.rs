@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::access::documents::DocumentsOf;
 use crate::access::reads::sealed::Readable;
 use crate::access::rows::RowBatch;
-use crate::access::transaction::Transaction;
+use crate::access::transaction::{Before, Transaction};
 use crate::catalog::entries::Entry;
 use crate::store::error::{Code, Error, Result};
 use crate::value::document::Document;
@@ -23,7 +23,7 @@ impl DocumentsOf<'_, Transaction<'_>> {
     /// are migrated.
     pub fn put(&self, document: impl Into<Document>) -> Result<()> {
         let (entry, key, stored) = self.fit(document.into())?;
-        self.within.write(&entry, &key, Some(&stored))
+        self.within.write(&entry, &key, Before::Unread, Some(&stored))
     }
 
     /// Stores a document whose key must not exist yet.
@@ -35,7 +35,7 @@ impl DocumentsOf<'_, Transaction<'_>> {
         if self.within.stored(&entry, &key)?.is_some() {
             return Err(already_there(self.name, &key));
         }
-        self.within.write(&entry, &key, Some(&stored))
+        self.within.write(&entry, &key, Before::Read(None), Some(&stored))
     }
 
     /// Deletes the document under a key. Returns whether it was there.
@@ -50,10 +50,11 @@ impl DocumentsOf<'_, Transaction<'_>> {
     pub fn delete(&self, key: impl Key) -> Result<bool> {
         let entry = self.within.entry(self.name)?;
         let key = encode(&key)?;
-        if self.within.stored(&entry, &key)?.is_none() {
+        let before = self.within.stored(&entry, &key)?;
+        if before.is_none() {
             return Ok(false);
         }
-        self.within.write(&entry, &key, None)?;
+        self.within.write(&entry, &key, Before::Read(before.as_deref()), None)?;
         Ok(true)
     }
 
@@ -83,7 +84,9 @@ impl DocumentsOf<'_, Transaction<'_>> {
     /// As [`DocumentsOf::put`].
     pub fn put_rows(&self, batch: &RowBatch) -> Result<()> {
         let entry = self.settled()?;
-        batch.iter().try_for_each(|(key, stored)| self.within.write(&entry, key, Some(stored)))
+        batch
+            .iter()
+            .try_for_each(|(key, stored)| self.within.write(&entry, key, Before::Unread, Some(stored)))
     }
 
     /// Stores the rows of a batch if all of their keys are new, in the collection and within the batch.
@@ -99,7 +102,7 @@ impl DocumentsOf<'_, Transaction<'_>> {
             if self.within.stored(&entry, key)?.is_some() {
                 return Ok(Some(index));
             }
-            self.within.write(&entry, key, Some(stored))?;
+            self.within.write(&entry, key, Before::Read(None), Some(stored))?;
         }
         Ok(None)
     }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::errors::too_many;
 use super::{Cause, FOLLOWED_MAX, check_complete, range_of};
 use crate::access::reads::sealed::Readable;
-use crate::access::transaction::Transaction;
+use crate::access::transaction::{Before, Transaction};
 use crate::catalog::entries::{Entry, OpenView};
 use crate::catalog::reference::{self, OnDelete, Referrer};
 use crate::store::Direction;
@@ -64,9 +64,7 @@ struct Cascade<'t, 'd> {
 /// # Errors
 /// `Rebuilding` if a reference to it is not checked yet; `TooLarge` for more than [`FOLLOWED_MAX`] documents.
 pub(crate) fn delete(tx: &Transaction<'_>, entry: &Entry, key: &[u8]) -> Result<bool> {
-    if tx.stored(entry, key)?.is_none() {
-        return Ok(false);
-    }
+    let Some(stored) = tx.stored(entry, key)? else { return Ok(false) };
     let followed = tx.unsettled().borrow().followed;
     let mut cascade = Cascade {
         tx,
@@ -77,14 +75,12 @@ pub(crate) fn delete(tx: &Transaction<'_>, entry: &Entry, key: &[u8]) -> Result<
         cleared: Places::default(),
     };
     cascade.deleted.add(entry.schema.name(), key);
-    tx.write_one(entry, key, None)?;
+    tx.write_one(entry, key, Before::Read(Some(&stored)), None)?;
     cascade.follow(entry, key)?;
     while let Some((collection, key)) = cascade.next.pop_front() {
         let entry = tx.entry(&collection)?;
-        if tx.stored(&entry, &key)?.is_none() {
-            continue;
-        }
-        tx.write_one(&entry, &key, None)?;
+        let Some(stored) = tx.stored(&entry, &key)? else { continue };
+        tx.write_one(&entry, &key, Before::Read(Some(&stored)), None)?;
         tx.unsettled().borrow_mut().followed.cascaded += 1;
         cascade.follow(&entry, &key)?;
     }
@@ -150,7 +146,7 @@ impl Cascade<'_, '_> {
                 let is_gone = |target: &[u8]| self.deleted.has(reference.to(), target);
                 document = reference::cleared(reference, &entry.schema, &document, &is_gone)?;
             }
-            self.tx.write_one(&entry, key, Some(&document))?;
+            self.tx.write_one(&entry, key, Before::Read(Some(&stored)), Some(&document))?;
             self.tx.unsettled().borrow_mut().clears(collection, key);
         }
         Ok(())

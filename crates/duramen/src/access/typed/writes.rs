@@ -8,7 +8,7 @@ use crate::access::collection::{AssignedKey, Collection, IdKey, IdOrder};
 use crate::access::documents::writes::already_there;
 use crate::access::reads::Reads;
 use crate::access::revision::{ReplaceError, Revision, Versioned};
-use crate::access::transaction::Transaction;
+use crate::access::transaction::{Before, Transaction};
 use crate::access::type_descriptor::TypeDescriptor;
 use crate::catalog::ids;
 use crate::store::error::{Code, Error, Result};
@@ -25,7 +25,7 @@ impl Transaction<'_> {
     pub fn put<C: Collection>(&mut self, document: &C) -> Result<()> {
         let Stored { key, document } = codec::store(document)?;
         let entry = self.fitted(TypeDescriptor::of::<C>())?;
-        self.write(&entry, &key, Some(&document))
+        self.write(&entry, &key, Before::Unread, Some(&document))
     }
 
     /// Stores a document whose key must not exist yet.
@@ -38,7 +38,7 @@ impl Transaction<'_> {
         if self.stored(&entry, &key)?.is_some() {
             return Err(already_there(C::NAME, &key));
         }
-        self.write(&entry, &key, Some(&document))
+        self.write(&entry, &key, Before::Read(None), Some(&document))
     }
 
     /// Replaces the document with the same key, which must exist.
@@ -48,11 +48,12 @@ impl Transaction<'_> {
     pub fn update<C: Collection>(&mut self, document: &C) -> Result<()> {
         let Stored { key, document } = codec::store(document)?;
         let entry = self.fitted(TypeDescriptor::of::<C>())?;
-        if self.stored(&entry, &key)?.is_none() {
+        let before = self.stored(&entry, &key)?;
+        if before.is_none() {
             return Err(Error::new(Code::NoSuchKey, format!("{} has no document {}", C::NAME, show(&key)))
                 .with_hint("put() stores it whether or not there is one"));
         }
-        self.write(&entry, &key, Some(&document))
+        self.write(&entry, &key, Before::Read(before.as_deref()), Some(&document))
     }
 
     /// Replaces a document if its revision has not changed since it was read.
@@ -82,7 +83,7 @@ impl Transaction<'_> {
             };
             return Err(ReplaceError::Changed(stored.map(versioned).transpose()?));
         }
-        self.write(&entry, &key, Some(&document))?;
+        self.write(&entry, &key, Before::Read(stored.as_deref()), Some(&document))?;
         Ok(Revision::of(&document))
     }
 
@@ -115,7 +116,7 @@ impl Transaction<'_> {
             .with_hint("to give a document another key, delete it and put it under the new one"));
         }
         if !codec::is_stored::<C>(entry.schema.shapes(), &stored, &changed.document)? {
-            self.write(&entry, &key, Some(&changed.document))?;
+            self.write(&entry, &key, Before::Read(Some(&stored)), Some(&changed.document))?;
         }
         Ok(Some(document))
     }
@@ -157,7 +158,7 @@ impl Transaction<'_> {
             document.set_key(C::Key::from_id(id).ok_or_else(|| ids::run_out(C::NAME))?);
             let Stored { key, document: stored } = codec::store(document)?;
             if self.stored(&entry, &key)?.is_none() {
-                return self.write(&entry, &key, Some(&stored));
+                return self.write(&entry, &key, Before::Read(None), Some(&stored));
             }
             // A program stored this key itself. No key follows the last one, so the second round is the last.
             self.pass_ids::<C>(entry.tree)?;
@@ -175,10 +176,11 @@ impl Transaction<'_> {
     pub fn delete<C: Collection>(&mut self, key: impl KeyFor<C::Key>) -> Result<bool> {
         let key = encode(&key)?;
         let Some(entry) = self.fits(TypeDescriptor::of::<C>())? else { return Ok(false) };
-        if self.stored(&entry, &key)?.is_none() {
+        let before = self.stored(&entry, &key)?;
+        if before.is_none() {
             return Ok(false);
         }
-        self.write(&entry, &key, None)?;
+        self.write(&entry, &key, Before::Read(before.as_deref()), None)?;
         Ok(true)
     }
 

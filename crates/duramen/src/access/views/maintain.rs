@@ -6,7 +6,7 @@
 
 use crate::access::reads::sealed::Readable;
 use crate::access::references;
-use crate::access::transaction::Transaction;
+use crate::access::transaction::{Before, Transaction};
 use crate::catalog::entries::{Entry, OpenView, ViewOf};
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
@@ -38,24 +38,31 @@ impl<'e> Changes<'e> {
         tx: &Transaction<'_>,
         entry: &'e Entry,
         key: &[u8],
+        before: Before<'_>,
         document: Option<&[u8]>,
     ) -> Result<Self> {
         let mut changes = Changes { rows: Vec::new() };
         if entry.views.is_empty() {
             return Ok(changes);
         }
-        let shared = tx.shared();
-        let stored = shared.get(entry.tree, key)?;
-        if stored.as_deref() == document {
+        let read;
+        let stored = match before {
+            Before::Read(stored) => stored,
+            Before::Unread => {
+                read = tx.shared().get(entry.tree, key)?;
+                read.as_deref()
+            }
+        };
+        if stored == document {
             return Ok(changes);
         }
         for view in &entry.views {
             let of = ViewOf { entry, view };
             let others = changes.rows.len();
-            if let Err(error) = changes.add(tx, of, key, stored.as_deref(), document) {
+            if let Err(error) = changes.add(tx, of, key, stored, document) {
                 left_out::excuse(tx, of, key, error)?;
                 changes.rows.truncate(others);
-                changes.add(tx, of, key, stored.as_deref(), None)?;
+                changes.add(tx, of, key, stored, None)?;
             }
         }
         Ok(changes)
