@@ -30,6 +30,8 @@ pub(crate) trait Source {
     fn tree(&self, name: &str) -> Result<Option<TreeId>>;
     fn has_tree(&self, tree: TreeId) -> bool;
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>>;
+    /// Lends a value, if it is there. Of a snapshot it is not copied.
+    fn lend(&self, tree: TreeId, key: &[u8], to: &mut dyn FnMut(&[u8])) -> Result<()>;
     fn count(&self, tree: TreeId, range: &KeyRange) -> Result<u64>;
     fn rank(&self, tree: TreeId, key: &[u8]) -> Result<u64>;
     fn nth(&self, tree: TreeId, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>>;
@@ -102,7 +104,7 @@ impl<'e> Shared<'e> {
 }
 
 macro_rules! source {
-    ($kind:ty, |$this:ident| $reader:expr) => {
+    ($kind:ty, |$this:ident| $reader:expr, $lend:expr) => {
         impl Source for $kind {
             fn tree(&self, name: &str) -> Result<Option<TreeId>> {
                 let $this = self;
@@ -117,6 +119,10 @@ macro_rules! source {
             fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>> {
                 let $this = self;
                 $reader.get(tree, key)
+            }
+
+            fn lend(&self, tree: TreeId, key: &[u8], to: &mut dyn FnMut(&[u8])) -> Result<()> {
+                $lend(self, tree, key, to)
             }
 
             fn count(&self, tree: TreeId, range: &KeyRange) -> Result<u64> {
@@ -152,8 +158,13 @@ macro_rules! source {
     };
 }
 
-source!(Snapshot, |this| this);
-source!(Shared<'_>, |this| this.inner.borrow_mut());
+source!(Snapshot, |this| this, |this: &Snapshot, tree, key: &[u8], to| {
+    this.get_with(tree, key, to).map(drop)
+});
+source!(Shared<'_>, |this| this.inner.borrow_mut(), |this: &Shared<'_>, tree, key: &[u8], to| {
+    // The borrow must end before the value is used: that may read more.
+    this.get(tree, key).map(|value| value.as_deref().map(to)).map(drop)
+});
 
 /// Entries of a range, lent one at a time. Holds its snapshot.
 pub(crate) struct Cursor {

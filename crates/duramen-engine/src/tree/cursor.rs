@@ -10,6 +10,9 @@ use crate::alarm::invariant;
 use crate::error::Result;
 use crate::page_cache::Pages;
 
+/// Most keys are no longer: one allocation for all that a cursor passes.
+const KEY_BYTES_USUAL: usize = 64;
+
 /// The direction of a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
@@ -47,7 +50,14 @@ impl Cursor {
     #[must_use]
     pub(crate) fn new(root: Option<&Slot>, range: KeyRange, direction: Direction) -> Cursor {
         let root = root.filter(|_| !range.is_empty()).cloned();
-        Cursor { root, range, direction, path: Vec::new(), leaf: None, key: Vec::new() }
+        Cursor {
+            root,
+            range,
+            direction,
+            path: Vec::new(),
+            leaf: None,
+            key: Vec::with_capacity(KEY_BYTES_USUAL),
+        }
     }
 
     /// The next entry: its key, reused by the next call, and its value, still in its leaf.
@@ -143,7 +153,7 @@ impl Cursor {
     fn stand(&mut self, node: Arc<Node>) {
         let leaf = leaf_of(&node);
         let from = leaf.lower_bound(&self.range.from);
-        let to = self.range.to.as_ref().map_or(leaf.len(), |to| leaf.lower_bound(to));
+        let to = self.range.to.as_ref().map_or(leaf.len(), |to| leaf.lower_bound_from(from, to));
         invariant!(from <= to, "a range begins in a leaf at {from}, and ends there at {to}");
         let last = match self.direction {
             Direction::Forward => to < leaf.len(),

@@ -29,6 +29,9 @@ const LENGTH_BITS: usize = 0x7fff;
 /// and then.
 const PATCH_PART: usize = 8;
 
+/// A short range ends within so many entries.
+const NEAR_ENTRIES: usize = 3;
+
 /// Entries whose reduction is cached together.
 pub(super) const RUN_ENTRIES: usize = 16;
 
@@ -394,6 +397,17 @@ impl Leaf {
     pub(crate) fn lower_bound(&self, key: &[u8]) -> usize {
         match self.find(key) {
             Ok(index) | Err(index) => index,
+        }
+    }
+
+    /// The first entry from `first` on that is at or after `key`. It is often one of the next.
+    pub(crate) fn lower_bound_from(&self, first: usize, key: &[u8]) -> usize {
+        let Some(rest) = key.strip_prefix(self.prefix()) else { return self.lower_bound(key).max(first) };
+        let end = self.len().min(first + NEAR_ENTRIES);
+        match (first..end).find(|index| self.suffix(*index) >= rest) {
+            Some(index) => index,
+            None if end == self.len() => end,
+            None => self.lower_bound(key),
         }
     }
 }

@@ -119,7 +119,7 @@ impl Walk<'_> {
         match node.body() {
             Body::Leaf(leaf) => {
                 let first = from.map_or(0, |key| leaf.lower_bound(key));
-                let end = to.map_or(leaf.len(), |key| leaf.lower_bound(key));
+                let end = to.map_or(leaf.len(), |key| leaf.lower_bound_from(first, key));
                 self.count += end.saturating_sub(first) as u64;
                 self.leaf(leaf, first..end)
             }

@@ -16,6 +16,7 @@ use crate::access::revision::Revision;
 use crate::catalog::forms::{is_positional, name_by_shape};
 use crate::catalog::shapes::Shapes;
 use crate::store::error::{Code, Error, Result};
+use crate::store::{Source, TreeId};
 use crate::value::msgpack::{Reader, Token, begins_with_a_shape, check};
 use crate::value::tuple::{self, Encoder, check_length};
 use crate::value::version;
@@ -57,6 +58,18 @@ pub(crate) fn to_bytes<C: Collection>(document: &C) -> Result<Vec<u8>> {
     }
     check(&out).map_err(|error| refused(error.message()))?;
     Ok(out)
+}
+
+/// The document under a key; `None` if there is none.
+pub(crate) fn read<C: Collection>(
+    source: &dyn Source,
+    shapes: &Shapes,
+    tree: TreeId,
+    key: &[u8],
+) -> Result<Option<C>> {
+    let mut found = None;
+    source.lend(tree, key, &mut |stored| found = Some(from_bytes(shapes, key, stored)))?;
+    found.transpose()
 }
 
 /// Decodes a stored document in any form, of this version or an earlier one.

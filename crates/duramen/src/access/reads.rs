@@ -79,8 +79,7 @@ pub trait Reads: sealed::Readable {
     fn get<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
         let key = encode(&key)?;
         let Some(entry) = self.fitting(TypeDescriptor::of::<C>())? else { return Ok(None) };
-        let stored = self.source().get(entry.tree, &key)?;
-        stored.map(|stored| codec::from_bytes(entry.schema.shapes(), &key, &stored)).transpose()
+        codec::read(self.source(), entry.schema.shapes(), entry.tree, &key)
     }
 
     /// The typed document under a key, and its revision.

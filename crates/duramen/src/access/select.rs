@@ -10,7 +10,6 @@ mod merge;
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::access::codec;
 use crate::access::collection::Collection;
 use crate::access::explain::{Explain, Part, Ran};
 use crate::access::handle::Db;
@@ -359,9 +358,8 @@ impl Found<'_> {
     fn next_document<C: Collection>(&mut self) -> Result<Option<C>> {
         while self.next_key()?.is_some() {
             let documents = self.documents.expect("a key was found, so the collection is there");
-            if let Some(stored) = found::document_of(self.held.state(), documents, C::NAME, &self.at)? {
-                let shapes = &self.held.state().open_state().catalog.shapes;
-                return codec::from_bytes(shapes, &self.at, &stored).map(Some);
+            if let Some(document) = found::read_document(self.held.state(), documents, &self.at)? {
+                return Ok(Some(document));
             }
         }
         Ok(None)

@@ -2,6 +2,8 @@
 //!
 //! Owns the arithmetic of positions and pages, the same for documents and for rows of views.
 
+use std::borrow::Cow;
+
 use crate::access::handle::Db;
 use crate::access::page::{Page, PageToken};
 use crate::access::reads::sealed::Readable;
@@ -62,7 +64,11 @@ impl<'s> Selection<'s> {
 
     /// Restricts to rows that also lie in a span.
     pub(crate) fn within(&self, span: Result<Span>) -> Self {
-        Selection { span: span.and_then(|span| Ok(self.span.clone()?.and(span))), ..self.clone() }
+        let span = match &self.span {
+            Ok(all) if all.is_all() => span,
+            own => span.and_then(|span| Ok(own.clone()?.and(span))),
+        };
+        Selection { of: self.of, span, direction: self.direction, limit: self.limit }
     }
 
     /// The same bounds in the directions of a view's elements.
@@ -89,7 +95,13 @@ impl<'s> Selection<'s> {
 
     /// The range in bytes.
     pub(crate) fn range(&self) -> Result<KeyRange> {
-        Ok(self.span.clone()?.into_bytes())
+        Ok(self.lent_range()?.into_owned())
+    }
+
+    /// The range in bytes, not copied if it is a single one.
+    pub(crate) fn lent_range(&self) -> Result<Cow<'_, KeyRange>> {
+        let span = self.span.as_ref().map_err(Clone::clone)?;
+        Ok(span.as_bytes().map_or_else(|| Cow::Owned(span.clone().into_bytes()), Cow::Borrowed))
     }
 
     /// Calls `ask` with the given state, or with a snapshot of the newest one.
@@ -104,7 +116,7 @@ impl<'s> Selection<'s> {
 
     /// How many there are.
     pub(crate) fn count(&self, source: &dyn Source, tree: TreeId) -> Result<u64> {
-        Ok(source.count(tree, &self.range()?)?.min(self.limit))
+        Ok(source.count(tree, &*self.lent_range()?)?.min(self.limit))
     }
 
     /// The row that has `index` others before it.

@@ -4,6 +4,7 @@
 
 use std::any::TypeId;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::access::type_descriptor::TypeDescriptor;
@@ -18,11 +19,29 @@ const POISON: &str = "nothing panics while the types are locked";
 /// Shared by all handles of an open database.
 #[derive(Debug, Default)]
 pub(crate) struct TypeRegistry {
-    types: Mutex<HashMap<TypeId, Fitting>>,
+    types: Mutex<HashMap<TypeId, Fitting, BuildHasherDefault<IdHasher>>>,
     /// The declarations of the types that were used.
     declared: Mutex<HashMap<TypeId, Declared>>,
     /// Types that decoded a sample of the documents in a tree, and the collection's name.
     sampled: Mutex<HashMap<TypeId, (TreeId, &'static str)>>,
+}
+
+/// A type's id is a hash already.
+#[derive(Debug, Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = self.0.rotate_left(8) ^ number;
+    }
 }
 
 /// The declarations of a type.

@@ -59,6 +59,11 @@ impl Span {
         Ok(Span::of_bytes(KeyRange { from: encode(&from)?, to: Some(encode(&to)?) }))
     }
 
+    /// Whether it has every key.
+    pub(crate) fn is_all(&self) -> bool {
+        self.range.from.is_empty() && self.range.to.is_none() && self.others.is_empty()
+    }
+
     pub(crate) fn of_bytes(range: KeyRange) -> Span {
         Span { range, others: Vec::new() }
     }
@@ -78,14 +83,19 @@ impl Span {
     /// The intersection of both.
     #[must_use]
     pub fn and(mut self, other: Span) -> Span {
-        if self == Span::all() {
+        if self.is_all() {
             return other;
         }
-        if other != Span::all() {
+        if !other.is_all() {
             self.others.push(other.range);
             self.others.extend(other.others);
         }
         self
+    }
+
+    /// The range in bytes, if it is a single one.
+    pub(crate) fn as_bytes(&self) -> Option<&KeyRange> {
+        self.others.is_empty().then_some(&self.range)
     }
 
     /// The same range in bytes, with the bounds as they are: for elements that are all ascending.

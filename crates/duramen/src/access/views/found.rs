@@ -103,9 +103,8 @@ impl<'s, V: View> ViewDocs<'s, V> {
             self.last.clear();
             self.last.extend_from_slice(row);
             let key = &*ascending(&row[split(row, V::Key::ELEMENTS)?..])?;
-            if let Some(stored) = document_of(self.held.state(), documents, V::Collection::NAME, key)? {
-                let shapes = &self.held.state().open_state().catalog.shapes;
-                return codec::from_bytes(shapes, key, &stored).map(Some);
+            if let Some(document) = read_document(self.held.state(), documents, key)? {
+                return Ok(Some(document));
             }
         }
         Ok(None)
@@ -161,6 +160,20 @@ impl<V: View, G: OwnedKey> Iterator for ViewGroups<'_, V, G> {
     fn next(&mut self) -> Option<Result<(G, Answer<V>)>> {
         self.next_group().transpose()
     }
+}
+
+/// As [`document_of`], decoded.
+///
+/// # Errors
+/// As [`document_of`]; `Unreadable` if it does not decode as its type.
+pub(crate) fn read_document<C: Collection>(
+    state: &dyn Readable,
+    documents: TreeId,
+    key: &[u8],
+) -> Result<Option<C>> {
+    let shapes = &state.open_state().catalog.shapes;
+    let read = codec::read(state.source(), shapes, documents, key)?;
+    if read.is_none() && !state.may_change() { Err(lost(C::NAME, key)) } else { Ok(read) }
 }
 
 /// The document that a row names; `None` if a transaction has deleted it since the query began.

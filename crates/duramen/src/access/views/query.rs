@@ -85,7 +85,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// As [`ViewQuery`]; `ReducerMissing` (E0205) if the view is reduced by code that is not registered,
     /// `ReducerPanicked` (E0208) if that code panics.
     pub fn reduce(&self) -> Result<Answer<V>> {
-        let range = self.selection.range()?;
+        let range = self.selection.lent_range()?;
         self.in_view(|source, _, view| reduced::<V>(source, view, &range))?.map_or_else(nothing::<V>, Ok)
     }
 
@@ -156,7 +156,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery::iter_docs`].
     pub fn first_doc(&self) -> Result<Option<V::Collection>> {
-        self.limit(1).iter_docs()?.next().transpose()
+        self.iter_docs()?.next().transpose()
     }
 
     /// A page of `size` rows, at least one: the first page, or the one after a token. A limit applies to each

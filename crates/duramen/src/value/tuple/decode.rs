@@ -37,7 +37,7 @@ pub(crate) fn split(bytes: &[u8], count: usize) -> Result<usize> {
     for _ in 0..count {
         let tag = reader.peek().ok_or_else(|| reader.wrong("it has too few elements"))?;
         reader.at += 1;
-        reader.element(tag)?;
+        reader.pass(tag)?;
     }
     Ok(reader.at)
 }
@@ -85,6 +85,28 @@ impl Reader<'_> {
                 self.at -= 1;
                 Err(self.wrong(&format!("{other:#04x} begins no element")))
             }
+        }
+    }
+
+    /// Passes an element without making it. Text may be anything.
+    fn pass(&mut self, tag: u8) -> Result<()> {
+        match tag {
+            code::BYTES | code::TEXT => self.pass_escaped(),
+            _ => self.element(tag).map(drop),
+        }
+    }
+
+    fn pass_escaped(&mut self) -> Result<()> {
+        loop {
+            let rest = &self.bytes[self.at..];
+            let Some(length) = rest.iter().position(|&byte| byte == code::END) else {
+                return Err(self.wrong("text or bytes without an end"));
+            };
+            self.at += length + 1;
+            if self.peek() != Some(code::ESCAPE) {
+                return Ok(());
+            }
+            self.at += 1;
         }
     }
 

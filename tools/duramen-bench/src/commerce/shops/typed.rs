@@ -16,7 +16,7 @@ use crate::engine;
 /// The entry in the list of engines.
 pub(super) const ENTRY: Entry = Entry {
     name: "duramen-typed",
-    setting: "Db::open(), level Disk; seven typed collections and four views; documents with field names; transact(), \
+    setting: "Db::open(), level Disk; seven typed collections and four views; documents by shape; transact(), \
               which runs again what met a conflict",
     open,
 };
