@@ -22,6 +22,9 @@ pub(crate) use session::Session;
 /// log. An import keeps none, because that would write everything twice.
 const WATCHED_BYTES: u64 = 1024 * 1024;
 
+/// The memory of a command that reads each page once.
+const ONCE_BYTES: usize = 16 << 20;
+
 /// An open database: of one command, which ends with it, or shared by those of a shell.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -57,6 +60,14 @@ pub(crate) fn open_to_read(args: &DatabaseArgs) -> Result<Opened> {
     }
 }
 
+/// As [`open_to_read`], for a command that reads each page once: it gains nothing by keeping them.
+pub(crate) fn open_to_read_once(args: &DatabaseArgs) -> Result<Opened> {
+    match &args.session {
+        Some(session) => session.to_read(|| read(args)),
+        None => Ok(Opened { db: read_with(options(args).memory_bytes(ONCE_BYTES), args)?, is_shared: false }),
+    }
+}
+
 /// Opens an existing database for writing, if its disk can keep `level`.
 pub(crate) fn open_to_write(args: &DatabaseArgs, level: Durability) -> Result<Opened> {
     check_path(&args.db)?;
@@ -89,9 +100,13 @@ pub(crate) fn open_or_create(args: &DatabaseArgs, level: Durability) -> Result<O
 }
 
 fn read(args: &DatabaseArgs) -> Result<Db> {
+    read_with(options(args), args)
+}
+
+fn read_with(options: DbOptions, args: &DatabaseArgs) -> Result<Db> {
     check_path(&args.db)?;
     // A command that reads writes nothing beside the data: large sorts go where the system has room for such.
-    let options = options(args).create(false).read_only(true).spill_dir(std::env::temp_dir());
+    let options = options.create(false).read_only(true).spill_dir(std::env::temp_dir());
     options.open(&args.db).map_err(|error| when_log_is_inside(error, args))
 }
 

@@ -10,8 +10,8 @@ mod parquet_columns;
 use std::io::IsTerminal;
 use std::io::Write;
 
-use duramen::schema::ColumnType;
-use duramen::{Direction, Document, Reads, Rows, Schema, Value, json};
+use duramen::schema::{Column, ColumnType};
+use duramen::{Direction, Document, LentDocument, Reads, Rows, Schema, Value, json};
 
 use crate::args::{ExportArgs, Format};
 use crate::byte_tree;
@@ -30,7 +30,7 @@ const LOOK_ROWS: u64 = 1024;
 
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.target.database)?;
+    let db = database::open_to_read_once(&args.target.database)?;
     let snapshot = db.snapshot()?;
     if byte_tree::is_one(&snapshot, &args.target.collection)? {
         return byte_tree::export(&snapshot, args, out);
@@ -164,16 +164,36 @@ struct Export<'a> {
 impl Export<'_> {
     /// The next stored document; `None` at the end, or after a signal.
     fn next(&mut self) -> Result<Option<&[u8]>> {
-        if self.count.is_multiple_of(LOOK_ROWS) {
-            if self.signals.received().is_some() {
-                return Ok(None);
-            }
-            self.progress.written(self.count);
+        if self.is_stopped() {
+            return Ok(None);
         }
         let Some((key, stored)) = self.rows.next()? else { return Ok(None) };
         self.key.clear();
         self.key.extend_from_slice(key);
         Ok(Some(stored))
+    }
+
+    /// As [`Export::next`], not as it is stored.
+    fn next_document(&mut self) -> Result<Option<LentDocument<'_>>> {
+        if self.is_stopped() {
+            return Ok(None);
+        }
+        let Some(next) = self.rows.next_document()? else { return Ok(None) };
+        self.key.clear();
+        self.key.extend_from_slice(next.key);
+        Ok(Some(next))
+    }
+
+    /// Whether a signal came; it is looked for now and then.
+    fn is_stopped(&mut self) -> bool {
+        if !self.count.is_multiple_of(LOOK_ROWS) {
+            return false;
+        }
+        let is_stopped = self.signals.received().is_some();
+        if !is_stopped {
+            self.progress.written(self.count);
+        }
+        is_stopped
     }
 
     fn wrote(&mut self) {
@@ -215,13 +235,19 @@ impl Export<'_> {
         writer.write_record(schema.columns().iter().map(|column| &column.name)).map_err(csv_failure)?;
         // A row is written whole: one that is refused leaves nothing.
         let (mut row, mut text) = (csv::StringRecord::new(), String::new());
-        while let Some(stored) = self.next()? {
-            let document = Document::from_bytes(stored)?;
-            refuse_what_has_no_column(schema, &document)?;
+        // Where the columns are in the documents.
+        let mut places = Vec::new();
+        while let Some(LentDocument { document, has_same_fields, .. }) = self.next_document()? {
+            if !has_same_fields {
+                refuse_what_has_no_column(schema, document)?;
+                let place = |column: &Column| document.iter().position(|(name, _)| name == column.name);
+                places = schema.columns().iter().map(place).collect();
+            }
             row.clear();
-            for column in schema.columns() {
+            for (column, place) in schema.columns().iter().zip(&places) {
+                let value = place.and_then(|at| document.iter().nth(at)).map(|(_, value)| value);
                 text.clear();
-                cell(schema, &document, &column.name, null, &mut text)?;
+                cell(schema, document, (&column.name, value), null, &mut text)?;
                 row.push_field(&text);
             }
             writer.write_byte_record(row.as_byte_record()).map_err(csv_failure)?;
@@ -300,7 +326,7 @@ impl Export<'_> {
                 text.clear();
                 match flat.get(name) {
                     Some(value @ (Value::List(_) | Value::Map(_))) => text.push_str(&json_of(value)?),
-                    _ => cell(schema, &flat, name, null, &mut text)?,
+                    value => cell(schema, &flat, (name, value), null, &mut text)?,
                 }
                 row.push_field(&text);
             }
@@ -383,11 +409,11 @@ fn refused(schema: &Schema, document: &Document, what: &str, hint: &str) -> Fail
     Failure::data(format!("{} {}: {what}", schema.name(), key.join(",")), hint)
 }
 
-/// Appends the text of one cell. Refuses values that would not be read back the same.
+/// Appends the text of one cell, a column and its value. Refuses values that would not be read back the same.
 pub(crate) fn cell(
     schema: &Schema,
     document: &Document,
-    column: &str,
+    (column, value): (&str, Option<&Value>),
     null: &str,
     text: &mut String,
 ) -> Result<()> {
@@ -396,10 +422,14 @@ pub(crate) fn cell(
     let refused = |what: &str, hint: &str| {
         Err(refused(schema, document, &format!("the field {column} holds {what}"), hint))
     };
-    match document.get(column).unwrap_or(&Value::Null) {
+    match value.unwrap_or(&Value::Null) {
         Value::Null => text.push_str(null),
         Value::Bool(value) => write!(text, "{value}").expect("a String takes all"),
-        Value::Int(value) => write!(text, "{value}").expect("a String takes all"),
+        // Nearly all fit, and take half the time.
+        Value::Int(value) => match i64::try_from(*value) {
+            Ok(value) => write!(text, "{value}").expect("a String takes all"),
+            Err(_) => write!(text, "{value}").expect("a String takes all"),
+        },
         Value::Float(value) if value.is_finite() => write!(text, "{value:?}").expect("a String takes all"),
         Value::Time(value) => write!(text, "{value}").expect("a String takes all"),
         Value::Text(value) if value == null => {

@@ -142,7 +142,7 @@ pub use access::query::{KeyIter, Query, TypedIter};
 pub use access::reads::Reads;
 pub use access::references::{Deleted, Followed, ReferenceState};
 pub use access::revision::{ReplaceError, Revision, Versioned};
-pub use access::rows::{DocumentIter, RowBatch, Rows};
+pub use access::rows::{DocumentIter, LentDocument, RowBatch, Rows};
 pub use access::select::{Select, SelectIter, SelectKeys};
 pub use access::snapshot::Snapshot;
 pub use access::transaction::Transaction;

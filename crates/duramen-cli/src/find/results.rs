@@ -57,7 +57,7 @@ fn csv(schema: &Schema, columns: &[Column], next: Next<'_>, limit: u64, out: Out
             text.clear();
             match document.get(&column.name) {
                 Some(value @ (Value::List(_) | Value::Map(_) | Value::Bytes(_))) => text = json_of(value)?,
-                _ => cell(schema, &document, &column.name, null, &mut text)?,
+                value => cell(schema, &document, (&column.name, value), null, &mut text)?,
             }
             row.push_field(&text);
         }

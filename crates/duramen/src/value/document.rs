@@ -262,8 +262,25 @@ impl Value {
         Ok(())
     }
 
+    /// As [`Value::read`], in place of this value: a text uses its memory again.
+    pub(crate) fn read_again(&mut self, reader: &mut Reader<'_>, depth: usize) -> Result<()> {
+        match (reader.next()?, &mut *self) {
+            (Token::Text(value), Value::Text(text)) => {
+                text.clear();
+                text.push_str(value);
+            }
+            (token, _) => *self = Value::of(token, reader, depth)?,
+        }
+        Ok(())
+    }
+
     pub(crate) fn read(reader: &mut Reader<'_>, depth: usize) -> Result<Value> {
-        Ok(match reader.next()? {
+        let token = reader.next()?;
+        Value::of(token, reader, depth)
+    }
+
+    fn of(token: Token<'_>, reader: &mut Reader<'_>, depth: usize) -> Result<Value> {
+        Ok(match token {
             Token::Null => Value::Null,
             Token::Bool(value) => Value::Bool(value),
             Token::Int(value) => Value::Int(value),

@@ -39,6 +39,23 @@ pub(crate) enum Token<'a> {
     Map(usize),
 }
 
+/// The bytes of a scalar that begins with a tag; 0 where the tag alone does not say.
+const SCALAR_BYTES: [u8; 256] = {
+    let (mut bytes, mut tag) = ([0; 256], 0);
+    while tag < 256 {
+        bytes[tag] = match tag {
+            0x00..=0x7f | 0xc0 | 0xc2..=0xc3 | 0xe0..=0xff => 1,
+            0xa0..=0xbf => 1 + (tag.to_le_bytes()[0] & 0x1f),
+            0xca => 5,
+            0xcb => 9,
+            0xcc..=0xd3 => 1 + (1 << (tag & 3)),
+            _ => 0,
+        };
+        tag += 1;
+    }
+    bytes
+};
+
 /// What [`Reader::pass`] passed.
 enum Passed {
     /// A scalar that can be shown as the name of a field: text, an integer, a bool or a time.
@@ -169,15 +186,32 @@ impl<'a> Reader<'a> {
 
     /// Skips one value of any kind, without recursion and without checking its text.
     pub(crate) fn skip(&mut self) -> Result<()> {
-        let mut open: u64 = 1;
+        self.skip_values(1)
+    }
+
+    /// Skips so many values.
+    pub(crate) fn skip_values(&mut self, count: usize) -> Result<()> {
+        let (mut open, mut at) = (count as u64, self.at);
         while open > 0 {
             open -= 1;
+            let Some(tag) = self.bytes.get(at) else { return Err(self.ends()) };
+            let bytes = usize::from(SCALAR_BYTES[usize::from(*tag)]);
+            if bytes > 0 {
+                at += bytes;
+                continue;
+            }
+            self.at = at;
             match self.pass()? {
                 Passed::Name | Passed::Other => {}
                 Passed::List(count) => open += count as u64,
                 Passed::Map(count) => open += 2 * count as u64,
             }
+            at = self.at;
         }
+        if at > self.bytes.len() {
+            return Err(self.ends());
+        }
+        self.at = at;
         Ok(())
     }
 

@@ -56,6 +56,8 @@ pub(super) struct Filter<'s> {
     /// The fields that the conditions test.
     tested: FieldSet,
     needs: Needs,
+    /// The fields that were tested last.
+    tested_last: Document,
     current: Document,
     read_count: u64,
 }
@@ -68,7 +70,8 @@ impl<'s> Filter<'s> {
             terms.joins.iter().flat_map(Joined::paths).for_each(|path| fields.add(path));
             terms.after.iter().for_each(|condition| condition.paths(&mut |path| fields.add(path)));
         }
-        Filter { held, scan, terms, tested, needs, current: Document::new(), read_count: 0 }
+        let (tested_last, current) = Default::default();
+        Filter { held, scan, terms, tested, needs, tested_last, current, read_count: 0 }
     }
 
     pub(super) fn advance(&mut self) -> Result<Read> {
@@ -78,15 +81,15 @@ impl<'s> Filter<'s> {
         self.read_count += 1;
         let Terms { schema, before, joins, after } = &self.terms;
         if !before.is_empty() {
-            let document = self.scan.fields(&self.tested)?;
-            if !before.iter().all(|condition| condition.holds(schema, &document)) {
+            self.scan.fields(&self.tested, &mut self.tested_last)?;
+            if !before.iter().all(|condition| condition.holds(schema, &self.tested_last)) {
                 return Ok(Read::Passed);
             }
         }
-        self.current = match &self.needs {
-            Needs::Whole => self.scan.document()?,
-            Needs::Fields(fields) => self.scan.fields(fields)?,
-        };
+        match &self.needs {
+            Needs::Whole => self.current = self.scan.document()?,
+            Needs::Fields(fields) => self.scan.fields(fields, &mut self.current)?,
+        }
         for join in joins {
             let found = join.counterpart(self.held.state(), schema, &self.current)?;
             if found.is_none() && !join.is_left {
@@ -160,17 +163,23 @@ impl FieldSet {
         self.names.iter().any(|own| schema.same_field(name, own.as_bytes()))
     }
 
-    /// The positions of its fields among the values of a shape, rising.
-    pub(super) fn positions(&self, schema: &Schema, shape: &Shape) -> Arc<[usize]> {
+    /// The positions of its fields among the values of a shape, rising, and whether the document before this
+    /// one was of the same shape.
+    pub(super) fn positions(&self, schema: &Schema, shape: &Shape) -> (Arc<[usize]>, bool) {
         let mut last = self.last.borrow_mut();
         if let Some((number, positions)) = &*last
             && *number == shape.number()
         {
-            return Arc::clone(positions);
+            return (Arc::clone(positions), true);
         }
         let is_wanted = |position: &usize| self.has(schema, shape.names()[*position].as_bytes());
         let positions: Arc<[usize]> = (0..shape.names().len()).filter(is_wanted).collect();
         *last = Some((shape.number(), Arc::clone(&positions)));
-        positions
+        (positions, false)
+    }
+
+    /// The document that was read last has no shape.
+    pub(super) fn forget_positions(&self) {
+        *self.last.borrow_mut() = None;
     }
 }

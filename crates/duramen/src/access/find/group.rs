@@ -313,7 +313,12 @@ struct Table {
     memory_bytes: usize,
     group: Vec<Path>,
     terms: Vec<Term>,
-    groups: HashMap<Vec<u8>, Group>,
+    /// Each group with its key.
+    groups: Vec<(Vec<u8>, Group)>,
+    /// Where the group of a key is.
+    index: HashMap<Vec<u8>, usize>,
+    /// Where the group of the last document is: it is often that of the next one, too.
+    last: usize,
     used_bytes: usize,
     /// States that no longer fit, by the bytes of their groups.
     spilled: Option<Sorter>,
@@ -350,7 +355,9 @@ impl Table {
             memory_bytes,
             group,
             terms,
-            groups: HashMap::new(),
+            groups: Vec::new(),
+            index: HashMap::new(),
+            last: 0,
             used_bytes: 0,
             spilled: None,
             values,
@@ -359,25 +366,31 @@ impl Table {
         if table.group.is_empty() {
             // Aggregates of no documents are an answer too.
             let states = table.terms.iter().map(Term::start).collect();
-            table.groups.insert(Vec::new(), Group { fields: Vec::new(), states });
+            table.insert(Vec::new(), Group { fields: Vec::new(), states });
         }
         table
     }
 
     fn add(&mut self, schema: &Schema, document: &Document) -> Result<()> {
-        let Table { group, terms, groups, values, key, used_bytes, .. } = self;
-        key.clear();
-        for path in group.iter() {
-            write_value(path.value(schema, document), false, key);
-            key.push(0);
+        self.key.clear();
+        for path in &self.group {
+            write_value(path.value(schema, document), false, &mut self.key);
+            self.key.push(0);
         }
-        if !groups.contains_key(key.as_slice()) {
-            let fields: Vec<Value> = group.iter().map(|path| path.value(schema, document).clone()).collect();
-            let states = terms.iter().map(Term::start).collect();
-            *used_bytes += 3 * key.len() + GROUP_BYTES + terms.len() * size_of::<State>();
-            groups.insert(key.clone(), Group { fields, states });
+        // Of nothing to group by there is one group. To compare two empty keys is slow on some processors.
+        let is_last = |(key, _): &(Vec<u8>, Group)| self.group.is_empty() || *key == self.key;
+        if !self.groups.get(self.last).is_some_and(is_last) {
+            self.last = match self.index.get(self.key.as_slice()) {
+                Some(at) => *at,
+                None => {
+                    let fields = self.group.iter().map(|path| path.value(schema, document).clone()).collect();
+                    let states = self.terms.iter().map(Term::start).collect();
+                    self.insert(self.key.clone(), Group { fields, states })
+                }
+            };
         }
-        let own = groups.get_mut(key.as_slice()).expect("it was just found or added");
+        let Table { terms, groups, values, last, used_bytes, .. } = self;
+        let (key, own) = &mut groups[*last];
         for (at, (term, state)) in terms.iter().zip(&mut own.states).enumerate() {
             let before = state.extra_bytes();
             term.add(state, schema, document, &mut |value| match values {
@@ -396,24 +409,34 @@ impl Table {
             write_value(value, false, &mut key);
             key.push(0);
         }
-        match self.groups.get_mut(&key) {
-            Some(own) => {
+        match self.index.get(&key) {
+            Some(at) => {
+                let own = &mut self.groups[*at].1;
                 let all = self.terms.iter().zip(&mut own.states).zip(states);
                 all.for_each(|((term, own), other)| term.join(own, other));
             }
             None => {
-                self.used_bytes += 3 * key.len() + GROUP_BYTES + self.terms.len() * size_of::<State>();
-                self.groups.insert(key, Group { fields, states });
+                self.insert(key, Group { fields, states });
             }
         }
         if self.used_bytes > self.memory_bytes { self.spill() } else { Ok(()) }
+    }
+
+    /// Adds a new group. Returns where it is.
+    fn insert(&mut self, key: Vec<u8>, group: Group) -> usize {
+        self.used_bytes += 3 * key.len() + GROUP_BYTES + self.terms.len() * size_of::<State>();
+        let at = self.groups.len();
+        self.index.insert(key.clone(), at);
+        self.groups.push((key, group));
+        at
     }
 
     /// Moves all states to a sort.
     fn spill(&mut self) -> Result<()> {
         let spilled =
             self.spilled.get_or_insert_with(|| Sorter::new(self.place.clone(), self.memory_bytes / 2, None));
-        for (key, Group { fields, states }) in self.groups.drain() {
+        self.index.clear();
+        for (key, Group { fields, states }) in self.groups.drain(..) {
             let states: Vec<Value> = states.iter().map(State::to_value).collect();
             let group = Document::new().with("f", fields).with("s", states);
             spilled.push(&key, &group.to_bytes()?)?;
@@ -428,7 +451,7 @@ impl Table {
             let sorted = self.spilled.take().expect("it is there").finish()?;
             Parts::Spilled { sorted, next: None }
         } else {
-            let mut groups: Vec<(Vec<u8>, Group)> = self.groups.drain().collect();
+            let mut groups = std::mem::take(&mut self.groups);
             groups.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
             Parts::Kept(groups.into_iter())
         };

@@ -117,25 +117,30 @@ impl Scan {
     }
 
     /// These fields of the current document, under any name that they have had. What comes after the last of
-    /// them is not read.
-    pub(super) fn fields(&self, wanted: &FieldSet) -> Result<Document> {
+    /// them is not read. `found` gets them: it has those of the last document, or nothing.
+    pub(super) fn fields(&self, wanted: &FieldSet, found: &mut Document) -> Result<()> {
         let schema = &self.entry.schema;
         let document = version::split(&self.stored)?.1;
         if !begins_with_a_shape(document) {
             let is_wanted = |name: &[u8]| wanted.has(schema, name);
-            return Document::fields_from_bytes(&self.named()?, is_wanted);
+            *found = Document::fields_from_bytes(&self.named()?, is_wanted)?;
+            wanted.forget_positions();
+            return Ok(());
         }
         let (shape, values) = schema.shapes().split(document)?;
-        let mut reader = Reader::new(values);
-        let (mut found, mut next) = (Document::new(), 0);
-        for &position in wanted.positions(schema, shape).iter() {
-            for _ in next..position {
-                reader.skip()?;
-            }
-            found.push(shape.names()[position].clone(), Value::read(&mut reader, DEPTH_MAX - 1)?);
+        let (positions, is_as_before) = wanted.positions(schema, shape);
+        if !is_as_before || found.len() != positions.len() {
+            *found = Document::new();
+            let names = positions.iter().map(|position| shape.names()[*position].clone());
+            names.for_each(|name| found.push(name, Value::Null));
+        }
+        let (mut reader, mut next) = (Reader::new(values), 0);
+        for (position, (_, value)) in positions.iter().zip(found.iter_mut()) {
+            reader.skip_values(position - next)?;
+            value.read_again(&mut reader, DEPTH_MAX - 1)?;
             next = position + 1;
         }
-        Ok(found)
+        Ok(())
     }
 }
 

@@ -118,6 +118,22 @@ impl Shape {
         Ok(document)
     }
 
+    /// As [`Shape::document`], in place of another document of this shape, whose memory is used again.
+    ///
+    /// # Errors
+    /// As [`Shape::document`]; some of the values are then those of this document.
+    pub(crate) fn document_again(&self, values: &[u8], document: &mut Document) -> Result<()> {
+        if !self.is_in_shown_order() {
+            *document = self.document(values)?;
+            return Ok(());
+        }
+        let mut reader = Reader::new(values);
+        for (_, value) in document.iter_mut() {
+            value.read_again(&mut reader, DEPTH_MAX - 1)?;
+        }
+        if reader.at_end() { Ok(()) } else { Err(reader.wrong("something follows the document")) }
+    }
+
     /// Appends a document of this shape as a map with names. `values` has the values and nothing else.
     ///
     /// # Errors
