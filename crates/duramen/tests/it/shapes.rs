@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use duramen::find::Condition;
+use duramen::find::{Aggregate, Condition};
 use duramen::prelude::*;
 use duramen::{AnyChange, AnyChanged, Code, Disk, MemDisk, ObserveFrom, Observer, RepairReport};
 use duramen_disk::memory::{CallKind, Effect, Fault, SyncGate};
@@ -777,5 +777,95 @@ fn golden(name: &str, wanted: u64, put: fn(&Db), verify: fn(&Db)) {
         verify(&db);
         put(&db);
         verify(&db);
+    }
+}
+
+/// Documents whose fields change from one to the next, in every form: with names, of several shapes, and of
+/// shapes that are stored in another order than shown.
+fn changing(db: &Db) -> Vec<Document> {
+    db.ensure(&Schema::new("sales").key(["id"]).sum(["cents"])).unwrap();
+    let documents: Vec<Document> = (0..60_i64)
+        .map(|id| {
+            let mut document = Document::new().with("id", id);
+            let fields: [(&str, Value); 4] = [
+                ("city", ["Oslo", "", "Bergen"][id as usize % 3].into()),
+                ("cents", if id % 5 == 0 { Value::Null } else { (id * 10).into() }),
+                ("note", format!("note {id}").into()),
+                ("tags", Value::from(vec![Value::from(id), "x".into()])),
+            ];
+            for (at, (name, value)) in fields.into_iter().enumerate() {
+                if (id / 3) >> at & 1 == 0 {
+                    document.set(name, value);
+                }
+            }
+            document
+        })
+        .collect();
+    db.transact(|tx| documents.iter().try_for_each(|document| tx.documents("sales").put(document.clone())))
+        .unwrap();
+    documents
+}
+
+// The memory of a document is used again for the next one: nothing of it may be left.
+#[test]
+fn a_document_has_nothing_of_the_one_before() {
+    let disk = MemDisk::new(1);
+    // The first half keeps its names.
+    let options = || Db::options().background(false);
+    let open = |names| options().names_fields(names).open_on(Arc::new(disk.clone()), DATABASE).unwrap();
+    let named = open(true);
+    let wanted = changing(&named);
+    named.close().unwrap();
+    drop(named);
+    let db = open(false);
+    db.transact(|tx| {
+        wanted
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at > 20 && at % 7 > 0)
+            .try_for_each(|(_, document)| tx.documents("sales").put(document.clone()))
+    })
+    .unwrap();
+    let snapshot = db.snapshot().unwrap();
+    let sales = snapshot.documents("sales");
+    let all: Vec<Document> = sales.scan(Span::all()).unwrap().map(|document| document.unwrap()).collect();
+    assert_eq!(all, wanted);
+    let mut rows = sales.rows(Span::all(), Direction::Forward).unwrap();
+    let (mut lent, mut same) = (Vec::new(), 0);
+    while let Some(next) = rows.next_document().unwrap() {
+        if next.has_same_fields {
+            same += 1;
+            let names =
+                |document: &Document| document.iter().map(|field| field.0.to_owned()).collect::<Vec<_>>();
+            assert_eq!(names(next.document), names(lent.last().unwrap()));
+        }
+        lent.push(next.document.clone());
+    }
+    assert_eq!(lent, wanted);
+    assert!(same > 0, "some documents follow one of the same shape");
+    for (name, value) in [("city", Value::from("Oslo")), ("city", "".into()), ("cents", 70.into())] {
+        let schema = sales.schema().unwrap();
+        let condition = Condition::is_in(&schema, name, [value.clone()]).unwrap();
+        let found = sales.find([condition]).fields(["note", "cents", "id"]);
+        let found: Vec<Document> = found.iter().unwrap().map(|document| document.unwrap()).collect();
+        let with = wanted.iter().filter(|document| document.get(name) == Some(&value));
+        let shown: Vec<Document> = with
+            .map(|document| {
+                ["note", "cents", "id"].iter().fold(Document::new(), |shown, field| {
+                    shown.with(*field, document.get(field).cloned().unwrap_or_default())
+                })
+            })
+            .collect();
+        assert_eq!(found, shown, "{name} = {value}");
+    }
+    let groups = sales.find([]).group_by(["city"], [Aggregate::count(), Aggregate::max("note")]);
+    for group in groups.iter().unwrap() {
+        let group = group.unwrap();
+        let city = group.get("city").unwrap();
+        let of_it = || wanted.iter().filter(|document| document.get("city").unwrap_or(&Value::Null) == city);
+        assert_eq!(group.get("count"), Some(&Value::from(of_it().count() as u64)), "{group}");
+        let notes = of_it().filter_map(|document| document.get("note").cloned());
+        let max = notes.max_by(|one, other| one.to_string().cmp(&other.to_string())).unwrap_or_default();
+        assert_eq!(group.get("max_note"), Some(&max), "{group}");
     }
 }

@@ -158,3 +158,32 @@ fn a_node_higher_than_any_tree_is_refused() {
         assert_eq!(Inner::from_page(pages.meter(), &page).is_ok(), is_read, "height {level}");
     }
 }
+
+/// The end of a range is looked for beside its start: it is where a search of the whole leaf finds it.
+#[test]
+fn the_end_of_a_range_is_where_a_search_finds_it() {
+    let disk = MemDisk::new(1);
+    let pages = pages(&disk);
+    let mut random = Random(9);
+    for round in 0..300 {
+        let prefix = [&b""[..], b"a", b"abc"][round % 3];
+        let key = |random: &mut Random| -> Vec<u8> {
+            let rest = (0..random.below(3)).map(|_| [0, b'a', 0xff][random.below(3) as usize]);
+            prefix.iter().copied().chain(rest).collect()
+        };
+        let edits: Edits = (0..=random.below(12)).map(|_| (key(&mut random), Some(vec![1]))).collect();
+        let root = apply(&pages, None, &edits).unwrap();
+        let node = root.peek().unwrap();
+        let Body::Leaf(leaf) = node.body() else { continue };
+        let (mut from, mut to) = (key(&mut random), key(&mut random));
+        if random.below(4) == 0 {
+            to.truncate(random.below(2) as usize);
+        }
+        if to < from {
+            std::mem::swap(&mut from, &mut to);
+        }
+        let first = leaf.lower_bound(&from);
+        let end = leaf.lower_bound(&to);
+        assert_eq!(leaf.lower_bound_from(first, &to), end, "{from:?} to {to:?} of {edits:?}");
+    }
+}

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::{Reader, Token, write};
+use super::{DEPTH_MAX, Reader, Token, check, write};
 
 fn int(value: i128) -> Vec<u8> {
     let mut out = Vec::new();
@@ -69,6 +69,40 @@ fn claimed_lengths_are_not_believed() {
     }
 }
 
+/// Passes a value by reading its tokens; text is not checked.
+fn token_by_token(reader: &mut Reader<'_>) -> crate::Result<()> {
+    let mut open = 1_u64;
+    while open > 0 {
+        open -= 1;
+        match reader.unchecked()? {
+            Token::List(count) => open += count as u64,
+            Token::Map(count) => open += 2 * count as u64,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Lists and maps are counted however they are nested, and whatever stands beside them.
+#[test]
+fn a_document_nests_as_deep_as_is_allowed() {
+    for (depth, is_fine) in [(DEPTH_MAX - 1, true), (DEPTH_MAX, false)] {
+        // {"x": [[...[1, 2]..., 2], 2], "y": 3}
+        let mut bytes = vec![0x82, 0xa1, b'x'];
+        bytes.extend(std::iter::repeat_n(0x92, depth));
+        bytes.push(1);
+        bytes.extend(std::iter::repeat_n(2, depth));
+        bytes.extend([0xa1, b'y', 3]);
+        assert_eq!(check(&bytes).is_ok(), is_fine, "{depth}");
+        assert_eq!(crate::Document::from_bytes(&bytes).is_ok(), is_fine, "{depth}");
+        assert!(check(&bytes[..bytes.len() - 1]).is_err(), "cut short");
+    }
+    // A name that is null, at the top and further down.
+    assert!(check(&[0x81, 0xc0, 1]).is_err());
+    assert!(check(&[0x82, 0xa1, b'x', 0x81, 0xc0, 1, 0xa1, b'y', 3]).is_err());
+    assert!(check(&[0x82, 0xa1, b'x', 0x81, 7, 0xc0, 0xa1, b'y', 0xc0]).is_ok());
+}
+
 fn theirs() -> impl Strategy<Value = rmpv::Value> {
     let leaf = prop_oneof![
         Just(rmpv::Value::Nil),
@@ -99,6 +133,38 @@ proptest! {
         rmpv::encode::write_value(&mut bytes, &value).unwrap();
         let document = crate::Document::from_bytes(&bytes).unwrap();
         prop_assert_eq!(document.to_bytes().unwrap(), bytes);
+    }
+
+    /// The fast way past a value ends where the slow one does, or both fail.
+    #[test]
+    fn values_are_passed_as_they_are_read(
+        bytes in prop::collection::vec(prop_oneof![any::<u8>(), 0x80..=0xdf_u8], 0..40),
+        count in 0..4_usize,
+    ) {
+        let mut fast = Reader::new(&bytes);
+        let passed = fast.skip_values(count);
+        let mut slow = Reader::new(&bytes);
+        let read = (0..count).try_for_each(|_| token_by_token(&mut slow));
+        prop_assert_eq!(passed.is_ok(), read.is_ok(), "{:02x?}", bytes);
+        if read.is_ok() {
+            prop_assert_eq!(fast.rest(), slow.rest());
+        } else {
+            // What failed can still say where.
+            prop_assert!(fast.rest().len() <= bytes.len());
+        }
+    }
+
+    #[test]
+    fn a_name_is_compared_as_it_is_read(name in ".{0,40}", other in ".{0,3}", tail in any::<u8>()) {
+        let mut bytes = Vec::new();
+        write::text(&mut bytes, &name).unwrap();
+        let length = bytes.len();
+        bytes.push(tail);
+        let mut reader = Reader::new(&bytes);
+        prop_assert!(reader.name_is(&name).unwrap());
+        prop_assert_eq!(reader.rest().len(), bytes.len() - length);
+        prop_assert_eq!(Reader::new(&bytes).name_is(&other).unwrap(), name == other);
+        prop_assert_eq!(Reader::new(&bytes).name_is(&format!("{name}{other}")).unwrap(), other.is_empty());
     }
 
     #[test]
