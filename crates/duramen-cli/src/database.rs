@@ -62,10 +62,12 @@ pub(crate) fn open_to_read(args: &DatabaseArgs) -> Result<Opened> {
 
 /// As [`open_to_read`], for a command that reads each page once: it gains nothing by keeping them.
 pub(crate) fn open_to_read_once(args: &DatabaseArgs) -> Result<Opened> {
-    match &args.session {
-        Some(session) => session.to_read(|| read(args)),
-        None => Ok(Opened { db: read_with(options(args).memory_bytes(ONCE_BYTES), args)?, is_shared: false }),
+    let opened = open_to_read(args)?;
+    // Only now: the log after the newest checkpoint may need more.
+    if !opened.is_shared {
+        opened.set_memory_bytes(ONCE_BYTES)?;
     }
+    Ok(opened)
 }
 
 /// Opens an existing database for writing, if its disk can keep `level`.
@@ -100,13 +102,9 @@ pub(crate) fn open_or_create(args: &DatabaseArgs, level: Durability) -> Result<O
 }
 
 fn read(args: &DatabaseArgs) -> Result<Db> {
-    read_with(options(args), args)
-}
-
-fn read_with(options: DbOptions, args: &DatabaseArgs) -> Result<Db> {
     check_path(&args.db)?;
     // A command that reads writes nothing beside the data: large sorts go where the system has room for such.
-    let options = options.create(false).read_only(true).spill_dir(std::env::temp_dir());
+    let options = options(args).create(false).read_only(true).spill_dir(std::env::temp_dir());
     options.open(&args.db).map_err(|error| when_log_is_inside(error, args))
 }
 

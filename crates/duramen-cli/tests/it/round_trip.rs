@@ -137,3 +137,19 @@ fn csv_refuses_a_field_that_is_no_column() {
     let ndjson = scratch.ok(&["export", "db", "-c", "rows", "--format", "ndjson"]);
     assert_eq!(ndjson, "{\"id\":1}\n{\"id\":2,\"note\":\"kept\"}\n");
 }
+
+#[test]
+fn csv_finds_columns_wherever_documents_have_them() {
+    let scratch = Scratch::new();
+    let rows = [
+        r#"{"id":1,"t":"a","n":1}"#,
+        r#"{"id":2,"n":2,"t":"b"}"#,
+        r#"{"id":3,"t":"c"}"#,
+        r#"{"id":4,"t":"d"}"#,
+        r#"{"n":5,"id":5}"#,
+    ];
+    scratch.write("rows.ndjson", &(rows.join("\n") + "\n"));
+    scratch.ok(&["import", "db", "rows.ndjson", "-c", "rows", "--key", "id"]);
+    let csv = scratch.ok(&["export", "db", "-c", "rows", "--format", "csv"]);
+    assert_eq!(csv, "id,t,n\n1,a,1\n2,b,2\n3,c,\n4,d,\n5,,5\n");
+}

@@ -6,7 +6,6 @@ use super::leaf::StoredValue;
 use super::node::{Body, Node};
 use super::slot::Slot;
 use super::{KeyRange, Leaf};
-use crate::alarm::invariant;
 use crate::error::Result;
 use crate::page_cache::Pages;
 
@@ -154,7 +153,10 @@ impl Cursor {
         let leaf = leaf_of(&node);
         let from = leaf.lower_bound(&self.range.from);
         let to = self.range.to.as_ref().map_or(leaf.len(), |to| leaf.lower_bound_from(from, to));
-        invariant!(from <= to, "a range begins in a leaf at {from}, and ends there at {to}");
+        debug_assert!(
+            self.range.to.as_ref().is_none_or(|key| leaf.lower_bound(key) == to),
+            "a range begins in a leaf at {from}, and ends there at {to}"
+        );
         let last = match self.direction {
             Direction::Forward => to < leaf.len(),
             Direction::Reverse => from > 0,

@@ -61,6 +61,9 @@ pub(crate) fn to_bytes<C: Collection>(document: &C) -> Result<Vec<u8>> {
 }
 
 /// The document under a key; `None` if there is none.
+///
+/// # Errors
+/// Those of a read; `Unreadable` if it does not decode as its type.
 pub(crate) fn read<C: Collection>(
     source: &dyn Source,
     shapes: &Shapes,

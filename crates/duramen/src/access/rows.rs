@@ -1,4 +1,4 @@
-//! Documents in key order, as lent bytes or as an iterator; and batches of rows to write.
+//! Documents in key order, lent as bytes or as documents, or as an iterator; and batches of rows to write.
 //!
 //! Owns no state of a database. A batch holds encoded rows in one buffer, so a bulk load allocates nothing
 //! per row.
@@ -15,7 +15,7 @@ use crate::value::document::Document;
 use crate::value::msgpack::begins_with_a_shape;
 use crate::value::version;
 
-/// Stored documents of a range, lent one at a time.
+/// Stored documents of a range, lent one at a time: as bytes or as a [`Document`].
 pub struct Rows {
     cursor: Cursor,
     /// The collection's entry, for the names of fields.
@@ -28,12 +28,13 @@ pub struct Rows {
 
 /// A document of [`Rows`].
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct LentDocument<'r> {
     /// Its key.
     pub key: &'r [u8],
     /// The document.
     pub document: &'r Document,
-    /// Whether it certainly has the same fields as the one before, in the same order.
+    /// It is known to have the same fields as the one before, in the same order. `false` says nothing.
     pub has_same_fields: bool,
 }
 
@@ -54,6 +55,7 @@ impl Rows {
     /// Those of a [read](crate::Error#reads).
     #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot")]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.shape = None;
         let Some((key, stored)) = self.cursor.next()? else { return Ok(None) };
         let Some(entry) = &self.entry else { return Ok(Some((key, stored))) };
         let (version, document) = version::split(stored)?;
@@ -62,9 +64,10 @@ impl Rows {
         Ok(Some((key, if is_named_now { &self.named } else { document })))
     }
 
-    /// The next document with its key, valid until the next call; `None` after the last. Its memory is used
-    /// again for the one after it: of many documents with the same fields this is the fastest way to read them
-    /// all.
+    /// The next document with its key, valid until the next call; `None` after the last.
+    ///
+    /// Its memory is used again for the one after it: the fastest way to read many documents of the same
+    /// fields.
     ///
     /// # Errors
     /// Those of a [read](crate::Error#reads); `InvalidArgument` (E0201) for bytes that are no document.

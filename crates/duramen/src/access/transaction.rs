@@ -547,7 +547,7 @@ impl<'e> Transaction<'e> {
 
     /// Stores a document of the collection's version, given without version prefix; `None` deletes.
     ///
-    /// What refers to a deleted document follows.
+    /// What refers to a deleted document follows; such a delete reads the document itself.
     pub(crate) fn write(
         &self,
         entry: &Entry,

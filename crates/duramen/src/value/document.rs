@@ -208,6 +208,9 @@ impl Document {
     }
 }
 
+/// A text that is read in place of another one keeps so much memory at least.
+const KEPT_BYTES: usize = 4096;
+
 impl Value {
     /// The kind of value, as a word.
     #[must_use]
@@ -265,7 +268,8 @@ impl Value {
     /// As [`Value::read`], in place of this value: a text uses its memory again.
     pub(crate) fn read_again(&mut self, reader: &mut Reader<'_>, depth: usize) -> Result<()> {
         match (reader.next()?, &mut *self) {
-            (Token::Text(value), Value::Text(text)) => {
+            // A text that was long once does not keep its memory for short ones.
+            (Token::Text(value), Value::Text(text)) if text.capacity() <= KEPT_BYTES.max(4 * value.len()) => {
                 text.clear();
                 text.push_str(value);
             }

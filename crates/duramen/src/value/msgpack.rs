@@ -193,8 +193,8 @@ impl<'a> Reader<'a> {
     pub(crate) fn skip_values(&mut self, count: usize) -> Result<()> {
         let (mut open, mut at) = (count as u64, self.at);
         while open > 0 {
+            let Some(tag) = self.bytes.get(at) else { break };
             open -= 1;
-            let Some(tag) = self.bytes.get(at) else { return Err(self.ends()) };
             let bytes = usize::from(SCALAR_BYTES[usize::from(*tag)]);
             if bytes > 0 {
                 at += bytes;
@@ -208,11 +208,8 @@ impl<'a> Reader<'a> {
             }
             at = self.at;
         }
-        if at > self.bytes.len() {
-            return Err(self.ends());
-        }
-        self.at = at;
-        Ok(())
+        self.at = at.min(self.bytes.len());
+        if open > 0 || at > self.bytes.len() { Err(self.ends()) } else { Ok(()) }
     }
 
     /// Passes one token without making a value of it: much less work than [`Reader::next`].
@@ -286,7 +283,8 @@ impl<'a> Reader<'a> {
         self.checked(name)
     }
 
-    /// Reads the name of a field and returns whether it is this one. Names need not be text.
+    /// Whether the name of a field follows, and is this one: then it is read. After `false` the reader stands
+    /// at the name or behind it. Names need not be text.
     pub(crate) fn name_is(&mut self, name: &str) -> Result<bool> {
         let name = name.as_bytes();
         // Of the usual length, it is one byte and the name.

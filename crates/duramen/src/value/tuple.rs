@@ -24,7 +24,7 @@ use std::fmt;
 use crate::store::limits::KEY_BYTES_MAX;
 
 pub use decode::decode;
-pub(crate) use decode::split;
+pub(crate) use decode::{split, split_unread};
 pub(crate) use directions::{ascending, directed, values};
 pub use encode::{AsElement, Encoder, Key};
 #[doc(hidden)]

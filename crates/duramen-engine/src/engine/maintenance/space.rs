@@ -42,7 +42,8 @@ impl Maintenance {
     }
 
     /// The room that a closed or compacted database keeps free in the data file: as the throttle wants it for
-    /// a checkpoint of that many dirty bytes, with a quarter more for fragmentation. Pages count as in memory.
+    /// a checkpoint of that many dirty bytes, with a quarter more for fragmentation. Pages count as they are in
+    /// memory.
     pub(in crate::engine) fn rest_spare_bytes(&self) -> u64 {
         let used_blocks = self.store.space.stats().used_blocks;
         let whole_blocks = used_blocks.saturating_add(self.saved_blocks());

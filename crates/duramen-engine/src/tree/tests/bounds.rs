@@ -168,22 +168,26 @@ fn the_end_of_a_range_is_where_a_search_finds_it() {
     for round in 0..300 {
         let prefix = [&b""[..], b"a", b"abc"][round % 3];
         let key = |random: &mut Random| -> Vec<u8> {
-            let rest = (0..random.below(3)).map(|_| [0, b'a', 0xff][random.below(3) as usize]);
+            let letters = |random: &mut Random| [0, b'a', 0xff][usize::try_from(random.below(3)).unwrap()];
+            let rest = (0..random.below(3)).map(|_| letters(random));
             prefix.iter().copied().chain(rest).collect()
         };
-        let edits: Edits = (0..=random.below(12)).map(|_| (key(&mut random), Some(vec![1]))).collect();
-        let root = apply(&pages, None, &edits).unwrap();
+        let mut edits =
+            || -> Edits { (0..=random.below(6)).map(|_| (key(&mut random), Some(vec![1]))).collect() };
+        let (first, more) = (edits(), edits());
+        let root = apply(&pages, None, &first).unwrap();
+        // A patch beside the leaf.
+        let root = apply(&pages, Some(&root), &more).unwrap();
         let node = root.peek().unwrap();
         let Body::Leaf(leaf) = node.body() else { continue };
         let (mut from, mut to) = (key(&mut random), key(&mut random));
         if random.below(4) == 0 {
-            to.truncate(random.below(2) as usize);
+            to.truncate(usize::try_from(random.below(2)).unwrap());
         }
         if to < from {
             std::mem::swap(&mut from, &mut to);
         }
-        let first = leaf.lower_bound(&from);
-        let end = leaf.lower_bound(&to);
-        assert_eq!(leaf.lower_bound_from(first, &to), end, "{from:?} to {to:?} of {edits:?}");
+        let (start, end) = (leaf.lower_bound(&from), leaf.lower_bound(&to));
+        assert_eq!(leaf.lower_bound_from(start, &to), end, "{from:?} to {to:?} of {first:?}, {more:?}");
     }
 }

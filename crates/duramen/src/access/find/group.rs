@@ -21,7 +21,7 @@ use crate::store::error::{Code, Error, Result};
 use crate::value::document::{Document, Value};
 
 /// About how much a group takes beside its key and states.
-const GROUP_BYTES: usize = 160;
+const GROUP_BYTES: usize = 220;
 
 /// Groups of documents with aggregates, from [`Find::group_by`].
 ///

@@ -16,7 +16,7 @@ use crate::store::{Cursor, Direction, KeyRange};
 use crate::value::document::{Document, Value};
 use crate::value::msgpack::{DEPTH_MAX, Reader, begins_with_a_shape};
 use crate::value::span::Span;
-use crate::value::tuple::{ascending, split, successor};
+use crate::value::tuple::{ascending, split_unread, successor};
 use crate::value::version;
 
 /// The documents of some ranges of an index, in its order.
@@ -81,7 +81,7 @@ impl Scan {
                     return Ok(true);
                 }
             } else if let Some(row) = rows.next_key()? {
-                let key = &*ascending(&row[split(row, self.index.elements)?..])?;
+                let key = &*ascending(&row[split_unread(row, self.index.elements)?..])?;
                 if let Some(stored) = source.get(self.entry.tree, key)? {
                     keep(&mut self.row, row);
                     keep(&mut self.key, key);

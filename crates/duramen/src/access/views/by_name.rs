@@ -12,7 +12,9 @@ use crate::store::{KeyRange, Source};
 use crate::value::document::{Document, Value};
 use crate::value::msgpack::Reader;
 use crate::value::span::Span;
-use crate::value::tuple::{Element, Key, ascending, directed, encode, prefix_end, split, values};
+use crate::value::tuple::{
+    Element, Key, ascending, directed, encode, prefix_end, split, split_unread, values,
+};
 use crate::view::kinds::Reduce;
 use crate::view::reducer::{Part, without_code};
 use crate::view::spec::ViewSpec;
@@ -224,7 +226,7 @@ impl<'s> DocumentView<'s> {
             let mut rows = selection.rows(state.source(), view.tree, selection.range()?)?;
             let elements = view.spec.key_elements();
             while let Some((row, value)) = rows.next()? {
-                let key = &*ascending(&row[split(row, elements)?..])?;
+                let key = &*ascending(&row[split_unread(row, elements)?..])?;
                 if let Some(stored) = document_of(state, entry.tree, self.collection, key)? {
                     each(row_of(elements, row, value)?, forms::document(&entry.schema, &stored)?)?;
                 }

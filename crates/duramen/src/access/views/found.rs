@@ -14,7 +14,7 @@ use crate::access::views::query::Answer;
 use crate::catalog::entries::OpenView;
 use crate::store::error::{Code, Error, Result};
 use crate::store::{KeyRange, Source, TreeId};
-use crate::value::tuple::{OwnedKey, ascending, decode, show, split, values};
+use crate::value::tuple::{OwnedKey, ascending, decode, show, split, split_unread, values};
 use crate::view::ViewSpec;
 use crate::view::reduce::Reductions as _;
 use crate::view::reducer::without_code;
@@ -102,7 +102,7 @@ impl<'s, V: View> ViewDocs<'s, V> {
         while let Some(row) = self.rows.next_key()? {
             self.last.clear();
             self.last.extend_from_slice(row);
-            let key = &*ascending(&row[split(row, V::Key::ELEMENTS)?..])?;
+            let key = &*ascending(&row[split_unread(row, V::Key::ELEMENTS)?..])?;
             if let Some(document) = read_document(self.held.state(), documents, key)? {
                 return Ok(Some(document));
             }

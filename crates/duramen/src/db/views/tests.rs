@@ -155,7 +155,7 @@ fn views_in_code_are_stored_as_the_format_says() {
     let found = row_keys(&spec, &mapped, &key).unwrap();
     assert_eq!(found, [[&one[..], &key].concat(), [&other[..], &key].concat()]);
     assert!(row_keys(&spec, b"", &key).unwrap().is_empty());
-    for garbage in [&b"\xff"[..], b"\x02a", &one[..3]] {
+    for garbage in [&b"\xff"[..], b"\x02a", &one[..3], b"\x02\xff\x00\x15\x01"] {
         assert_eq!(row_keys(&spec, garbage, &key).unwrap_err().code(), Code::CorruptData);
     }
 }

@@ -3,8 +3,9 @@
 
 use proptest::prelude::*;
 
-use super::{Document, Value};
+use super::{Document, KEPT_BYTES, Value};
 use crate::doc;
+use crate::value::msgpack::Reader;
 use crate::value::time::Time;
 
 fn value() -> impl Strategy<Value = Value> {
@@ -83,4 +84,17 @@ fn nesting_is_bounded_both_ways() {
 #[test]
 fn integers_beyond_64_bits_are_refused() {
     assert!(doc! { "n": Value::Int(1 << 70) }.to_bytes().is_err());
+}
+
+#[test]
+fn a_text_does_not_keep_the_memory_of_a_long_one() {
+    let mut value = Value::Null;
+    for text in ["x".repeat(1 << 20), "y".to_owned(), "a few more letters".to_owned()] {
+        let stored = doc! { "t": text.clone() }.to_bytes().unwrap();
+        let mut reader = Reader::new(&stored[3..]);
+        value.read_again(&mut reader, 8).unwrap();
+        assert!(reader.at_end());
+        let Value::Text(read) = &value else { panic!("{value:?}") };
+        assert!(*read == text && read.capacity() <= text.len().max(KEPT_BYTES) * 4, "{}", read.capacity());
+    }
 }

@@ -37,6 +37,20 @@ pub(crate) fn split(bytes: &[u8], count: usize) -> Result<usize> {
     for _ in 0..count {
         let tag = reader.peek().ok_or_else(|| reader.wrong("it has too few elements"))?;
         reader.at += 1;
+        reader.element(tag)?;
+    }
+    Ok(reader.at)
+}
+
+/// As [`split`], for rows of a view that lead to documents: no text is looked at, so any bytes may be in it.
+///
+/// # Errors
+/// `InvalidArgument` for bytes in which an element does not end, or fewer elements.
+pub(crate) fn split_unread(bytes: &[u8], count: usize) -> Result<usize> {
+    let mut reader = Reader { bytes, at: 0, is_outermost: true };
+    for _ in 0..count {
+        let tag = reader.peek().ok_or_else(|| reader.wrong("it has too few elements"))?;
+        reader.at += 1;
         reader.pass(tag)?;
     }
     Ok(reader.at)
@@ -88,7 +102,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Passes an element without making it. Text may be anything.
+    /// Passes an element. Text and bytes are not made.
     fn pass(&mut self, tag: u8) -> Result<()> {
         match tag {
             code::BYTES | code::TEXT => self.pass_escaped(),
