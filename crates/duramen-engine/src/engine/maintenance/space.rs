@@ -41,9 +41,10 @@ impl Maintenance {
         self.store.space.cut_tail_to_rest(self.rest_spare_bytes(), &|| checkpoint_bytes(&self.store))
     }
 
-    /// The room that a closed or compacted database keeps free in the data file: as the throttle wants it for
-    /// a checkpoint of that many dirty bytes, with a quarter more for fragmentation. Pages count as they are in
-    /// memory.
+    /// The room that a closed or compacted database keeps free in the data file.
+    ///
+    /// It is as much as the throttle wants for a checkpoint of that many dirty bytes, with a quarter more for
+    /// fragmentation. Pages count as they are in memory.
     pub(in crate::engine) fn rest_spare_bytes(&self) -> u64 {
         let used_blocks = self.store.space.stats().used_blocks;
         let whole_blocks = used_blocks.saturating_add(self.saved_blocks());
