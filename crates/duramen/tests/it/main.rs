@@ -31,6 +31,7 @@ mod insides;
 mod key_types;
 mod key_values;
 mod left_out;
+mod lent_documents;
 mod migrations;
 mod mirrors;
 mod model;

@@ -47,8 +47,13 @@ impl Maintenance {
     /// fragmentation. Pages count as they are in memory.
     pub(in crate::engine) fn rest_spare_bytes(&self) -> u64 {
         let used_blocks = self.store.space.stats().used_blocks;
+        let block_bytes = self.store.geometry.block_bytes as u64;
+        // A large database keeps the most, whatever compression saves: no page is read to know it.
+        if used_blocks.saturating_mul(block_bytes) / REST_SPARE_PART >= REST_SPARE_BYTES_MAX {
+            return REST_SPARE_BYTES_MAX + self.store.space.map_bytes();
+        }
         let whole_blocks = used_blocks.saturating_add(self.saved_blocks());
-        let used = whole_blocks.saturating_mul(self.store.geometry.block_bytes as u64);
+        let used = whole_blocks.saturating_mul(block_bytes);
         let everything = used.saturating_add(used / 4);
         let part = (used / REST_SPARE_PART).clamp(everything.min(REST_SPARE_BYTES_MIN), REST_SPARE_BYTES_MAX);
         part + self.store.space.map_bytes()

@@ -33,13 +33,7 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Element>> {
 /// # Errors
 /// As [`decode`]; `InvalidArgument` if there are fewer.
 pub(crate) fn split(bytes: &[u8], count: usize) -> Result<usize> {
-    let mut reader = Reader { bytes, at: 0, is_outermost: true };
-    for _ in 0..count {
-        let tag = reader.peek().ok_or_else(|| reader.wrong("it has too few elements"))?;
-        reader.at += 1;
-        reader.element(tag)?;
-    }
-    Ok(reader.at)
+    bytes_of(bytes, count, |reader, tag| reader.element(tag).map(drop))
 }
 
 /// As [`split`], for rows of a view that lead to documents: no text is looked at, so any bytes may be in it.
@@ -47,11 +41,19 @@ pub(crate) fn split(bytes: &[u8], count: usize) -> Result<usize> {
 /// # Errors
 /// `InvalidArgument` for bytes in which an element does not end, or fewer elements.
 pub(crate) fn split_unread(bytes: &[u8], count: usize) -> Result<usize> {
+    bytes_of(bytes, count, |reader, tag| reader.pass(tag))
+}
+
+fn bytes_of(
+    bytes: &[u8],
+    count: usize,
+    mut pass: impl FnMut(&mut Reader<'_>, u8) -> Result<()>,
+) -> Result<usize> {
     let mut reader = Reader { bytes, at: 0, is_outermost: true };
     for _ in 0..count {
         let tag = reader.peek().ok_or_else(|| reader.wrong("it has too few elements"))?;
         reader.at += 1;
-        reader.pass(tag)?;
+        pass(&mut reader, tag)?;
     }
     Ok(reader.at)
 }
