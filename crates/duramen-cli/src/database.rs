@@ -23,7 +23,7 @@ pub(crate) use session::Session;
 const WATCHED_BYTES: u64 = 1024 * 1024;
 
 /// The memory of a command that reads each page once.
-const ONCE_BYTES: usize = 16 << 20;
+const ONCE_BYTES: usize = 4 << 20;
 
 /// An open database: of one command, which ends with it, or shared by those of a shell.
 #[derive(Debug)]
@@ -36,6 +36,11 @@ impl Opened {
     /// Closes the database unless a shell shares it.
     pub(crate) fn close(&self) -> duramen::Result<()> {
         if self.is_shared { Ok(()) } else { self.db.close() }
+    }
+
+    /// The command reads each page once from now on: it gains nothing by keeping them.
+    pub(crate) fn keep_few_pages(&self) -> duramen::Result<()> {
+        if self.is_shared { Ok(()) } else { self.db.set_memory_bytes(ONCE_BYTES) }
     }
 
     /// Whether commands of a shell share it.
@@ -58,16 +63,6 @@ pub(crate) fn open_to_read(args: &DatabaseArgs) -> Result<Opened> {
         Some(session) => session.to_read(|| read(args)),
         None => Ok(Opened { db: read(args)?, is_shared: false }),
     }
-}
-
-/// As [`open_to_read`], for a command that reads each page once: it gains nothing by keeping them.
-pub(crate) fn open_to_read_once(args: &DatabaseArgs) -> Result<Opened> {
-    let opened = open_to_read(args)?;
-    // Only now: the log after the newest checkpoint may need more.
-    if !opened.is_shared {
-        opened.set_memory_bytes(ONCE_BYTES)?;
-    }
-    Ok(opened)
 }
 
 /// Opens an existing database for writing, if its disk can keep `level`.

@@ -30,9 +30,11 @@ const LOOK_ROWS: u64 = 1024;
 
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
+    let db = database::open_to_read(&args.target.database)?;
     // With --flatten all documents are read twice.
-    let open = if args.flatten { database::open_to_read } else { database::open_to_read_once };
-    let db = open(&args.target.database)?;
+    if !args.flatten {
+        db.keep_few_pages()?;
+    }
     let snapshot = db.snapshot()?;
     if byte_tree::is_one(&snapshot, &args.target.collection)? {
         return byte_tree::export(&snapshot, args, out);

@@ -58,6 +58,9 @@ pub(crate) fn run(args: &FindArgs, out: Output) -> Result<()> {
         return explain(&schema, &planned, &warnings, args, out);
     }
     warnings.iter().for_each(|warning| warning.say(out));
+    if planned.plan.path == AccessPath::Scan && args.join.is_empty() && args.left_join.is_empty() {
+        db.keep_few_pages()?;
+    }
     if args.count {
         return count(&find, &planned, args, out);
     }
@@ -247,7 +250,8 @@ fn count(find: &Find<'_>, planned: &Planned, args: &FindArgs, out: Output) -> Re
     let count = if plan.is_exact {
         find.count()?
     } else {
-        let mut found = Found { documents: find.iter()?, signals: Signals::watch()? };
+        let none: [&str; 0] = [];
+        let mut found = Found { documents: find.fields(none).iter()?, signals: Signals::watch()? };
         let mut count = 0;
         while found.next()?.is_some() {
             count += 1;

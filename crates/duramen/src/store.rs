@@ -147,7 +147,7 @@ macro_rules! source {
 
             fn cursor(&self, tree: TreeId, range: KeyRange, direction: Direction) -> Result<Cursor> {
                 let $this = self;
-                Ok(Cursor { rows: $reader.rows(tree, range, direction)?, big: Vec::new() })
+                Ok(Cursor { rows: $reader.rows(tree, range, direction)?, big: None })
             }
 
             fn tree_names(&self) -> Result<Vec<String>> {
@@ -169,27 +169,38 @@ source!(Shared<'_>, |this| this.inner.borrow_mut(), |this: &Shared<'_>, tree, ke
 /// Entries of a range, lent one at a time. Holds its snapshot.
 pub(crate) struct Cursor {
     rows: duramen_engine::Rows,
-    /// A large value, assembled from its extents.
-    big: Vec<u8>,
+    /// The current value, if it is a large one: assembled from its extents.
+    big: Option<Vec<u8>>,
 }
 
 impl Cursor {
+    /// Moves to the next entry; `false` at the end.
+    pub(crate) fn advance(&mut self) -> Result<bool> {
+        self.big = None;
+        if !self.rows.advance()? {
+            return Ok(false);
+        }
+        if self.rows.is_big() {
+            self.big = self.rows.row().map(|row| row.value()).transpose()?.map(Cow::into_owned);
+        }
+        Ok(true)
+    }
+
+    /// The key and value of the entry to which it moved last; `None` before the first and after the last.
+    pub(crate) fn entry(&self) -> Option<(&[u8], &[u8])> {
+        let row = self.rows.row()?;
+        Some((row.key(), row.value_in_page().or(self.big.as_deref())?))
+    }
+
     /// The next key and value; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        let Some(row) = self.rows.next()? else { return Ok(None) };
-        let key = row.key();
-        let value = match row.value()? {
-            Cow::Borrowed(value) => value,
-            Cow::Owned(value) => {
-                self.big = value;
-                &self.big
-            }
-        };
-        Ok(Some((key, value)))
+        self.advance()?;
+        Ok(self.entry())
     }
 
     /// As [`Cursor::next`], without reading the value.
     pub(crate) fn next_key(&mut self) -> Result<Option<&[u8]>> {
+        self.big = None;
         Ok(self.rows.next()?.map(|row| row.key()))
     }
 }

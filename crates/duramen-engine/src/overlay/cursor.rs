@@ -18,32 +18,20 @@ pub(crate) struct OverlaidCursor {
     /// The indexes of the remaining changes, `to` excluded.
     from: usize,
     to: usize,
-    /// The next entry of the tree, once it was read.
-    ahead: Ahead,
-    /// The entry lent last, if it came from the tree.
-    lent: Entry,
+    /// Whether the entry of the tree to which `below` moved last was lent, or replaced: it moves on before the
+    /// next entry.
+    is_below_passed: bool,
+    at: Source,
 }
 
-#[derive(Debug)]
-enum Ahead {
-    Unknown,
-    Known(Entry),
-    End,
-}
-
-#[derive(Debug, Default)]
-struct Entry {
-    key: Vec<u8>,
-    big: bool,
-    value: Vec<u8>,
-}
-
+#[derive(Debug, Clone, Copy)]
 enum Source {
-    /// The entry of the tree comes next.
+    /// The entry of the tree.
     Below,
-    /// The change with this index comes next. With `true` it replaces the entry of the tree.
+    /// The change with this index. With `true` it replaces the entry of the tree.
     Change(usize, bool),
-    Over,
+    /// No entry: before the first one and after the last.
+    Nothing,
 }
 
 impl OverlaidCursor {
@@ -64,32 +52,28 @@ impl OverlaidCursor {
             direction,
             from,
             to,
-            ahead: Ahead::Unknown,
-            lent: Entry::default(),
+            is_below_passed: true,
+            at: Source::Nothing,
         }
     }
 
-    /// The next entry, lent until the next call.
+    /// Moves to the next entry; `false` at the end.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` if a page cannot be read; the cursor then stays where it is.
-    pub(crate) fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
+    /// `Corrupt` or `Io` if a page cannot be read; the next call then tries again.
+    pub(crate) fn advance(&mut self, pages: &Pages) -> Result<bool> {
+        self.at = Source::Nothing;
         loop {
-            self.look_ahead(pages)?;
-            match self.next_source() {
-                Source::Over => return Ok(None),
-                Source::Below => {
-                    let Ahead::Known(entry) = std::mem::replace(&mut self.ahead, Ahead::Unknown) else {
-                        unreachable!("the next is an entry")
-                    };
-                    self.lent = entry;
-                    let Entry { key, big, value } = &self.lent;
-                    return Ok(Some((key, StoredValue { big: *big, bytes: value })));
-                }
+            if self.is_below_passed {
+                self.below.advance(pages)?;
+                self.is_below_passed = false;
+            }
+            let next = self.next_source();
+            match next {
+                Source::Nothing => return Ok(false),
+                Source::Below => self.is_below_passed = true,
                 Source::Change(index, replaces) => {
-                    if replaces {
-                        self.ahead = Ahead::Unknown;
-                    }
+                    self.is_below_passed = replaces;
                     match self.direction {
                         Direction::Forward => self.from += 1,
                         Direction::Reverse => self.to -= 1,
@@ -97,23 +81,28 @@ impl OverlaidCursor {
                     if self.overlay.changes().of_tree(self.tree).get(index).value.is_none() {
                         continue;
                     }
-                    let change = self.overlay.changes().of_tree(self.tree).get(index);
-                    return Ok(change.value.map(|value| (change.key, value)));
                 }
+            }
+            self.at = next;
+            return Ok(true);
+        }
+    }
+
+    /// The entry to which it moved last; `None` before the first and after the last.
+    pub(crate) fn entry(&self) -> Option<(&[u8], StoredValue<'_>)> {
+        match self.at {
+            Source::Nothing => None,
+            Source::Below => self.below.entry(),
+            Source::Change(index, _) => {
+                let change = self.overlay.changes().of_tree(self.tree).get(index);
+                change.value.map(|value| (change.key, value))
             }
         }
     }
 
-    fn look_ahead(&mut self, pages: &Pages) -> Result<()> {
-        if matches!(self.ahead, Ahead::Unknown) {
-            self.ahead = match self.below.next(pages)? {
-                None => Ahead::End,
-                Some((key, value)) => {
-                    Ahead::Known(Entry { key: key.to_vec(), big: value.big, value: value.bytes.to_vec() })
-                }
-            };
-        }
-        Ok(())
+    /// Whether the value of that entry is big.
+    pub(crate) fn is_big(&self) -> bool {
+        self.entry().is_some_and(|(_, value)| value.big)
     }
 
     /// Which comes next. For equal keys it is the change.
@@ -123,17 +112,17 @@ impl OverlaidCursor {
             Direction::Reverse => self.to.wrapping_sub(1),
         };
         let change = (self.from < self.to).then(|| self.overlay.changes().of_tree(self.tree).get(index));
-        match (&self.ahead, change) {
-            (Ahead::Known(_), None) => Source::Below,
-            (Ahead::Known(entry), Some(change)) => {
+        match (self.below.entry(), change) {
+            (Some(_), None) => Source::Below,
+            (Some((key, _)), Some(change)) => {
                 let order = match self.direction {
-                    Direction::Forward => entry.key.as_slice().cmp(change.key),
-                    Direction::Reverse => change.key.cmp(&entry.key),
+                    Direction::Forward => key.cmp(change.key),
+                    Direction::Reverse => change.key.cmp(key),
                 };
                 if order.is_lt() { Source::Below } else { Source::Change(index, order.is_eq()) }
             }
-            (_, Some(_)) => Source::Change(index, false),
-            (_, None) => Source::Over,
+            (None, Some(_)) => Source::Change(index, false),
+            (None, None) => Source::Nothing,
         }
     }
 }

@@ -8,7 +8,6 @@ use super::view::View;
 use crate::error::Result;
 use crate::ids::TreeId;
 use crate::overlay::{OverlaidCursor, Overlay};
-use crate::page_cache::Pages;
 use crate::tree::{Cursor, Direction, KeyRange, Slot, StoredValue};
 
 /// The entries of a range in order. Keeps its snapshot registered.
@@ -55,21 +54,43 @@ impl Rows {
     /// Those of a [read](crate::Error#reads).
     #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot; see `into_iter`")]
     pub fn next(&mut self) -> Result<Option<Row<'_>>> {
-        let view = &self.view;
-        match self.walk.next(view.pages()) {
-            Ok(None) => Ok(None),
-            Ok(Some((key, value))) => Ok(Some(Row { view, key, value })),
-            Err(error) => view.still_held(Err(error)),
+        self.advance()?;
+        Ok(self.row())
+    }
+
+    /// Moves to the next entry; `false` at the end of the range.
+    ///
+    /// # Errors
+    /// As [`Rows::next`].
+    pub fn advance(&mut self) -> Result<bool> {
+        let pages = self.view.pages();
+        let moved = match &mut self.walk {
+            Walk::Tree(cursor) => cursor.advance(pages),
+            Walk::Overlaid(cursor) => cursor.advance(pages),
+        };
+        match moved {
+            Ok(moved) => Ok(moved),
+            Err(error) => self.view.still_held(Err(error)),
         }
     }
-}
 
-impl Walk {
-    fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
-        match self {
-            Walk::Tree(cursor) => cursor.next(pages),
-            Walk::Overlaid(cursor) => cursor.next(pages),
+    /// Whether the value of that entry is big: it is then not in its page.
+    #[must_use]
+    pub fn is_big(&self) -> bool {
+        match &self.walk {
+            Walk::Tree(cursor) => cursor.is_big(),
+            Walk::Overlaid(cursor) => cursor.is_big(),
         }
+    }
+
+    /// The entry to which it moved last; `None` before the first and after the last.
+    #[must_use]
+    pub fn row(&self) -> Option<Row<'_>> {
+        let (key, value) = match &self.walk {
+            Walk::Tree(cursor) => cursor.entry(),
+            Walk::Overlaid(cursor) => cursor.entry(),
+        }?;
+        Some(Row { view: &self.view, key, value })
     }
 }
 
@@ -85,11 +106,16 @@ impl<'a> Row<'a> {
     /// # Errors
     /// Those of a [read](crate::Error#reads).
     pub fn value(&self) -> Result<Cow<'a, [u8]>> {
-        if self.value.big {
-            self.view.resolve(self.value).map(Cow::Owned)
-        } else {
-            Ok(Cow::Borrowed(self.value.bytes))
+        match self.value_in_page() {
+            Some(value) => Ok(Cow::Borrowed(value)),
+            None => self.view.resolve(self.value).map(Cow::Owned),
         }
+    }
+
+    /// The value if it lies in its page; `None` for a big one.
+    #[must_use]
+    pub fn value_in_page(&self) -> Option<&'a [u8]> {
+        (!self.value.big).then_some(self.value.bytes)
     }
 }
 

@@ -30,6 +30,10 @@ pub(crate) struct Cursor {
     direction: Direction,
     path: Vec<(Arc<Node>, usize)>,
     leaf: Option<Standing>,
+    /// Which entry of the leaf is the current one.
+    at: Option<usize>,
+    /// Whether its value is big.
+    is_big: bool,
     /// The current entry's key; between entries of one leaf its first part stays.
     key: Vec<u8>,
 }
@@ -55,32 +59,35 @@ impl Cursor {
             direction,
             path: Vec::new(),
             leaf: None,
+            at: None,
+            is_big: false,
             key: Vec::with_capacity(KEY_BYTES_USUAL),
         }
     }
 
-    /// The next entry: its key, reused by the next call, and its value, still in its leaf.
+    /// Moves to the next entry; `false` at the end.
     ///
     /// `pages` are those of the root.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` if a page cannot be read; the cursor then stays where it is.
-    pub(crate) fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
+    /// `Corrupt` or `Io` if a page cannot be read; the next call then tries again.
+    pub(crate) fn advance(&mut self, pages: &Pages) -> Result<bool> {
+        self.at = None;
         loop {
             if let Some(standing) = &self.leaf {
                 if standing.from < standing.to {
                     break;
                 }
                 if standing.last {
-                    return Ok(None);
+                    return Ok(false);
                 }
             }
-            if !self.advance(pages)? {
-                return Ok(None);
+            if !self.next_leaf(pages)? {
+                return Ok(false);
             }
         }
         let standing = self.leaf.as_mut().expect("the loop ends with a leaf");
-        let index = match self.direction {
+        let at = match self.direction {
             Direction::Forward => {
                 standing.from += 1;
                 standing.from - 1
@@ -90,15 +97,37 @@ impl Cursor {
                 standing.to
             }
         };
-        let (suffix, value) = leaf_of(&standing.node).suffix_and_value(index);
+        let (suffix, value) = leaf_of(&standing.node).suffix_and_value(at);
         self.key.truncate(standing.prefix_bytes);
         self.key.extend_from_slice(suffix);
-        debug_assert!(self.range.contains(&self.key), "entry {index} of a leaf lies within the range");
-        Ok(Some((&self.key, value)))
+        (self.at, self.is_big) = (Some(at), value.big);
+        debug_assert!(self.range.contains(&self.key), "entry {at} of a leaf lies within the range");
+        Ok(true)
+    }
+
+    /// The entry to which it moved last, with its value still in the leaf; `None` before the first and after
+    /// the last.
+    pub(crate) fn entry(&self) -> Option<(&[u8], StoredValue<'_>)> {
+        let standing = self.leaf.as_ref()?;
+        Some((&self.key, leaf_of(&standing.node).value(self.at?)))
+    }
+
+    /// Whether the value of that entry is big.
+    pub(crate) fn is_big(&self) -> bool {
+        self.is_big
+    }
+
+    /// Moves to the next entry, and lends it.
+    ///
+    /// # Errors
+    /// As [`Cursor::advance`].
+    pub(crate) fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
+        self.advance(pages)?;
+        Ok(self.entry())
     }
 
     /// Moves to the next leaf; `false` at the end.
-    fn advance(&mut self, pages: &Pages) -> Result<bool> {
+    fn next_leaf(&mut self, pages: &Pages) -> Result<bool> {
         if let Some(root) = self.root.take() {
             return self.descend(pages, &root, true).inspect_err(|_| self.root = Some(root)).map(|()| true);
         }

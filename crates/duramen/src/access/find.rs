@@ -51,6 +51,7 @@
 mod aggregate;
 mod compare;
 mod condition;
+mod field_set;
 mod filter;
 mod float_sum;
 mod found;
@@ -64,6 +65,7 @@ mod reduced;
 mod scan;
 mod sort;
 pub(crate) mod spill;
+mod stored_fields;
 
 use std::fmt;
 use std::sync::Arc;

@@ -278,13 +278,42 @@ impl Value {
         Ok(())
     }
 
+    /// The value, if it is a scalar; else that it is a list or map, of so many items.
+    pub(crate) fn token(&self) -> Token<'_> {
+        match self {
+            Value::Null => Token::Null,
+            Value::Bool(value) => Token::Bool(*value),
+            Value::Int(value) => Token::Int(*value),
+            Value::Float(value) => Token::Float(*value),
+            Value::Text(value) => Token::Text(value),
+            Value::Bytes(value) => Token::Bytes(value),
+            Value::Time(value) => Token::Time(*value),
+            Value::List(items) => Token::List(items.len()),
+            Value::Map(fields) => Token::Map(fields.len()),
+        }
+    }
+
     pub(crate) fn read(reader: &mut Reader<'_>, depth: usize) -> Result<Value> {
         let token = reader.next()?;
         Value::of(token, reader, depth)
     }
 
     fn of(token: Token<'_>, reader: &mut Reader<'_>, depth: usize) -> Result<Value> {
-        Ok(match token {
+        let (Token::List(count) | Token::Map(count)) = token else { return Ok(Value::of_scalar(token)) };
+        let Some(depth_inside) = depth.checked_sub(1) else { return Err(too_deep()) };
+        if let Token::Map(_) = token {
+            return Ok(Value::Map(Document::read(reader, count, depth)?));
+        }
+        let mut values = Vec::with_capacity(count.min(64));
+        for _ in 0..count {
+            values.push(Value::read(reader, depth_inside)?);
+        }
+        Ok(Value::List(values))
+    }
+
+    /// A scalar; a token of a list or map becomes an empty one.
+    pub(crate) fn of_scalar(token: Token<'_>) -> Value {
+        match token {
             Token::Null => Value::Null,
             Token::Bool(value) => Value::Bool(value),
             Token::Int(value) => Value::Int(value),
@@ -293,16 +322,9 @@ impl Value {
             Token::UncheckedText(_) => unreachable!("next() checks text"),
             Token::Bytes(value) => Value::Bytes(value.to_owned()),
             Token::Time(value) => Value::Time(value),
-            Token::List(count) => {
-                let Some(depth) = depth.checked_sub(1) else { return Err(too_deep()) };
-                let mut values = Vec::with_capacity(count.min(64));
-                for _ in 0..count {
-                    values.push(Value::read(reader, depth)?);
-                }
-                Value::List(values)
-            }
-            Token::Map(count) => Value::Map(Document::read(reader, count, depth)?),
-        })
+            Token::List(_) => Value::List(Vec::new()),
+            Token::Map(_) => Value::Map(Document::new()),
+        }
     }
 }
 

@@ -130,6 +130,11 @@ impl<'a> Reader<'a> {
         &self.bytes[self.at..]
     }
 
+    /// Whether a list or a map follows.
+    pub(crate) fn is_before_items(&self) -> bool {
+        matches!(self.bytes.get(self.at), Some(0x80..=0x9f | 0xdc..=0xdf))
+    }
+
     pub(crate) fn at_end(&self) -> bool {
         self.at == self.bytes.len()
     }
@@ -195,6 +200,11 @@ impl<'a> Reader<'a> {
         while open > 0 {
             let Some(tag) = self.bytes.get(at) else { break };
             open -= 1;
+            // A branch is predicted. Without it each value waits for the length of the one before.
+            if *tag < 0x80 {
+                at += 1;
+                continue;
+            }
             let bytes = usize::from(SCALAR_BYTES[usize::from(*tag)]);
             if bytes > 0 {
                 at += bytes;

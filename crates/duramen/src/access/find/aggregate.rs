@@ -8,6 +8,7 @@ use super::path::Path;
 use crate::catalog::schema::{ColumnType, Schema};
 use crate::store::error::{Error, Result};
 use crate::value::document::{Document, Value};
+use crate::value::msgpack::Token;
 
 /// A question about all documents of a group.
 ///
@@ -163,17 +164,34 @@ impl Term {
         let mut added = Ok(());
         path.any(schema, document, &mut |value| {
             if *value != Value::Null {
-                added = self.add_value(state, path, value, sorted);
+                added = self.add_value(state, value, sorted);
             }
             added.is_err()
         });
         added
     }
 
+    /// As [`Term::add`], of the term's field as it is stored: a scalar. Of a count it does not matter.
+    pub(super) fn add_scalar(
+        &self,
+        state: &mut State,
+        found: &Token<'_>,
+        sorted: &mut dyn FnMut(&Value) -> Result<()>,
+    ) -> Result<()> {
+        match state {
+            _ if self.path.is_none() => {
+                state.count_one();
+                Ok(())
+            }
+            _ if *found == Token::Null => Ok(()),
+            State::Total(total) => total.add(found).ok_or_else(|| self.no_number(&Value::of_scalar(*found))),
+            State::Count(_) | State::Best(_) => self.add_value(state, &Value::of_scalar(*found), sorted),
+        }
+    }
+
     fn add_value(
         &self,
         state: &mut State,
-        path: &Path,
         value: &Value,
         sorted: &mut dyn FnMut(&Value) -> Result<()>,
     ) -> Result<()> {
@@ -182,14 +200,7 @@ impl Term {
                 state.count_one();
                 sorted(value)
             }
-            State::Total(total) => total.add(value).ok_or_else(|| {
-                let (field, kind) = (path.text(), value.kind());
-                Error::invalid(format!(
-                    "{}: the field {field} holds {kind} in a document, not a number",
-                    self.name
-                ))
-                .with_hint(format!("leave such documents out with a condition that only numbers satisfy, such as '{field}>=-1e308'"))
-            }),
+            State::Total(total) => total.add(&value.token()).ok_or_else(|| self.no_number(value)),
             State::Best(best) => {
                 let mut key = Vec::new();
                 write_value(value, false, &mut key);
@@ -197,6 +208,14 @@ impl Term {
                 Ok(())
             }
         }
+    }
+
+    /// The error of a value that cannot be summed.
+    #[cold]
+    fn no_number(&self, value: &Value) -> Error {
+        let (field, kind) = (self.path.as_ref().map_or("", Path::text), value.kind());
+        Error::invalid(format!("{}: the field {field} holds {kind} in a document, not a number", self.name))
+            .with_hint(format!("leave such documents out with a condition that only numbers satisfy, such as '{field}>=-1e308'"))
     }
 
     fn keep(&self, best: &mut Option<(Vec<u8>, Value)>, key: Vec<u8>, value: &Value) {
@@ -263,11 +282,11 @@ pub(super) struct Total {
 }
 
 impl Total {
-    fn add(&mut self, value: &Value) -> Option<()> {
+    fn add(&mut self, value: &Token<'_>) -> Option<()> {
         match value {
             // 2^63 integers of 64 bits do not overflow it.
-            Value::Int(value) => self.ints += value,
-            Value::Float(value) => self.floats.get_or_insert_with(|| Box::new(FloatSum::new())).add(*value),
+            Token::Int(value) => self.ints += value,
+            Token::Float(value) => self.floats.get_or_insert_with(|| Box::new(FloatSum::new())).add(*value),
             _ => return None,
         }
         self.count += 1;

@@ -10,6 +10,7 @@ use super::ranges::ElementRange;
 use crate::catalog::schema::exact_float;
 use crate::value::document::Value;
 use crate::value::json;
+use crate::value::msgpack::Token;
 use crate::value::time::Time;
 use crate::value::tuple::Element;
 
@@ -68,6 +69,13 @@ impl Wanted {
 
     /// How a value that was found compares; `None` for a value of another type.
     pub(super) fn order(&self, found: &Value) -> Option<Ordering> {
+        let Value::List(_) = found else { return self.order_of_scalar(&found.token()) };
+        let is_tuple = |wanted: &&Element| matches!(wanted, Element::Tuple(_));
+        self.elements().iter().filter(is_tuple).find_map(|wanted| Some(found.to_element()?.cmp(wanted)))
+    }
+
+    /// As [`Wanted::order`], of a value that is no list or map.
+    pub(super) fn order_of_scalar(&self, found: &Token<'_>) -> Option<Ordering> {
         match self {
             Wanted::Typed(element) => typed(found, element),
             Wanted::Untyped(elements) => elements.iter().find_map(|element| untyped(found, element)),
@@ -106,25 +114,24 @@ impl Wanted {
     }
 }
 
-/// How a value compares with an element of the same type.
-fn typed(found: &Value, wanted: &Element) -> Option<Ordering> {
+/// How a scalar compares with an element of the same type.
+fn typed(found: &Token<'_>, wanted: &Element) -> Option<Ordering> {
     Some(match (found, wanted) {
-        (Value::Null, Element::Null) => Ordering::Equal,
-        (Value::Bool(found), Element::Bool(wanted)) => found.cmp(wanted),
-        (Value::Int(found), Element::Int(wanted)) => found.cmp(wanted),
-        (Value::Float(found), Element::Float(wanted)) => found.total_cmp(wanted),
-        (Value::Text(found), Element::Text(wanted)) => found.as_str().cmp(wanted),
-        (Value::Bytes(found), Element::Bytes(wanted)) => found.cmp(wanted),
-        (Value::Time(found), Element::Time(wanted)) => found.cmp(wanted),
-        (Value::List(_), Element::Tuple(_)) => found.to_element()?.cmp(wanted),
+        (Token::Null, Element::Null) => Ordering::Equal,
+        (Token::Bool(found), Element::Bool(wanted)) => found.cmp(wanted),
+        (Token::Int(found), Element::Int(wanted)) => found.cmp(wanted),
+        (Token::Float(found), Element::Float(wanted)) => found.total_cmp(wanted),
+        (Token::Text(found), Element::Text(wanted)) => (*found).cmp(wanted),
+        (Token::Bytes(found), Element::Bytes(wanted)) => (*found).cmp(wanted),
+        (Token::Time(found), Element::Time(wanted)) => found.cmp(wanted),
         _ => return None,
     })
 }
 
-fn untyped(found: &Value, wanted: &Element) -> Option<Ordering> {
+fn untyped(found: &Token<'_>, wanted: &Element) -> Option<Ordering> {
     match (found, wanted) {
-        (Value::Int(found), Element::Float(wanted)) => Some(by_value(*found, *wanted)),
-        (Value::Float(found), Element::Int(wanted)) => Some(by_value(*wanted, *found).reverse()),
+        (Token::Int(found), Element::Float(wanted)) => Some(by_value(*found, *wanted)),
+        (Token::Float(found), Element::Int(wanted)) => Some(by_value(*wanted, *found).reverse()),
         _ => typed(found, wanted),
     }
 }

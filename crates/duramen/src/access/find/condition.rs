@@ -17,6 +17,7 @@ use super::ranges::ElementRange;
 use crate::catalog::schema::{ColumnType, Schema};
 use crate::store::error::{Error, Result};
 use crate::value::document::{Document, Value};
+use crate::value::msgpack::Token;
 use crate::value::tuple::Element;
 
 /// A condition on documents.
@@ -187,26 +188,40 @@ impl Condition {
     /// The field is found under any name that it has had. Reads no disk; costs O(fields of the document).
     #[must_use]
     pub fn holds(&self, schema: &Schema, document: &Document) -> bool {
-        let at = |path: &Path, test: &mut dyn FnMut(&Value) -> bool| {
-            path.any(schema, document, &mut |value| test(value))
-        };
         match &self.0 {
-            Test::Compare { path, operator, wanted } => {
-                at(path, &mut |found| operator.holds(wanted.order(found)))
-            }
-            Test::In { path, wanted } => {
-                at(path, &mut |found| wanted.iter().any(|wanted| wanted.equals(found)))
-            }
-            Test::Contains { path, wanted } => at(path, &mut |found| match found {
-                Value::Text(text) => wanted.text().is_some_and(|part| text.contains(part)),
-                Value::List(items) => items.iter().any(|item| wanted.equals(item)),
-                _ => false,
-            }),
-            Test::StartsWith { path, text } => {
-                at(path, &mut |found| matches!(found, Value::Text(found) if found.starts_with(text)))
-            }
+            Test::Compare { path, .. }
+            | Test::In { path, .. }
+            | Test::Contains { path, .. }
+            | Test::StartsWith { path, .. } => path.any(schema, document, &mut |value| self.test(value)),
             Test::All(conditions) => conditions.iter().all(|condition| condition.holds(schema, document)),
             Test::Any(conditions) => conditions.iter().any(|condition| condition.holds(schema, document)),
+        }
+    }
+
+    /// Whether a value at its path satisfies it. Those of several conditions have no path: none does.
+    pub(super) fn test(&self, found: &Value) -> bool {
+        match (&self.0, found) {
+            (Test::Compare { operator, wanted, .. }, _) => operator.holds(wanted.order(found)),
+            (Test::In { wanted, .. }, _) => wanted.iter().any(|wanted| wanted.equals(found)),
+            (Test::Contains { wanted, .. }, Value::List(items)) => {
+                items.iter().any(|item| wanted.equals(item))
+            }
+            _ => self.test_scalar(&found.token()),
+        }
+    }
+
+    /// As [`Condition::test`], of a value that is no list or map.
+    pub(super) fn test_scalar(&self, found: &Token<'_>) -> bool {
+        match (&self.0, found) {
+            (Test::Compare { operator, wanted, .. }, _) => operator.holds(wanted.order_of_scalar(found)),
+            (Test::In { wanted, .. }, _) => {
+                wanted.iter().any(|wanted| wanted.order_of_scalar(found) == Some(Ordering::Equal))
+            }
+            (Test::Contains { wanted, .. }, Token::Text(found)) => {
+                wanted.text().is_some_and(|part| found.contains(part))
+            }
+            (Test::StartsWith { text, .. }, Token::Text(found)) => found.starts_with(text),
+            _ => false,
         }
     }
 

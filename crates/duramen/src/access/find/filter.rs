@@ -1,18 +1,18 @@
 //! Documents of a scan that satisfy the conditions, with their counterparts of other collections.
 //!
-//! Decodes what the conditions test first, and of the documents that satisfy them what the query needs.
+//! Tests the conditions first, on the stored bytes if they are on whole fields, and decodes of the documents
+//! that satisfy them what the query needs.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::sync::Arc;
 
 use super::condition::Condition;
+use super::field_set::FieldSet;
 use super::join::Joined;
 use super::path::Path;
 use super::scan::Scan;
+use super::stored_fields::{FieldFinder, StoredFields};
 use crate::access::selection::Held;
 use crate::catalog::schema::Schema;
-use crate::catalog::shapes::Shape;
 use crate::store::error::Result;
 use crate::value::document::{Document, Value};
 
@@ -21,6 +21,16 @@ use crate::value::document::{Document, Value};
 pub(super) enum Needs {
     Whole,
     Fields(FieldSet),
+    /// As [`Needs::Fields`], but scalars are read where they are stored, if all of the fields are scalars.
+    Stored(FieldFinder, FieldSet),
+}
+
+/// A document that was found, as far as it is needed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Found<'f> {
+    Document(&'f Document),
+    /// The fields of [`Needs::Stored`].
+    Stored(StoredFields<'f>),
 }
 
 /// What reading one more document came to.
@@ -53,7 +63,9 @@ pub(super) struct Filter<'s> {
     held: Held<'s>,
     scan: Scan,
     terms: Terms,
-    /// The fields that the conditions test.
+    /// The fields that the conditions test, each of one; `None` unless all are on whole fields.
+    stored_tests: Option<FieldFinder>,
+    /// The fields that the conditions test, where they cannot be tested as they are stored.
     tested: FieldSet,
     needs: Needs,
     /// The fields that were tested last.
@@ -66,12 +78,19 @@ impl<'s> Filter<'s> {
     pub(super) fn new(held: Held<'s>, scan: Scan, terms: Terms, mut needs: Needs) -> Filter<'s> {
         let mut tested = FieldSet::default();
         terms.before.iter().for_each(|condition| condition.paths(&mut |path| tested.add(path)));
+        let paths: Option<Vec<&Path>> = terms.before.iter().map(Condition::one_path).collect();
+        let stored_tests = paths.and_then(|paths| FieldFinder::new(paths.into_iter().map(Some)));
+        if let Needs::Stored(_, fields) = &mut needs
+            && !(terms.joins.is_empty() && terms.after.is_empty())
+        {
+            needs = Needs::Fields(std::mem::take(fields));
+        }
         if let Needs::Fields(fields) = &mut needs {
             terms.joins.iter().flat_map(Joined::paths).for_each(|path| fields.add(path));
             terms.after.iter().for_each(|condition| condition.paths(&mut |path| fields.add(path)));
         }
         let (tested_last, current) = Default::default();
-        Filter { held, scan, terms, tested, needs, tested_last, current, read_count: 0 }
+        Filter { held, scan, terms, stored_tests, tested, needs, tested_last, current, read_count: 0 }
     }
 
     pub(super) fn advance(&mut self) -> Result<Read> {
@@ -79,16 +98,14 @@ impl<'s> Filter<'s> {
             return Ok(Read::End);
         }
         self.read_count += 1;
-        let Terms { schema, before, joins, after } = &self.terms;
-        if !before.is_empty() {
-            self.scan.fields(&self.tested, &mut self.tested_last)?;
-            if !before.iter().all(|condition| condition.holds(schema, &self.tested_last)) {
-                return Ok(Read::Passed);
-            }
+        if !self.holds_before()? {
+            return Ok(Read::Passed);
         }
-        match &self.needs {
+        let Terms { schema, joins, after, .. } = &self.terms;
+        match &mut self.needs {
             Needs::Whole => self.current = self.scan.document()?,
             Needs::Fields(fields) => self.scan.fields(fields, &mut self.current)?,
+            Needs::Stored(..) => return Ok(Read::Found),
         }
         for join in joins {
             let found = join.counterpart(self.held.state(), schema, &self.current)?;
@@ -99,6 +116,27 @@ impl<'s> Filter<'s> {
         }
         let is_found = after.iter().all(|condition| condition.holds(schema, &self.current));
         Ok(if is_found { Read::Found } else { Read::Passed })
+    }
+
+    /// Whether the conditions on a document's own fields hold.
+    fn holds_before(&mut self) -> Result<bool> {
+        let Terms { schema, before, .. } = &self.terms;
+        if before.is_empty() {
+            return Ok(true);
+        }
+        if let Some(finder) = &mut self.stored_tests
+            && let Some((shape, values)) = self.scan.shaped()?
+            && let Some(fields) = finder.find(schema, shape, values)?
+        {
+            for (index, condition) in before.iter().enumerate() {
+                if !fields.scalar(index, |found| Ok(condition.test_scalar(found)))? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        self.scan.fields(&mut self.tested, &mut self.tested_last)?;
+        Ok(before.iter().all(|condition| condition.holds(schema, &self.tested_last)))
     }
 
     /// How many documents were read.
@@ -121,9 +159,24 @@ impl<'s> Filter<'s> {
         self.scan.key()
     }
 
-    /// The document that was found, as far as it is needed.
+    /// The document that was found, as far as it is needed. Not of [`Needs::Stored`].
     pub(super) fn document(&self) -> &Document {
         &self.current
+    }
+
+    /// The document that was found, as far as it is needed, with the fields of the documents.
+    pub(super) fn found(&mut self) -> Result<(&Schema, Found<'_>)> {
+        let schema = &self.terms.schema;
+        let Needs::Stored(finder, fields) = &mut self.needs else {
+            return Ok((schema, Found::Document(&self.current)));
+        };
+        if let Some((shape, values)) = self.scan.shaped()?
+            && let Some(stored) = finder.find(schema, shape, values)?
+        {
+            return Ok((schema, Found::Stored(stored)));
+        }
+        self.scan.fields(fields, &mut self.current)?;
+        Ok((schema, Found::Document(&self.current)))
     }
 
     /// The whole document that was found, as it would be stored.
@@ -140,46 +193,5 @@ impl<'s> Filter<'s> {
 
     pub(super) fn take(&mut self) -> Document {
         std::mem::take(&mut self.current)
-    }
-}
-
-/// Names of fields of documents, each once.
-#[derive(Debug, Default)]
-pub(super) struct FieldSet {
-    names: Vec<String>,
-    /// Where the fields are in the shape of the document that was read last.
-    last: RefCell<Option<(u32, Arc<[usize]>)>>,
-}
-
-impl FieldSet {
-    pub(super) fn add(&mut self, path: &Path) {
-        if !self.names.iter().any(|field| field == path.field()) {
-            self.names.push(path.field().to_owned());
-        }
-    }
-
-    /// Whether it has a field, under any name that the field has had.
-    pub(super) fn has(&self, schema: &Schema, name: &[u8]) -> bool {
-        self.names.iter().any(|own| schema.same_field(name, own.as_bytes()))
-    }
-
-    /// The positions of its fields among the values of a shape, rising, and whether the document before this
-    /// one was of the same shape.
-    pub(super) fn positions(&self, schema: &Schema, shape: &Shape) -> (Arc<[usize]>, bool) {
-        let mut last = self.last.borrow_mut();
-        if let Some((number, positions)) = &*last
-            && *number == shape.number()
-        {
-            return (Arc::clone(positions), true);
-        }
-        let is_wanted = |position: &usize| self.has(schema, shape.names()[*position].as_bytes());
-        let positions: Arc<[usize]> = (0..shape.names().len()).filter(is_wanted).collect();
-        *last = Some((shape.number(), Arc::clone(&positions)));
-        (positions, false)
-    }
-
-    /// The document that was read last has no shape.
-    pub(super) fn forget_positions(&self) {
-        *self.last.borrow_mut() = None;
     }
 }

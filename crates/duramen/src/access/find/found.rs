@@ -1,6 +1,7 @@
 //! The iterator over what a query finds: filtered, ordered, limited, and with the fields that were asked for.
 
-use super::filter::{FieldSet, Filter, Needs, Read};
+use super::field_set::FieldSet;
+use super::filter::{Filter, Needs, Read};
 use super::order::SortOrder;
 use super::path::Path;
 use super::sort::{Sorted, Sorter};

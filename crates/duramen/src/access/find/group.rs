@@ -8,14 +8,16 @@ use std::collections::{HashMap, HashSet};
 
 use super::Find;
 use super::aggregate::{Aggregate, Kind, State, Term, nearest_rank};
-use super::filter::{FieldSet, Filter, Needs, Read};
+use super::field_set::FieldSet;
+use super::filter::{Filter, Found, Needs, Read};
 use super::found::Step;
-use super::order::{OrderBy, SortOrder, write_value};
+use super::order::{OrderBy, SortOrder, write_scalar, write_value};
 use super::path::Path;
 use super::plan::{FindPlan, Sorting};
 use super::reduced::Reduced;
 use super::sort::{Sorted, Sorter};
 use super::spill::SpillPlace;
+use super::stored_fields::FieldFinder;
 use crate::catalog::schema::{ColumnType, Schema};
 use crate::store::error::{Code, Error, Result};
 use crate::value::document::{Document, Value};
@@ -161,12 +163,7 @@ impl<'s> Grouped<'s> {
         }
         let unordered = Find { order: Vec::new(), ..self.find.clone() };
         let (scan, _) = unordered.scan(state, entry, &terms)?;
-        let mut needs = FieldSet::default();
-        group
-            .iter()
-            .chain(aggregates.iter().filter_map(|term| term.path.as_ref()))
-            .for_each(|path| needs.add(path));
-        let documents = Filter::new(held, scan, terms, Needs::Fields(needs));
+        let documents = Filter::new(held, scan, terms, needs(&group, &aggregates));
         let stage = Stage::Gather(Box::new(Table::new(place, self.find.memory_bytes, group, aggregates)));
         Ok(GroupIter { documents: Some(documents), stage, shown, order, sorter, left })
     }
@@ -179,6 +176,17 @@ impl std::fmt::Debug for Grouped<'_> {
             .field("fields", &self.fields)
             .field("aggregates", &self.aggregates)
             .finish_non_exhaustive()
+    }
+}
+
+/// What is needed of every document: the fields of its group, and those of the aggregates.
+fn needs(group: &[Path], aggregates: &[Term]) -> Needs {
+    let paths = group.iter().map(Some).chain(aggregates.iter().map(|term| term.path.as_ref()));
+    let mut fields = FieldSet::default();
+    paths.clone().flatten().for_each(|path| fields.add(path));
+    match FieldFinder::new(paths) {
+        Some(finder) => Needs::Stored(finder, fields),
+        None => Needs::Fields(fields),
     }
 }
 
@@ -249,7 +257,10 @@ impl GroupIter<'_> {
                     };
                     match documents.advance()? {
                         Read::Passed => {}
-                        Read::Found => table.add(documents.schema(), documents.document())?,
+                        Read::Found => {
+                            let (schema, found) = documents.found()?;
+                            table.add(schema, found)?;
+                        }
                         Read::End => self.end_of_documents()?,
                     }
                     continue;
@@ -371,10 +382,16 @@ impl Table {
         table
     }
 
-    fn add(&mut self, schema: &Schema, document: &Document) -> Result<()> {
+    fn add(&mut self, schema: &Schema, found: Found<'_>) -> Result<()> {
         self.key.clear();
-        for path in &self.group {
-            write_value(path.value(schema, document), false, &mut self.key);
+        for (index, path) in self.group.iter().enumerate() {
+            match found {
+                Found::Document(document) => write_value(path.value(schema, document), false, &mut self.key),
+                Found::Stored(fields) => fields.scalar(index, |found| {
+                    write_scalar(found, false, &mut self.key);
+                    Ok(())
+                })?,
+            }
             self.key.push(0);
         }
         // Of nothing to group by there is one group. To compare two empty keys is slow on some processors.
@@ -383,20 +400,31 @@ impl Table {
             self.last = match self.index.get(self.key.as_slice()) {
                 Some(at) => *at,
                 None => {
-                    let fields = self.group.iter().map(|path| path.value(schema, document).clone()).collect();
+                    let value = |(index, path): (usize, &Path)| match found {
+                        Found::Document(document) => Ok(path.value(schema, document).clone()),
+                        Found::Stored(fields) => fields.scalar(index, |found| Ok(Value::of_scalar(*found))),
+                    };
+                    let fields = self.group.iter().enumerate().map(value).collect::<Result<_>>()?;
                     let states = self.terms.iter().map(Term::start).collect();
                     self.insert(self.key.clone(), Group { fields, states })
                 }
             };
         }
-        let Table { terms, groups, values, last, used_bytes, .. } = self;
+        let Table { group, terms, groups, values, last, used_bytes, .. } = self;
         let (key, own) = &mut groups[*last];
         for (at, (term, state)) in terms.iter().zip(&mut own.states).enumerate() {
             let before = state.extra_bytes();
-            term.add(state, schema, document, &mut |value| match values {
+            let sorted = &mut |value: &Value| match values {
                 Some(values) => values.add(key, at, term.kind, value),
                 None => Ok(()),
-            })?;
+            };
+            match found {
+                Found::Document(document) => term.add(state, schema, document, sorted)?,
+                Found::Stored(fields) => {
+                    let index = group.len() + at;
+                    fields.scalar(index, |found| term.add_scalar(state, found, sorted))?;
+                }
+            }
             *used_bytes = *used_bytes + state.extra_bytes() - before;
         }
         if self.used_bytes > self.memory_bytes { self.spill() } else { Ok(()) }

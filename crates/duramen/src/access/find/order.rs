@@ -9,6 +9,7 @@ use crate::catalog::schema::Schema;
 use crate::store::Direction;
 use crate::store::error::{Error, Result};
 use crate::value::document::{Document, Value};
+use crate::value::msgpack::Token;
 use crate::value::tuple::Encoder;
 
 /// A field by which documents are ordered.
@@ -146,20 +147,7 @@ mod code {
 
 /// Appends the bytes of a value that compare as values do. Equal bytes are equal values.
 pub(super) fn write_value(value: &Value, is_inside: bool, out: &mut Vec<u8>) {
-    let mut encoder = Encoder::new(out);
     match value {
-        Value::Null => {
-            encoder.null();
-            if is_inside {
-                out.push(code::ESCAPE);
-            }
-        }
-        Value::Bool(value) => encoder.bool(*value),
-        Value::Int(value) => write_int(*value, out),
-        Value::Float(value) => write_number(*value, 0, 1, out),
-        Value::Text(value) => encoder.text(value),
-        Value::Bytes(value) => encoder.bytes(value),
-        Value::Time(value) => encoder.time(*value),
         Value::List(items) => {
             out.push(code::LIST);
             items.iter().for_each(|item| write_value(item, true, out));
@@ -175,6 +163,27 @@ pub(super) fn write_value(value: &Value, is_inside: bool, out: &mut Vec<u8>) {
             }
             out.push(code::END);
         }
+        scalar => write_scalar(&scalar.token(), is_inside, out),
+    }
+}
+
+/// As [`write_value`], of a value that is no list or map.
+pub(super) fn write_scalar(value: &Token<'_>, is_inside: bool, out: &mut Vec<u8>) {
+    let mut encoder = Encoder::new(out);
+    match value {
+        Token::Null => {
+            encoder.null();
+            if is_inside {
+                out.push(code::ESCAPE);
+            }
+        }
+        Token::Bool(value) => encoder.bool(*value),
+        Token::Int(value) => write_int(*value, out),
+        Token::Float(value) => write_number(*value, 0, 1, out),
+        Token::Text(value) => encoder.text(value),
+        Token::Bytes(value) => encoder.bytes(value),
+        Token::Time(value) => encoder.time(*value),
+        Token::UncheckedText(_) | Token::List(_) | Token::Map(_) => unreachable!("it is a scalar"),
     }
 }
 

@@ -5,12 +5,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::filter::FieldSet;
+use super::field_set::FieldSet;
 use super::plan::{Index, IndexRange};
 use crate::access::reads::sealed::Readable;
 use crate::access::views::found::{lost, order_by};
 use crate::catalog::entries::Entry;
 use crate::catalog::forms;
+use crate::catalog::shapes::Shape;
 use crate::store::error::Result;
 use crate::store::{Cursor, Direction, KeyRange};
 use crate::value::document::{Document, Value};
@@ -26,11 +27,11 @@ pub(super) struct Scan {
     direction: Direction,
     /// The ranges that are still to be read, the next one last.
     spans: Vec<Span>,
+    /// At the current document, or at its row in a view.
     rows: Option<Cursor>,
-    /// The row of the current document in a view.
-    row: Vec<u8>,
+    /// Along a view: the key of the current document.
     key: Vec<u8>,
-    /// The current document as it is stored.
+    /// Along a view: the current document as it is stored.
     stored: Vec<u8>,
 }
 
@@ -40,8 +41,7 @@ impl Scan {
         if direction == Direction::Forward {
             spans.reverse();
         }
-        let (row, key, stored) = Default::default();
-        Scan { entry, index, direction, spans, rows: None, row, key, stored }
+        Scan { entry, index, direction, spans, rows: None, key: Vec::new(), stored: Vec::new() }
     }
 
     /// The name of the order of the rows: that of the collection or of a view.
@@ -53,7 +53,12 @@ impl Scan {
 
     /// Where the current document is in the order.
     pub(super) fn position(&self) -> &[u8] {
-        if self.index.view.is_none() { &self.key } else { &self.row }
+        self.entry().0
+    }
+
+    /// The entry at which the cursor is; empty before the first document and after the last.
+    fn entry(&self) -> (&[u8], &[u8]) {
+        self.rows.as_ref().and_then(Cursor::entry).unwrap_or_default()
     }
 
     /// Leaves out everything up to a row, in the direction of the scan. Call it before the first document.
@@ -75,16 +80,14 @@ impl Scan {
                 continue;
             };
             if self.index.view.is_none() {
-                if let Some((key, stored)) = rows.next()? {
-                    keep(&mut self.key, key);
-                    keep(&mut self.stored, stored);
+                if rows.advance()? {
                     return Ok(true);
                 }
             } else if let Some(row) = rows.next_key()? {
                 let key = &*ascending(&row[split_unread(row, self.index.elements)?..])?;
                 if let Some(stored) = source.get(self.entry.tree, key)? {
-                    keep(&mut self.row, row);
-                    keep(&mut self.key, key);
+                    self.key.clear();
+                    self.key.extend_from_slice(key);
                     self.stored = stored;
                     return Ok(true);
                 }
@@ -100,12 +103,30 @@ impl Scan {
 
     /// The key of the current document.
     pub(super) fn key(&self) -> &[u8] {
-        &self.key
+        if self.index.view.is_none() { self.entry().0 } else { &self.key }
+    }
+
+    /// The current document as it is stored.
+    fn stored(&self) -> &[u8] {
+        if self.index.view.is_none() { self.entry().1 } else { &self.stored }
+    }
+
+    /// The shape of the current document and the bytes of its values; `None` for one that has no shape.
+    pub(super) fn shaped(&self) -> Result<Option<(&Shape, &[u8])>> {
+        let mut document = self.stored();
+        // Most documents have no prefix.
+        if !begins_with_a_shape(document) {
+            document = version::split(document)?.1;
+            if !begins_with_a_shape(document) {
+                return Ok(None);
+            }
+        }
+        self.entry.schema.shapes().split(document).map(Some)
     }
 
     /// The current document as a stored map with names.
     pub(super) fn named(&self) -> Result<Cow<'_, [u8]>> {
-        let (version, document) = version::split(&self.stored)?;
+        let (version, document) = version::split(self.stored())?;
         let mut named = Vec::new();
         let is_named_now = forms::name(&self.entry.schema, version, document, &mut named)?;
         Ok(if is_named_now { Cow::Owned(named) } else { Cow::Borrowed(document) })
@@ -113,21 +134,19 @@ impl Scan {
 
     /// The current document, whole.
     pub(super) fn document(&self) -> Result<Document> {
-        forms::document(&self.entry.schema, &self.stored)
+        forms::document(&self.entry.schema, self.stored())
     }
 
     /// These fields of the current document, under any name that they have had. What comes after the last of
     /// them is not read. `found` gets them: it has those of the last document, or nothing.
-    pub(super) fn fields(&self, wanted: &FieldSet, found: &mut Document) -> Result<()> {
+    pub(super) fn fields(&self, wanted: &mut FieldSet, found: &mut Document) -> Result<()> {
         let schema = &self.entry.schema;
-        let document = version::split(&self.stored)?.1;
-        if !begins_with_a_shape(document) {
+        let Some((shape, values)) = self.shaped()? else {
             let is_wanted = |name: &[u8]| wanted.has(schema, name);
             *found = Document::fields_from_bytes(&self.named()?, is_wanted)?;
             wanted.forget_positions();
             return Ok(());
-        }
-        let (shape, values) = schema.shapes().split(document)?;
+        };
         let (positions, is_as_before) = wanted.positions(schema, shape);
         if !is_as_before || found.len() != positions.len() {
             *found = Document::new();
@@ -142,9 +161,4 @@ impl Scan {
         }
         Ok(())
     }
-}
-
-fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
-    kept.clear();
-    kept.extend_from_slice(bytes);
 }
