@@ -11,8 +11,8 @@ use crate::catalog::reference;
 use crate::catalog::schema::Schema;
 use crate::store::error::{Error, Result};
 use crate::value::document::Value;
-use crate::value::msgpack::{DEPTH_MAX, Reader};
-use crate::value::tuple::{Element, Encoder, check_length, directed};
+use crate::value::msgpack::{DEPTH_MAX, Reader, Token};
+use crate::value::tuple::{Encoder, check_length, directed};
 use crate::value::version;
 use crate::view::key_field::KeyField;
 use crate::view::spec::ViewSpec;
@@ -40,20 +40,36 @@ pub(crate) fn rows(spec: &ViewSpec, schema: &Schema, key: &[u8], stored: &[u8]) 
         return reference::rows(spec, elements, key, fields[0]);
     }
     let (key_fields, value_fields) = fields.split_at(spec.key.len());
-    let (last_field, first_fields) = spec.key.split_last().expect("a view has a key field");
     let value = value_fields.iter().flat_map(|field| field.unwrap_or(NULL)).copied().collect::<Vec<u8>>();
-    let mut first = Vec::with_capacity(first_fields.len());
-    for (field, stored) in first_fields.iter().zip(key_fields) {
-        let value = Value::from_stored(stored.unwrap_or(NULL))?;
-        let inside = if field.is_path() { field.as_path().inside(&value) } else { &value };
-        let Some(element) = element(spec, inside)? else { return Ok(rows) };
-        first.push(element);
+    let mut first = Vec::with_capacity(key.len() + 32);
+    let last = spec.key.len() - 1;
+    for (position, field) in spec.key.iter().enumerate() {
+        let stored = key_fields[position].unwrap_or(NULL);
+        if !field.is_path() && !Reader::new(stored).is_before_items() {
+            if !write_scalar(spec, position, &Reader::new(stored).next()?, &mut first)? {
+                return Ok(rows);
+            }
+            continue;
+        }
+        let found = Value::from_stored(stored)?;
+        if position < last {
+            let inside = if field.is_path() { field.as_path().inside(&found) } else { &found };
+            if !write_element(spec, position, inside, &mut first)? {
+                return Ok(rows);
+            }
+            continue;
+        }
+        for item in &items(spec, field, &found) {
+            let mut row = first.clone();
+            if write_element(spec, position, item, &mut row)? {
+                end_row(spec, &mut row, key)?;
+                rows.insert(row, value.clone());
+            }
+        }
+        return Ok(rows);
     }
-    let last = Value::from_stored(key_fields[first.len()].unwrap_or(NULL))?;
-    for item in &items(spec, last_field, &last) {
-        let Some(last) = element(spec, item)? else { continue };
-        rows.insert(row_key(spec, &first, &last, key)?, value.clone());
-    }
+    end_row(spec, &mut first, key)?;
+    rows.insert(first, value);
     Ok(rows)
 }
 
@@ -75,49 +91,76 @@ fn items<'d>(spec: &ViewSpec, last: &KeyField, field: &'d Value) -> Vec<&'d Valu
     items
 }
 
-/// The element of a key field; `None` for a null that makes no row.
-fn element(spec: &ViewSpec, value: &Value) -> Result<Option<Element>> {
-    match value.to_element() {
-        Some(Element::Null) if !spec.nulls => Ok(None),
-        Some(element) => Ok(Some(element)),
-        None => Err(Error::invalid(format!(
-            "the view {} has a key field that holds a map, which has no order",
-            spec.name
-        ))),
+/// Appends a value as an element of the key. `false` for a null that makes no row.
+fn write_element(spec: &ViewSpec, position: usize, value: &Value, row: &mut Vec<u8>) -> Result<bool> {
+    let (Value::List(_) | Value::Map(_)) = value else {
+        return write_scalar(spec, position, &value.token(), row);
+    };
+    let element = value.to_element().ok_or_else(|| {
+        Error::invalid(format!("the view {} has a key field that holds a map, which has no order", spec.name))
+    })?;
+    let mut encoder = Encoder::new(row);
+    if spec.is_descending(position) {
+        encoder.descending(|encoder| encoder.element(&element))?;
+    } else {
+        encoder.element(&element)?;
     }
+    Ok(true)
 }
 
-fn row_key(spec: &ViewSpec, first: &[Element], last: &Element, key: &[u8]) -> Result<Vec<u8>> {
-    let mut row = Vec::with_capacity(key.len() + 32);
-    let mut encoder = Encoder::new(&mut row);
-    for (position, element) in first.iter().chain([last]).enumerate() {
-        if spec.is_descending(position) {
-            encoder.descending(|encoder| encoder.element(element))?;
-        } else {
-            encoder.element(element)?;
-        }
+/// As [`write_element`], of a value that is no list or map.
+fn write_scalar(spec: &ViewSpec, position: usize, value: &Token<'_>, row: &mut Vec<u8>) -> Result<bool> {
+    if *value == Token::Null && !spec.nulls {
+        return Ok(false);
     }
+    let mut encoder = Encoder::new(row);
+    if spec.is_descending(position) {
+        encoder.descending(|encoder| encode_scalar(value, encoder))?;
+    } else {
+        encode_scalar(value, &mut encoder)?;
+    }
+    Ok(true)
+}
+
+fn encode_scalar(value: &Token<'_>, encoder: &mut Encoder<'_>) -> Result<()> {
+    match value {
+        Token::Null => encoder.null(),
+        Token::Bool(value) => encoder.bool(*value),
+        Token::Int(value) => return encoder.int(*value),
+        Token::Float(value) => encoder.float(*value),
+        Token::Text(value) => encoder.text(value),
+        Token::Bytes(value) => encoder.bytes(value),
+        Token::Time(value) => encoder.time(*value),
+        Token::UncheckedText(_) | Token::List(_) | Token::Map(_) => unreachable!("it is a scalar"),
+    }
+    Ok(())
+}
+
+/// Appends the document's key to a row.
+fn end_row(spec: &ViewSpec, row: &mut Vec<u8>, key: &[u8]) -> Result<()> {
     if spec.is_descending(spec.key.len()) {
         row.extend(directed(key, |_| true)?);
     } else {
         row.extend_from_slice(key);
     }
-    check_length(&row).map_err(|error| {
+    check_length(row).map_err(|error| {
         Error::new(error.code(), format!("the row of the view {}: {}", spec.name, error.message()))
             .with_hint("a view's key and the document's share the length of one key: make either shorter")
-    })?;
-    Ok(row)
+    })
 }
 
 /// The bytes of the fields that the view reads: its key fields, then its values.
 fn fields<'d>(spec: &ViewSpec, schema: &'d Schema, document: &'d [u8]) -> Result<Vec<Option<&'d [u8]>>> {
     let wanted = || spec.key.iter().map(KeyField::own_field).chain(spec.values.iter().map(String::as_str));
-    let mut found = vec![None; wanted().count()];
+    let mut found = vec![None; spec.key.len() + spec.values.len()];
+    let has_renamed = schema.has_renamed_fields();
     let mut stored_fields = Fields::of(schema, document)?;
     while let Some((name, stored)) = stored_fields.next()? {
-        for (place, _) in wanted().enumerate().filter(|(_, field)| schema.same_field(field.as_bytes(), name))
-        {
-            found[place] = Some(stored);
+        for (place, field) in wanted().enumerate() {
+            let field = field.as_bytes();
+            if name == field || has_renamed && schema.same_field(field, name) {
+                found[place] = Some(stored);
+            }
         }
     }
     Ok(found)

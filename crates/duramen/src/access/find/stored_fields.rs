@@ -171,8 +171,7 @@ mod tests {
         let of = CollectionShapes { collection: "c", sums: &[], last: &last };
         let document = doc! { "a": 1, "b": "two" };
         let (_, stored) = shapes.shaped(&of, &document.to_bytes().unwrap()).unwrap().unwrap();
-        let condition =
-            Condition::parse(&schema.column("b", ColumnType::Any), "b=two").unwrap();
+        let condition = Condition::parse(&schema.column("b", ColumnType::Any), "b=two").unwrap();
         let (shape, values) = shapes.split(&stored).unwrap();
         for end in 0..values.len() {
             let mut finder = FieldFinder::new([condition.one_path()].into_iter()).unwrap();

@@ -125,11 +125,13 @@ impl Schema {
     /// Whether two names are those of one field: documents from before a rename have the other.
     pub(crate) fn same_field(&self, one: &[u8], other: &[u8]) -> bool {
         let called = |field: &Field, name: &[u8]| field.names().any(|own| own.as_bytes() == name);
-        one == other
-            || self
-                .fields
-                .iter()
-                .any(|field| !field.also.is_empty() && called(field, one) && called(field, other))
+        let renamed = || self.fields.iter().filter(|field| !field.also.is_empty());
+        one == other || renamed().any(|field| called(field, one) && called(field, other))
+    }
+
+    /// Whether a field has more than one name. Without one, names are those of one field if they are equal.
+    pub(crate) fn has_renamed_fields(&self) -> bool {
+        self.fields.iter().any(|field| !field.also.is_empty())
     }
 
     /// Begins a migration to the version of `own`; existing documents are of earlier versions.
