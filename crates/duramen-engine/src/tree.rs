@@ -39,7 +39,7 @@ pub(crate) use leaf::{Leaf, StoredValue};
 pub(crate) use node::{Body, DeferredPage, Node};
 pub(crate) use pointer::{NodePointer, Reduction};
 pub use range::KeyRange;
-pub(crate) use read::{count, find, nth};
+pub(crate) use read::{count, find, first_key, nth};
 pub use reduce::Reduced;
 pub(crate) use reduce::{fresh_reduction, reduce};
 pub(crate) use reducer::one as entry_reduction;

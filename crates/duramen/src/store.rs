@@ -32,6 +32,8 @@ pub(crate) trait Source {
     fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Vec<u8>>>;
     /// Lends a value, if it is there. Of a snapshot it is not copied.
     fn lend(&self, tree: TreeId, key: &[u8], to: &mut dyn FnMut(&[u8])) -> Result<()>;
+    /// The first key of a range.
+    fn first_key(&self, tree: TreeId, range: &KeyRange) -> Result<Option<Vec<u8>>>;
     fn count(&self, tree: TreeId, range: &KeyRange) -> Result<u64>;
     fn rank(&self, tree: TreeId, key: &[u8]) -> Result<u64>;
     fn nth(&self, tree: TreeId, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>>;
@@ -104,7 +106,7 @@ impl<'e> Shared<'e> {
 }
 
 macro_rules! source {
-    ($kind:ty, |$this:ident| $reader:expr, $lend:expr) => {
+    ($kind:ty, |$this:ident| $reader:expr, $lend:expr, $first_key:expr) => {
         impl Source for $kind {
             fn tree(&self, name: &str) -> Result<Option<TreeId>> {
                 let $this = self;
@@ -123,6 +125,10 @@ macro_rules! source {
 
             fn lend(&self, tree: TreeId, key: &[u8], to: &mut dyn FnMut(&[u8])) -> Result<()> {
                 $lend(self, tree, key, to)
+            }
+
+            fn first_key(&self, tree: TreeId, range: &KeyRange) -> Result<Option<Vec<u8>>> {
+                $first_key(self, tree, range)
             }
 
             fn count(&self, tree: TreeId, range: &KeyRange) -> Result<u64> {
@@ -158,13 +164,24 @@ macro_rules! source {
     };
 }
 
-source!(Snapshot, |this| this, |this: &Snapshot, tree, key: &[u8], to| {
-    this.get_with(tree, key, to).map(drop)
-});
-source!(Shared<'_>, |this| this.inner.borrow_mut(), |this: &Shared<'_>, tree, key: &[u8], to| {
+source!(
+    Snapshot,
+    |this| this,
+    |this: &Snapshot, tree, key: &[u8], to| this.get_with(tree, key, to).map(drop),
+    Snapshot::first_key
+);
+source!(
+    Shared<'_>,
+    |this| this.inner.borrow_mut(),
     // The borrow must end before the value is used: that may read more.
-    this.get(tree, key).map(|value| value.as_deref().map(to)).map(drop)
-});
+    |this: &Shared<'_>, tree, key: &[u8], to| {
+        this.get(tree, key).map(|value| value.as_deref().map(to)).map(drop)
+    },
+    |this: &Shared<'_>, tree, range: &KeyRange| {
+        let mut cursor = this.cursor(tree, range.clone(), Direction::Forward)?;
+        Ok(cursor.next_key()?.map(<[u8]>::to_vec))
+    }
+);
 
 /// Entries of a range, lent one at a time. Holds its snapshot.
 pub(crate) struct Cursor {

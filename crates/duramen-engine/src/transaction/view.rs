@@ -185,6 +185,15 @@ impl View {
         })
     }
 
+    pub(super) fn first_key(&self, tree: TreeId, range: &KeyRange) -> Result<Option<Vec<u8>>> {
+        let (state, overlay) = self.layers(tree)?;
+        if overlay.is_none() {
+            return self.still_held(tree::first_key(self.pages(), state.slot.as_ref(), range));
+        }
+        let mut rows = self.rows(tree, range.clone(), Direction::Forward)?;
+        Ok(rows.next()?.map(|row| row.key().to_vec()))
+    }
+
     /// The names in the catalogue. An overlay never changes them: opening applies catalogue changes at once.
     pub(super) fn names(&self, slot: Option<&Slot>, range: KeyRange) -> Result<Vec<(String, TreeId)>> {
         let mut rows = self.rows_in(slot, range, Direction::Forward);
@@ -441,6 +450,14 @@ impl Snapshot {
             }
             _ => Ok(Vec::new()),
         }
+    }
+
+    /// The first key of a range.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn first_key(&self, tree: TreeId, range: &KeyRange) -> Result<Option<Vec<u8>>> {
+        self.view.first_key(tree, range)
     }
 
     /// The entries of a range in order.

@@ -61,7 +61,9 @@ impl Heads {
             let middle = usize::midpoint(from, to);
             if self.0[middle] < wanted { from = middle + 1 } else { to = middle }
         }
-        let low = from + self.0[from..to].iter().filter(|head| **head < wanted).count();
+        // Summed in the width of the heads, of which the processor compares several at a time.
+        let smaller: u32 = self.0[from..to].iter().map(|head| u32::from(*head < wanted)).sum();
+        let low = from + smaller as usize;
         let same = match self.0.get(low + 1) {
             Some(next) if *next == wanted => self.0[low..].partition_point(|head| *head == wanted),
             _ => usize::from(self.0.get(low) == Some(&wanted)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::node::{Body, Node};
 use super::slot::Slot;
-use super::{KeyRange, StoredValue};
+use super::{Cursor, Direction, KeyRange, StoredValue};
 use crate::error::Result;
 use crate::page_cache::Pages;
 
@@ -33,6 +33,25 @@ fn leaf_of(pages: &Pages, root: &Slot, key: &[u8]) -> Result<Arc<Node>> {
         slot = inner.slot(inner.separators().child_of(key));
     }
     slot.share_in(pages, &pin)
+}
+
+/// The first key of a range.
+///
+/// # Errors
+/// `Corrupt` or `Io` if a page on the way cannot be read.
+pub(crate) fn first_key(pages: &Pages, root: Option<&Slot>, range: &KeyRange) -> Result<Option<Vec<u8>>> {
+    let Some(slot) = root.filter(|_| !range.is_empty()) else { return Ok(None) };
+    let node = leaf_of(pages, slot, &range.from)?;
+    let Body::Leaf(leaf) = node.body() else { unreachable!("a path ends with a leaf") };
+    let at = leaf.lower_bound(&range.from);
+    if at == leaf.len() {
+        // It begins a later leaf, if there is one.
+        let mut cursor = Cursor::new(root, range.clone(), Direction::Forward);
+        return Ok(cursor.next(pages)?.map(|(key, _)| key.to_vec()));
+    }
+    let mut key = Vec::new();
+    leaf.key_into(at, &mut key);
+    Ok(range.contains(&key).then_some(key))
 }
 
 /// How many keys are before `key`.

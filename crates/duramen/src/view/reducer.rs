@@ -148,9 +148,12 @@ impl ViewReducer {
 
 impl Reducer for ViewReducer {
     fn one(&self, _: &[u8], value: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), String> {
-        let mut gathered = self.start();
-        gather(&self.parts, &mut gathered, value)?;
-        gathered.iter_mut().for_each(|part| part.write(out));
+        for part in &self.parts {
+            let kept = if self.has_sketches { self.sketch(part) } else { None };
+            let mut gathered = Gathered { seen: 0, kept: kept.map_or(Kept::None, Kept::Sketch) };
+            gathered.row(part, value)?;
+            gathered.write(out);
+        }
         Ok(())
     }
 
@@ -217,7 +220,8 @@ enum Kept {
 
 impl Running for Join<'_> {
     fn entry(&mut self, _: &[u8], value: &[u8]) -> std::result::Result<(), String> {
-        gather(&self.reducer.parts, &mut self.gathered, value)
+        let mut parts = self.reducer.parts.iter().zip(&mut self.gathered);
+        parts.try_for_each(|(part, gathered)| gathered.row(part, value))
     }
 
     fn reduction(&mut self, reduction: &[u8]) {
@@ -239,6 +243,16 @@ impl Running for Join<'_> {
 }
 
 impl Gathered {
+    /// Adds a row, of which the part reduces one value.
+    fn row(&mut self, part: &Reduce, row: &[u8]) -> std::result::Result<(), String> {
+        let mut values = Reader::new(row);
+        let stored = values.skip_values(part.value()).and_then(|()| values.raw());
+        match stored.map_err(|_| "a row keeps fewer values than its view")? {
+            NULL => Ok(()),
+            stored => self.value(part, stored),
+        }
+    }
+
     /// Adds a value that is not null.
     fn value(&mut self, part: &Reduce, stored: &[u8]) -> std::result::Result<(), String> {
         self.seen += 1;
@@ -297,22 +311,6 @@ impl Gathered {
         };
         append(out, &Part { seen: self.seen, outcome });
     }
-}
-
-/// Adds the values of a row.
-fn gather(parts: &[Reduce], gathered: &mut [Gathered], row: &[u8]) -> std::result::Result<(), String> {
-    let mut values = Vec::new();
-    let mut rest = Reader::new(row);
-    while !rest.at_end() {
-        values.push(rest.raw().map_err(|error| error.message().to_owned())?);
-    }
-    for (part, gathered) in parts.iter().zip(gathered) {
-        let stored = *values.get(part.value()).ok_or("a row keeps fewer values than its view")?;
-        if stored != NULL {
-            gathered.value(part, stored)?;
-        }
-    }
-    Ok(())
 }
 
 fn append(out: &mut Vec<u8>, part: &Part<'_>) {

@@ -102,8 +102,7 @@ impl<'s, V: View> ViewDocs<'s, V> {
         while let Some(row) = self.rows.next_key()? {
             self.last.clear();
             self.last.extend_from_slice(row);
-            let key = &*ascending(&row[split_unread(row, V::Key::ELEMENTS)?..])?;
-            if let Some(document) = read_document(self.held.state(), documents, key)? {
+            if let Some(document) = read_document_of_row::<V>(self.held.state(), documents, row)? {
                 return Ok(Some(document));
             }
         }
@@ -160,6 +159,19 @@ impl<V: View, G: OwnedKey> Iterator for ViewGroups<'_, V, G> {
     fn next(&mut self) -> Option<Result<(G, Answer<V>)>> {
         self.next_group().transpose()
     }
+}
+
+/// The document of a row of a view, decoded.
+///
+/// # Errors
+/// As [`read_document`].
+pub(crate) fn read_document_of_row<V: View>(
+    state: &dyn Readable,
+    documents: TreeId,
+    row: &[u8],
+) -> Result<Option<V::Collection>> {
+    let key = &*ascending(&row[split_unread(row, V::Key::ELEMENTS)?..])?;
+    read_document(state, documents, key)
 }
 
 /// As [`document_of`], decoded.

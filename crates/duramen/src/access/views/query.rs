@@ -11,12 +11,12 @@ use crate::access::selection::{Of, Selection};
 use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::views::View;
 use crate::access::views::found::{
-    Groups, ViewDocs, ViewEntry, ViewGroups, ViewIter, entry_of, order_of, reduced,
+    Groups, ViewDocs, ViewEntry, ViewGroups, ViewIter, entry_of, order_of, read_document_of_row, reduced,
 };
 use crate::access::views::state;
 use crate::catalog::entries::{Entry, OpenView};
 use crate::store::error::Result;
-use crate::store::{KeyRange, Source};
+use crate::store::{Direction, KeyRange, Source};
 use crate::value::range::IntoSpan;
 use crate::value::span::Span;
 use crate::value::tuple::{KeyFor, OwnedKey, PrefixFor, encode, prefix_end};
@@ -156,7 +156,17 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery::iter_docs`].
     pub fn first_doc(&self) -> Result<Option<V::Collection>> {
-        self.iter_docs()?.next().transpose()
+        if self.selection.direction == Direction::Reverse || self.selection.limit == 0 {
+            return self.iter_docs()?.next().transpose();
+        }
+        let range = self.selection.lent_range()?;
+        let found = self.selection.ask(|state| {
+            in_ready_view::<V, _>(state, |source, entry, view| {
+                let Some(row) = source.first_key(view.tree, &range)? else { return Ok(None) };
+                read_document_of_row::<V>(state, entry.tree, &row)
+            })
+        })?;
+        Ok(found.flatten())
     }
 
     /// A page of `size` rows, at least one: the first page, or the one after a token. A limit applies to each
