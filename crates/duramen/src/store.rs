@@ -191,28 +191,34 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
+    /// The next key and value; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.big = None;
+        let Some(row) = self.rows.next()? else { return Ok(None) };
+        let (key, value) = (row.key(), row.value()?);
+        Ok(Some((
+            key,
+            match value {
+                Cow::Borrowed(value) => value,
+                Cow::Owned(value) => self.big.insert(value),
+            },
+        )))
+    }
+
     /// Moves to the next entry; `false` at the end.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         self.big = None;
-        if !self.rows.advance()? {
-            return Ok(false);
-        }
-        if self.rows.is_big() {
+        let moved = self.rows.advance()?;
+        if moved && self.rows.is_big() {
             self.big = self.rows.row().map(|row| row.value()).transpose()?.map(Cow::into_owned);
         }
-        Ok(true)
+        Ok(moved)
     }
 
     /// The key and value of the entry to which it moved last; `None` before the first and after the last.
     pub(crate) fn entry(&self) -> Option<(&[u8], &[u8])> {
         let row = self.rows.row()?;
         Some((row.key(), row.value_in_page().or(self.big.as_deref())?))
-    }
-
-    /// The next key and value; `None` at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        self.advance()?;
-        Ok(self.entry())
     }
 
     /// As [`Cursor::next`], without reading the value.

@@ -57,20 +57,20 @@ impl OverlaidCursor {
         }
     }
 
-    /// Moves to the next entry; `false` at the end.
+    /// Moves to the next entry, and lends it until the next call.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read; the next call then tries again.
-    pub(crate) fn advance(&mut self, pages: &Pages) -> Result<bool> {
+    pub(crate) fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
         self.at = Source::Nothing;
         loop {
             if self.is_below_passed {
-                self.below.advance(pages)?;
+                self.below.next(pages)?;
                 self.is_below_passed = false;
             }
             let next = self.next_source();
             match next {
-                Source::Nothing => return Ok(false),
+                Source::Nothing => return Ok(None),
                 Source::Below => self.is_below_passed = true,
                 Source::Change(index, replaces) => {
                     self.is_below_passed = replaces;
@@ -84,7 +84,7 @@ impl OverlaidCursor {
                 }
             }
             self.at = next;
-            return Ok(true);
+            return Ok(self.entry());
         }
     }
 
@@ -98,11 +98,6 @@ impl OverlaidCursor {
                 change.value.map(|value| (change.key, value))
             }
         }
-    }
-
-    /// Whether the value of that entry is big.
-    pub(crate) fn is_big(&self) -> bool {
-        self.entry().is_some_and(|(_, value)| value.big)
     }
 
     /// Which comes next. For equal keys it is the change.

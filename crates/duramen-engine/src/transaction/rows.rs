@@ -54,11 +54,19 @@ impl Rows {
     /// Those of a [read](crate::Error#reads).
     #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot; see `into_iter`")]
     pub fn next(&mut self) -> Result<Option<Row<'_>>> {
-        self.advance()?;
-        Ok(self.row())
+        let view = &self.view;
+        let moved = match &mut self.walk {
+            Walk::Tree(cursor) => cursor.next(view.pages()),
+            Walk::Overlaid(cursor) => cursor.next(view.pages()),
+        };
+        match moved {
+            Ok(None) => Ok(None),
+            Ok(Some((key, value))) => Ok(Some(Row { view, key, value })),
+            Err(error) => view.still_held(Err(error)),
+        }
     }
 
-    /// Moves to the next entry; `false` at the end of the range.
+    /// Moves to the next entry without lending it; `false` at the end of the range.
     ///
     /// # Errors
     /// As [`Rows::next`].
@@ -66,20 +74,17 @@ impl Rows {
         let pages = self.view.pages();
         let moved = match &mut self.walk {
             Walk::Tree(cursor) => cursor.advance(pages),
-            Walk::Overlaid(cursor) => cursor.advance(pages),
+            Walk::Overlaid(cursor) => cursor.next(pages).map(|entry| entry.is_some()),
         };
-        match moved {
-            Ok(moved) => Ok(moved),
-            Err(error) => self.view.still_held(Err(error)),
-        }
+        moved.or_else(|error| self.view.still_held(Err(error)))
     }
 
-    /// Whether the value of that entry is big: it is then not in its page.
+    /// Whether the value of the current entry is big: not in its page.
     #[must_use]
     pub fn is_big(&self) -> bool {
         match &self.walk {
             Walk::Tree(cursor) => cursor.is_big(),
-            Walk::Overlaid(cursor) => cursor.is_big(),
+            Walk::Overlaid(cursor) => cursor.entry().is_some_and(|(_, value)| value.big),
         }
     }
 

@@ -65,13 +65,42 @@ impl Cursor {
         }
     }
 
-    /// Moves to the next entry; `false` at the end.
+    /// Moves to the next entry, and lends its key until the next call, and its value, still in its leaf.
     ///
     /// `pages` are those of the root.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read; the next call then tries again.
+    pub(crate) fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
+        let Some(at) = self.step(pages)? else { return Ok(None) };
+        Ok(Some(self.arrive(at)))
+    }
+
+    /// Moves to the next entry; `false` at the end.
+    ///
+    /// # Errors
+    /// As [`Cursor::next`].
     pub(crate) fn advance(&mut self, pages: &Pages) -> Result<bool> {
+        let Some(at) = self.step(pages)? else { return Ok(false) };
+        self.arrive(at);
+        Ok(true)
+    }
+
+    /// Makes an entry of the leaf the current one.
+    #[inline(always)]
+    fn arrive(&mut self, at: usize) -> (&[u8], StoredValue<'_>) {
+        let standing = self.leaf.as_ref().expect("a step ends in a leaf");
+        let (suffix, value) = leaf_of(&standing.node).suffix_and_value(at);
+        self.key.truncate(standing.prefix_bytes);
+        self.key.extend_from_slice(suffix);
+        debug_assert!(self.range.contains(&self.key), "entry {at} of a leaf lies within the range");
+        (self.at, self.is_big) = (Some(at), value.big);
+        (&self.key, value)
+    }
+
+    /// Goes to the next entry of a leaf, and returns which it is.
+    #[inline(always)]
+    fn step(&mut self, pages: &Pages) -> Result<Option<usize>> {
         self.at = None;
         loop {
             if let Some(standing) = &self.leaf {
@@ -79,11 +108,11 @@ impl Cursor {
                     break;
                 }
                 if standing.last {
-                    return Ok(false);
+                    return Ok(None);
                 }
             }
             if !self.next_leaf(pages)? {
-                return Ok(false);
+                return Ok(None);
             }
         }
         let standing = self.leaf.as_mut().expect("the loop ends with a leaf");
@@ -97,33 +126,18 @@ impl Cursor {
                 standing.to
             }
         };
-        let (suffix, value) = leaf_of(&standing.node).suffix_and_value(at);
-        self.key.truncate(standing.prefix_bytes);
-        self.key.extend_from_slice(suffix);
-        (self.at, self.is_big) = (Some(at), value.big);
-        debug_assert!(self.range.contains(&self.key), "entry {at} of a leaf lies within the range");
-        Ok(true)
+        Ok(Some(at))
     }
 
-    /// The entry to which it moved last, with its value still in the leaf; `None` before the first and after
-    /// the last.
-    pub(crate) fn entry(&self) -> Option<(&[u8], StoredValue<'_>)> {
-        let standing = self.leaf.as_ref()?;
-        Some((&self.key, leaf_of(&standing.node).value(self.at?)))
-    }
-
-    /// Whether the value of that entry is big.
+    /// Whether the value of the current entry is big.
     pub(crate) fn is_big(&self) -> bool {
         self.is_big
     }
 
-    /// Moves to the next entry, and lends it.
-    ///
-    /// # Errors
-    /// As [`Cursor::advance`].
-    pub(crate) fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
-        self.advance(pages)?;
-        Ok(self.entry())
+    /// The entry to which it moved last; `None` before the first and after the last.
+    pub(crate) fn entry(&self) -> Option<(&[u8], StoredValue<'_>)> {
+        let standing = self.leaf.as_ref()?;
+        Some((&self.key, leaf_of(&standing.node).value(self.at?)))
     }
 
     /// Moves to the next leaf; `false` at the end.
