@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Lets agents shop in one shop, kept by each engine, and checks every answer.
     Commerce(Commerce),
+    /// Stores typed documents with views, beside raw trees, SQLite, redb and native_db.
+    Documents(crate::documents::Documents),
     /// Measures databases of growing size.
     Growth(Growth),
     /// Filters, sorts, groups and joins the flights, beside SQLite.

@@ -16,6 +16,7 @@ mod child;
 mod commerce;
 mod compare;
 mod data;
+mod documents;
 mod drive;
 mod engine;
 mod engines;
@@ -55,6 +56,7 @@ fn run(words: Words) -> Result<()> {
         Command::Engines => output::table(&tables::engines()),
         Command::Child { job } => output::outcome(&workloads::run(&serde_json::from_str(&job)?)?)?,
         Command::Commerce(args) => commerce::show(&args, &commerce::run(&args)?)?,
+        Command::Documents(words) => documents::run(&words)?,
         Command::Growth(words) => growth::run(&words)?,
         #[cfg(feature = "sqlite")]
         Command::Queries(words) => queries::run(&words)?,

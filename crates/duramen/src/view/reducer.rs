@@ -139,6 +139,22 @@ impl ViewReducer {
         part.sketch().or_else(|| self.codes.sketch(part))
     }
 
+    /// Appends the join of two reductions without sketches; `None` if one cannot be read.
+    fn join_parts(&self, mut left: &[u8], mut right: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        for part in &self.parts {
+            let (left, right) = (read_part(part, &mut left)?, read_part(part, &mut right)?);
+            let outcome = match (left.outcome, right.outcome) {
+                (Outcome::Nothing, outcome) | (outcome, Outcome::Nothing) => outcome,
+                // Wrapping keeps `join` associative for any input; 2^63 rows do not reach it.
+                (Outcome::Sum(left), Outcome::Sum(right)) => Outcome::Sum(left.wrapping_add(right)),
+                (Outcome::Bytes(left), Outcome::Bytes(right)) => Outcome::Bytes(extreme(part, left, right)),
+                _ => unreachable!("both were read as the same kind"),
+            };
+            append(out, &Part { seen: left.seen.wrapping_add(right.seen), outcome });
+        }
+        (left.is_empty() && right.is_empty()).then_some(())
+    }
+
     fn start(&self) -> Vec<Gathered> {
         let start =
             |part: &Reduce| Gathered { seen: 0, kept: self.sketch(part).map_or(Kept::None, Kept::Sketch) };
@@ -164,19 +180,10 @@ impl Reducer for ViewReducer {
             running.reduction(right);
             return running.finish(out);
         }
-        let (Some(left), Some(right)) = (read(&self.parts, left), read(&self.parts, right)) else {
+        let start = out.len();
+        if self.join_parts(left, right, out).is_none() {
+            out.truncate(start);
             out.extend_from_slice(UNREADABLE);
-            return;
-        };
-        for (part, (left, right)) in self.parts.iter().zip(left.iter().zip(&right)) {
-            let outcome = match (&left.outcome, &right.outcome) {
-                (Outcome::Nothing, outcome) | (outcome, Outcome::Nothing) => outcome.clone(),
-                // Wrapping keeps `join` associative for any input; 2^63 rows do not reach it.
-                (Outcome::Sum(left), Outcome::Sum(right)) => Outcome::Sum(left.wrapping_add(*right)),
-                (Outcome::Bytes(left), Outcome::Bytes(right)) => Outcome::Bytes(extreme(part, left, right)),
-                _ => unreachable!("both were read as the same kind"),
-            };
-            append(out, &Part { seen: left.seen.wrapping_add(right.seen), outcome });
         }
     }
 
@@ -336,22 +343,23 @@ pub(crate) fn unzigzag(zigzag: u128) -> i128 {
 }
 
 fn read<'a>(parts: &[Reduce], mut rest: &'a [u8]) -> Option<Vec<Part<'a>>> {
-    let mut read = Vec::with_capacity(parts.len());
-    for part in parts {
-        let seen = u64::try_from(read_varint(&mut rest)?).ok()?;
-        let outcome = match part {
-            _ if seen == 0 => Outcome::Nothing,
-            Reduce::Sum(_) => Outcome::Sum(unzigzag(read_varint(&mut rest)?)),
-            _ => {
-                let length = usize::try_from(read_varint(&mut rest)?).ok()?;
-                let (bytes, after) = rest.split_at_checked(length)?;
-                rest = after;
-                Outcome::Bytes(bytes)
-            }
-        };
-        read.push(Part { seen, outcome });
-    }
+    let read = parts.iter().map(|part| read_part(part, &mut rest)).collect::<Option<_>>()?;
     rest.is_empty().then_some(read)
+}
+
+fn read_part<'a>(part: &Reduce, rest: &mut &'a [u8]) -> Option<Part<'a>> {
+    let seen = u64::try_from(read_varint(rest)?).ok()?;
+    let outcome = match part {
+        _ if seen == 0 => Outcome::Nothing,
+        Reduce::Sum(_) => Outcome::Sum(unzigzag(read_varint(rest)?)),
+        _ => {
+            let length = usize::try_from(read_varint(rest)?).ok()?;
+            let (bytes, after) = rest.split_at_checked(length)?;
+            *rest = after;
+            Outcome::Bytes(bytes)
+        }
+    };
+    Some(Part { seen, outcome })
 }
 
 /// The element in the result of a reduction.

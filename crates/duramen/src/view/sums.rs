@@ -201,6 +201,14 @@ fn append(out: &mut Vec<u8>, value: FieldSum) {
 
 /// Seven bits per byte, lowest first; the high bit means that more follow.
 pub(crate) fn append_varint(out: &mut Vec<u8>, mut value: u128) {
+    if let Ok(mut small) = u64::try_from(value) {
+        while small >= 0x80 {
+            out.push(small.to_le_bytes()[0] | 0x80);
+            small >>= 7;
+        }
+        out.push(small.to_le_bytes()[0]);
+        return;
+    }
     loop {
         let low = u8::try_from(value & 0x7f).expect("seven bits");
         value >>= 7;
@@ -226,6 +234,15 @@ fn read(reduction: &[u8], count: usize) -> Option<Vec<FieldSum>> {
 
 /// Reads the number at the beginning, and advances; `None` if it is unfinished or too large.
 pub(crate) fn read_varint(rest: &mut &[u8]) -> Option<u128> {
+    // Most numbers have at most eight bytes, and half as wide a number takes a third of the work.
+    let mut small: u64 = 0;
+    for (at, byte) in rest.iter().enumerate().take(8) {
+        small |= u64::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            *rest = &rest[at + 1..];
+            return Some(small.into());
+        }
+    }
     let mut value: u128 = 0;
     for shift in (0..7 * VARINT_128_BYTES_MAX).step_by(7) {
         let (&byte, tail) = rest.split_first()?;
