@@ -215,7 +215,13 @@ impl Cursor {
         Ok(moved)
     }
 
-    /// The key and value of the entry to which it moved last; `None` before the first and after the last.
+    /// The key of the entry to which it moved last; `None` before the first and after the last.
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        Some(self.rows.row()?.key())
+    }
+
+    /// The key and value of the entry to which [`Cursor::advance`] moved last; `None` before the first and
+    /// after the last.
     pub(crate) fn entry(&self) -> Option<(&[u8], &[u8])> {
         let row = self.rows.row()?;
         Some((row.key(), row.value_in_page().or(self.big.as_deref())?))

@@ -29,6 +29,9 @@ pub(crate) enum Command {
     Commerce(Commerce),
     /// Stores typed documents with views, beside raw trees, SQLite, redb and native_db.
     Documents(crate::documents::Documents),
+    /// Imports, filters, sums and exports the flights by the command line, beside SQLite's shell.
+    #[cfg(feature = "sqlite")]
+    Flights(crate::flights::Flights),
     /// Measures databases of growing size.
     Growth(Growth),
     /// Filters, sorts, groups and joins the flights, beside SQLite.

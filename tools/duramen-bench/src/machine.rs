@@ -16,26 +16,40 @@ const SECTOR_BYTES: u64 = 512;
 
 /// Processor time of this process, all threads, user and system.
 pub(crate) fn cpu_seconds() -> f64 {
+    times_from(11)
+}
+
+/// Processor time of the processes that this one started and waited for.
+pub(crate) fn children_cpu_seconds() -> f64 {
+    times_from(13)
+}
+
+/// The sum of two times after the name of this process in its status.
+fn times_from(field: usize) -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks: f64 =
-        fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
-    ticks / TICKS
+    let times = fields.split_whitespace().skip(field).take(2);
+    times.filter_map(|time| time.parse::<f64>().ok()).sum::<f64>() / TICKS
+}
+
+/// The peak resident memory of another process, in bytes.
+pub(crate) fn resident_bytes_max_of(process: u32) -> Option<u64> {
+    of_status(&process.to_string(), "VmHWM:")
 }
 
 /// The peak resident memory of this process, in bytes.
 pub(crate) fn resident_bytes_max() -> Option<u64> {
-    of_status("VmHWM:")
+    of_status("self", "VmHWM:")
 }
 
 /// The anonymous memory of this process, in bytes.
 pub(crate) fn anonymous_bytes() -> Option<u64> {
-    of_status("RssAnon:")
+    of_status("self", "RssAnon:")
 }
 
-/// A line of the process's status that counts KiB, in bytes.
-fn of_status(name: &str) -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+/// A line of a process's status that counts KiB, in bytes.
+fn of_status(process: &str, name: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }

@@ -20,6 +20,8 @@ mod documents;
 mod drive;
 mod engine;
 mod engines;
+#[cfg(feature = "sqlite")]
+mod flights;
 mod growth;
 mod job;
 mod machine;
@@ -57,6 +59,8 @@ fn run(words: Words) -> Result<()> {
         Command::Child { job } => output::outcome(&workloads::run(&serde_json::from_str(&job)?)?)?,
         Command::Commerce(args) => commerce::show(&args, &commerce::run(&args)?)?,
         Command::Documents(words) => documents::run(&words)?,
+        #[cfg(feature = "sqlite")]
+        Command::Flights(words) => flights::run(&words)?,
         Command::Growth(words) => growth::run(&words)?,
         #[cfg(feature = "sqlite")]
         Command::Queries(words) => queries::run(&words)?,

@@ -18,8 +18,8 @@ pub(crate) struct OverlaidCursor {
     /// The indexes of the remaining changes, `to` excluded.
     from: usize,
     to: usize,
-    /// Whether the entry of the tree to which `below` moved last was lent, or replaced: it moves on before the
-    /// next entry.
+    /// Whether the entry of the tree to which `below` moved last was lent, or replaced: it moves on before
+    /// the next entry.
     is_below_passed: bool,
     at: Source,
 }

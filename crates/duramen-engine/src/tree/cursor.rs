@@ -131,7 +131,7 @@ impl Cursor {
 
     /// Whether the value of the current entry is big.
     pub(crate) fn is_big(&self) -> bool {
-        self.is_big
+        self.at.is_some() && self.is_big
     }
 
     /// The entry to which it moved last; `None` before the first and after the last.

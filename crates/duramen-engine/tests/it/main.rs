@@ -17,6 +17,8 @@ mod compressing;
 #[cfg(not(feature = "shuttle"))]
 mod corrupt;
 #[cfg(not(feature = "shuttle"))]
+mod cursors;
+#[cfg(not(feature = "shuttle"))]
 mod feed;
 #[cfg(not(feature = "shuttle"))]
 mod format;

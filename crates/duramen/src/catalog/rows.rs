@@ -41,36 +41,44 @@ pub(crate) fn rows(spec: &ViewSpec, schema: &Schema, key: &[u8], stored: &[u8]) 
     }
     let (key_fields, value_fields) = fields.split_at(spec.key.len());
     let value = value_fields.iter().flat_map(|field| field.unwrap_or(NULL)).copied().collect::<Vec<u8>>();
-    let mut first = Vec::with_capacity(key.len() + 32);
-    let last = spec.key.len() - 1;
-    for (position, field) in spec.key.iter().enumerate() {
+    let (last, others) = spec.key.split_last().expect("a view has a key field");
+    let mut row = Vec::with_capacity(key.len() + 32);
+    for (position, field) in others.iter().enumerate() {
         let stored = key_fields[position].unwrap_or(NULL);
-        if !field.is_path() && !Reader::new(stored).is_before_items() {
-            if !write_scalar(spec, position, &Reader::new(stored).next()?, &mut first)? {
-                return Ok(rows);
+        let is_there = match scalar(field, stored)? {
+            Some(found) => write_scalar(spec, position, &found, &mut row)?,
+            None => {
+                let found = Value::from_stored(stored)?;
+                let inside = if field.is_path() { field.as_path().inside(&found) } else { &found };
+                write_element(spec, position, inside, &mut row)?
             }
-            continue;
+        };
+        if !is_there {
+            return Ok(rows);
         }
-        let found = Value::from_stored(stored)?;
-        if position < last {
-            let inside = if field.is_path() { field.as_path().inside(&found) } else { &found };
-            if !write_element(spec, position, inside, &mut first)? {
-                return Ok(rows);
-            }
-            continue;
-        }
-        for item in &items(spec, field, &found) {
-            let mut row = first.clone();
-            if write_element(spec, position, item, &mut row)? {
-                end_row(spec, &mut row, key)?;
-                rows.insert(row, value.clone());
-            }
+    }
+    let stored = key_fields[others.len()].unwrap_or(NULL);
+    if let Some(found) = scalar(last, stored)? {
+        if write_scalar(spec, others.len(), &found, &mut row)? {
+            end_row(spec, &mut row, key)?;
+            rows.insert(row, value);
         }
         return Ok(rows);
     }
-    end_row(spec, &mut first, key)?;
-    rows.insert(first, value);
+    for item in &items(spec, last, &Value::from_stored(stored)?) {
+        let mut row = row.clone();
+        if write_element(spec, others.len(), item, &mut row)? {
+            end_row(spec, &mut row, key)?;
+            rows.insert(row, value.clone());
+        }
+    }
     Ok(rows)
+}
+
+/// The value of a key field that is a whole field, if it is a scalar.
+fn scalar<'d>(field: &KeyField, stored: &'d [u8]) -> Result<Option<Token<'d>>> {
+    let mut reader = Reader::new(stored);
+    if field.is_path() || reader.is_before_items() { Ok(None) } else { reader.next().map(Some) }
 }
 
 /// The values that the last element of the key takes, one for each row. `field` is the stored field.

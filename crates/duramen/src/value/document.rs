@@ -311,7 +311,7 @@ impl Value {
         Ok(Value::List(values))
     }
 
-    /// A scalar; a token of a list or map becomes an empty one.
+    /// The value of a scalar.
     pub(crate) fn of_scalar(token: Token<'_>) -> Value {
         match token {
             Token::Null => Value::Null,
@@ -319,11 +319,9 @@ impl Value {
             Token::Int(value) => Value::Int(value),
             Token::Float(value) => Value::Float(value),
             Token::Text(value) => Value::Text(value.to_owned()),
-            Token::UncheckedText(_) => unreachable!("next() checks text"),
             Token::Bytes(value) => Value::Bytes(value.to_owned()),
             Token::Time(value) => Value::Time(value),
-            Token::List(_) => Value::List(Vec::new()),
-            Token::Map(_) => Value::Map(Document::new()),
+            Token::UncheckedText(_) | Token::List(_) | Token::Map(_) => unreachable!("it is a scalar"),
         }
     }
 }

@@ -253,8 +253,10 @@ impl Gathered {
     /// Adds a row, of which the part reduces one value.
     fn row(&mut self, part: &Reduce, row: &[u8]) -> std::result::Result<(), String> {
         let mut values = Reader::new(row);
-        let stored = values.skip_values(part.value()).and_then(|()| values.raw());
-        match stored.map_err(|_| "a row keeps fewer values than its view")? {
+        for _ in 0..part.value() {
+            values.raw().map_err(|error| unread(&values, &error))?;
+        }
+        match values.raw().map_err(|error| unread(&values, &error))? {
             NULL => Ok(()),
             stored => self.value(part, stored),
         }
@@ -317,6 +319,16 @@ impl Gathered {
             }
         };
         append(out, &Part { seen: self.seen, outcome });
+    }
+}
+
+/// Why a value of a row was not read.
+#[cold]
+fn unread(values: &Reader<'_>, error: &Error) -> String {
+    if values.at_end() {
+        "a row keeps fewer values than its view".to_owned()
+    } else {
+        error.message().to_owned()
     }
 }
 

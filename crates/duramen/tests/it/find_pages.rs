@@ -67,6 +67,21 @@ fn pages_together_are_the_whole_answer() {
     }
 }
 
+// Such a row is not read for its value: only its key is.
+#[test]
+fn pages_along_a_view_that_keeps_large_values() {
+    let db = Db::in_memory().unwrap();
+    let schema = Schema::new("notes").key(["id"]).column("topic", ColumnType::Text);
+    let notes = db.ensure(&schema.view(ViewSpec::new("by_topic", ["topic"]).values(["text"]))).unwrap();
+    for id in 0..7 {
+        let text = "long ".repeat(if id % 2 == 0 { 8_000 } else { 1 });
+        notes.put(doc! { "id": id, "topic": format!("topic {}", id % 3), "text": text }).unwrap();
+    }
+    let find = notes.find([]).view("by_topic");
+    check(&find);
+    check(&find.reverse());
+}
+
 // What is written between two pages must not repeat or hide other documents.
 #[test]
 fn writes_between_pages_hide_nothing() {

@@ -42,6 +42,7 @@ mod ordering;
 mod page_scan;
 mod queries;
 mod read_as;
+mod read_where_stored;
 mod reduced_groups;
 mod references;
 mod refusals;

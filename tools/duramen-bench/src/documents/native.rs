@@ -12,7 +12,7 @@ use crate::engine::Result;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "native_db",
-    setting: "its defaults; three secondary keys; a sum and a filter read the orders",
+    setting: "its defaults, over redb; three secondary keys; a sum and a filter read the orders",
     open: |dir| Ok(Box::new(Native(Builder::new().create(&MODELS, dir.join("orders.native"))?))),
 };
 

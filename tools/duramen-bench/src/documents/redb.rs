@@ -8,7 +8,7 @@ use crate::engine::Result;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "redb + serde",
-    setting: "Durability::Immediate; orders as postcard, three tables of indexes; a sum reads the rows of its city",
+    setting: "its default Durability::Immediate and cache; orders as postcard, three tables of indexes; a sum reads the rows of its city",
     open: |dir| Ok(Box::new(Redb(Database::create(dir.join("orders.redb"))?))),
 };
 

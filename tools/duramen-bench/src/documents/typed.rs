@@ -9,7 +9,7 @@ use crate::engine::Result;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "Duramen",
-    setting: "Db::open(), level Disk; a typed collection with three views; the filter by find()",
+    setting: "Db::open(), level Disk; a typed collection with three views, that of cities with sums; the filter by find()",
     open: |dir| Ok(Box::new(Typed(Db::open(dir.join("orders.duramen"))?))),
 };
 

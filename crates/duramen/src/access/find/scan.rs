@@ -51,14 +51,9 @@ impl Scan {
         view.map_or_else(|| name.to_owned(), |view| order_by(name, &view.spec))
     }
 
-    /// Where the current document is in the order.
+    /// Where the current document is in the order: a key, or a row of a view.
     pub(super) fn position(&self) -> &[u8] {
-        self.entry().0
-    }
-
-    /// The entry at which the cursor is; empty before the first document and after the last.
-    fn entry(&self) -> (&[u8], &[u8]) {
-        self.rows.as_ref().and_then(Cursor::entry).unwrap_or_default()
+        self.rows.as_ref().and_then(Cursor::key).unwrap_or_default()
     }
 
     /// Leaves out everything up to a row, in the direction of the scan. Call it before the first document.
@@ -103,12 +98,15 @@ impl Scan {
 
     /// The key of the current document.
     pub(super) fn key(&self) -> &[u8] {
-        if self.index.view.is_none() { self.entry().0 } else { &self.key }
+        if self.index.view.is_none() { self.position() } else { &self.key }
     }
 
     /// The current document as it is stored.
     fn stored(&self) -> &[u8] {
-        if self.index.view.is_none() { self.entry().1 } else { &self.stored }
+        if self.index.view.is_some() {
+            return &self.stored;
+        }
+        self.rows.as_ref().and_then(Cursor::entry).unwrap_or_default().1
     }
 
     /// The shape of the current document and the bytes of its values; `None` for one that has no shape.
