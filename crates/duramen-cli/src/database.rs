@@ -38,8 +38,8 @@ impl Opened {
         if self.is_shared { Ok(()) } else { self.db.close() }
     }
 
-    /// The command reads each page once from now on: it gains nothing by keeping them. To open, the database may
-    /// have needed more memory: the log after the newest checkpoint is replayed then.
+    /// The command reads each page once from now on: it gains nothing by keeping them. To open, the database
+    /// may have needed more memory: the log after the newest checkpoint is replayed then.
     pub(crate) fn keep_few_pages(&self) -> duramen::Result<()> {
         if self.is_shared { Ok(()) } else { self.db.set_memory_bytes(ONCE_BYTES) }
     }

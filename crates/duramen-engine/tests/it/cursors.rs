@@ -1,5 +1,5 @@
-//! Cursors lend the entries of a range, each once, in both directions: of a snapshot, and of a transaction that
-//! has changed some of them. So does a search for the first key.
+//! Cursors lend the entries of a range, each once, in both directions: of a snapshot, and of a transaction
+//! that has changed some of them. A search for the first key finds what they lend first.
 
 use std::collections::BTreeMap;
 
