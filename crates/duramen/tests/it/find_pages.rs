@@ -31,6 +31,7 @@ fn check(find: &Find<'_>) {
             let page = find.page(size, after.as_ref()).unwrap();
             assert!(page.items.len() == size || page.next.is_none(), "{find:?}");
             found.extend(page.items);
+            assert!(found.len() <= whole.len(), "{find:?}: a page begins again");
             let Some(next) = page.next else { break };
             after = Some(next.to_string().parse().unwrap());
         }
