@@ -105,6 +105,11 @@ impl Document {
         self.fields.is_empty()
     }
 
+    /// A document that will have so many fields.
+    pub(crate) fn with_capacity(fields: usize) -> Document {
+        Document { fields: Vec::with_capacity(fields) }
+    }
+
     /// Appends a field that is known to be new.
     pub(crate) fn push(&mut self, name: String, value: Value) {
         self.fields.push((name, value));

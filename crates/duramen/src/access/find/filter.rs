@@ -126,14 +126,10 @@ impl<'s> Filter<'s> {
         }
         if let Some(finder) = &mut self.stored_tests
             && let Some((shape, values)) = self.scan.shaped()?
-            && let Some(fields) = finder.find(schema, shape, values)?
+            && let Some(all_hold) =
+                finder.all_pass(schema, shape, values, |index, found| before[index].test_scalar(found))?
         {
-            for (index, condition) in before.iter().enumerate() {
-                if !fields.scalar(index, |found| Ok(condition.test_scalar(found)))? {
-                    return Ok(false);
-                }
-            }
-            return Ok(true);
+            return Ok(all_hold);
         }
         self.scan.fields(&mut self.tested, &mut self.tested_last)?;
         Ok(before.iter().all(|condition| condition.holds(schema, &self.tested_last)))

@@ -19,6 +19,8 @@ pub(super) struct FieldFinder {
     shape: Option<u32>,
     /// The positions of the fields among the values of this shape, rising, each with the index of its field.
     positions: Vec<(usize, usize)>,
+    /// The indexes of fields that this shape lacks.
+    absent: Vec<usize>,
     /// A field has two values in this shape, under names that it has had.
     is_twice: bool,
     /// Where the fields of the last document begin; `None` for one that it lacks.
@@ -43,7 +45,44 @@ impl FieldFinder {
             })
             .collect::<Option<_>>()?;
         let starts = vec![None; fields.len()];
-        Some(FieldFinder { fields, shape: None, positions: Vec::new(), is_twice: false, starts })
+        let (shape, positions, absent, is_twice) = Default::default();
+        Some(FieldFinder { fields, shape, positions, absent, is_twice, starts })
+    }
+
+    /// Whether fields pass a test, which is given their indexes and scalars, or null for one that is absent.
+    /// They are tested in the order in which they are stored, and nothing is read after the first that fails.
+    /// `None` if one that is reached is a list or map, or one is there twice.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for bytes that are no values.
+    pub(super) fn all_pass(
+        &mut self,
+        schema: &Schema,
+        shape: &Shape,
+        values: &[u8],
+        mut passes: impl FnMut(usize, &Token<'_>) -> bool,
+    ) -> Result<Option<bool>> {
+        if self.shape != Some(shape.number()) {
+            self.look_up(schema, shape);
+        }
+        if self.is_twice {
+            return Ok(None);
+        }
+        if !self.absent.iter().all(|index| passes(*index, &Token::Null)) {
+            return Ok(Some(false));
+        }
+        let (mut reader, mut next) = (Reader::new(values), 0);
+        for (position, index) in &self.positions {
+            reader.skip_values(position - next)?;
+            next = *position;
+            if reader.is_before_items() {
+                return Ok(None);
+            }
+            if !passes(*index, &reader.clone().next()?) {
+                return Ok(Some(false));
+            }
+        }
+        Ok(Some(true))
     }
 
     /// The fields in the values of a document; `None` if one of them is a list or map, or there twice.
@@ -87,6 +126,7 @@ impl FieldFinder {
         }
         let found = |index: usize| self.positions.iter().filter(|(_, other)| *other == index).count();
         self.is_twice = (0..self.fields.len()).any(|index| found(index) > 1);
+        self.absent = (0..self.fields.len()).filter(|index| found(*index) == 0).collect();
     }
 }
 
@@ -179,6 +219,8 @@ mod tests {
             let read =
                 found.and_then(|found| found.unwrap().scalar(0, |found| Ok(condition.test_scalar(found))));
             assert_eq!(read.unwrap_err().code(), Code::InvalidArgument, "{end} bytes");
+            let passed = finder.all_pass(&Schema::new("c"), shape, &values[..end], |_, _| true);
+            assert_eq!(passed.unwrap_err().code(), Code::InvalidArgument, "{end} bytes");
         }
     }
 }

@@ -104,18 +104,19 @@ impl Shape {
     /// `InvalidArgument` for bytes that are not these values.
     pub(crate) fn document(&self, values: &[u8]) -> Result<Document> {
         let mut reader = Reader::new(values);
-        let mut stored: Vec<Value> = Vec::with_capacity(self.names.len());
-        for _ in &self.names {
-            stored.push(Value::read(&mut reader, DEPTH_MAX - 1)?);
+        let mut document = Document::with_capacity(self.names.len());
+        if self.is_in_shown_order() {
+            for name in &self.names {
+                document.push(name.clone(), Value::read(&mut reader, DEPTH_MAX - 1)?);
+            }
+        } else {
+            let read = |_| Value::read(&mut reader, DEPTH_MAX - 1);
+            let mut stored = self.names.iter().map(read).collect::<Result<Vec<_>>>()?;
+            for at in self.in_shown_order() {
+                document.push(self.names[at].clone(), std::mem::take(&mut stored[at]));
+            }
         }
-        if !reader.at_end() {
-            return Err(reader.wrong("something follows the document"));
-        }
-        let mut document = Document::new();
-        for at in self.in_shown_order() {
-            document.push(self.names[at].clone(), std::mem::take(&mut stored[at]));
-        }
-        Ok(document)
+        if reader.at_end() { Ok(document) } else { Err(reader.wrong("something follows the document")) }
     }
 
     /// As [`Shape::document`], in place of another document of this shape, whose memory is used again.
