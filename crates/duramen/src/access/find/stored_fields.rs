@@ -62,27 +62,13 @@ impl FieldFinder {
         values: &[u8],
         mut passes: impl FnMut(usize, &Token<'_>) -> bool,
     ) -> Result<Option<bool>> {
-        if self.shape != Some(shape.number()) {
-            self.look_up(schema, shape);
-        }
-        if self.is_twice {
+        if !self.knows(schema, shape) {
             return Ok(None);
         }
         if !self.absent.iter().all(|index| passes(*index, &Token::Null)) {
             return Ok(Some(false));
         }
-        let (mut reader, mut next) = (Reader::new(values), 0);
-        for (position, index) in &self.positions {
-            reader.skip_values(position - next)?;
-            next = *position;
-            if reader.is_before_items() {
-                return Ok(None);
-            }
-            if !passes(*index, &reader.clone().next()?) {
-                return Ok(Some(false));
-            }
-        }
-        Ok(Some(true))
+        visit(&self.positions, values, |index, field| Ok(passes(index, &field.clone().next()?)))
     }
 
     /// The fields in the values of a document; `None` if one of them is a list or map, or there twice.
@@ -95,22 +81,23 @@ impl FieldFinder {
         shape: &Shape,
         values: &'d [u8],
     ) -> Result<Option<StoredFields<'d>>> {
+        if !self.knows(schema, shape) {
+            return Ok(None);
+        }
+        let starts = &mut self.starts;
+        let found = visit(&self.positions, values, |index, field| {
+            starts[index] = Some(values.len() - field.rest().len());
+            Ok(true)
+        })?;
+        Ok(found.map(|_| StoredFields { values, starts: &self.starts }))
+    }
+
+    /// Looks the fields up in a shape, unless it is that of the last document. `false` if one is there twice.
+    fn knows(&mut self, schema: &Schema, shape: &Shape) -> bool {
         if self.shape != Some(shape.number()) {
             self.look_up(schema, shape);
         }
-        if self.is_twice {
-            return Ok(None);
-        }
-        let (mut reader, mut next) = (Reader::new(values), 0);
-        for (position, index) in &self.positions {
-            reader.skip_values(position - next)?;
-            next = *position;
-            if reader.is_before_items() {
-                return Ok(None);
-            }
-            self.starts[*index] = Some(values.len() - reader.rest().len());
-        }
-        Ok(Some(StoredFields { values, starts: &self.starts }))
+        !self.is_twice
     }
 
     fn look_up(&mut self, schema: &Schema, shape: &Shape) {
@@ -128,6 +115,27 @@ impl FieldFinder {
         self.is_twice = (0..self.fields.len()).any(|index| found(index) > 1);
         self.absent = (0..self.fields.len()).filter(|index| found(*index) == 0).collect();
     }
+}
+
+/// Calls `at_field` with the index of each field and a reader that stands before its value, until it returns
+/// `false`. `None` if a field that is reached is a list or map.
+fn visit(
+    positions: &[(usize, usize)],
+    values: &[u8],
+    mut at_field: impl FnMut(usize, &Reader<'_>) -> Result<bool>,
+) -> Result<Option<bool>> {
+    let (mut reader, mut next) = (Reader::new(values), 0);
+    for (position, index) in positions {
+        reader.skip_values(position - next)?;
+        next = *position;
+        if reader.is_before_items() {
+            return Ok(None);
+        }
+        if !at_field(*index, &reader)? {
+            return Ok(Some(false));
+        }
+    }
+    Ok(Some(true))
 }
 
 impl<'d> StoredFields<'d> {
