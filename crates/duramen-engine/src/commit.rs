@@ -16,6 +16,7 @@ mod apply;
 mod changes;
 mod drops;
 mod group;
+mod key_map;
 mod lead;
 mod levels;
 mod order;

@@ -21,6 +21,7 @@ pub(crate) mod query;
 pub(crate) mod reads;
 pub(crate) mod references;
 pub(crate) mod revision;
+pub(crate) mod row_batch;
 pub(crate) mod rows;
 pub(crate) mod select;
 pub(crate) mod selection;

@@ -338,7 +338,7 @@ fn read(
         if let Some(grown) = rows.grown() {
             shape.grow(grown);
         }
-        let repeats = keys.repeats(encoded.iter().map(|(key, _)| key), &lines);
+        let repeats = keys.repeats(encoded.keys(), &lines);
         let (shape, has_forgotten_keys) = (shape.clone(), keys.may_have_missed());
         let batch = Batch { number, rows: encoded, lines, shape, repeats, has_forgotten_keys };
         if !batch.rows.is_empty() && batches.send(Ok(Some(batch))).is_err() {
@@ -466,7 +466,7 @@ impl Writer {
 
     fn repeated(&self, batch: &Batch, index: usize) -> Failure {
         let line = batch.lines.get(index).copied().unwrap_or(0);
-        let key = batch.rows.iter().nth(index).map_or_else(String::new, |(key, _)| keys::shown(key));
+        let key = batch.rows.keys().nth(index).map_or_else(String::new, keys::shown);
         let earlier = batch.repeats.iter().find(|repeat| repeat.index == index).map(|repeat| repeat.earlier);
         let collection = &self.collection;
         let was_empty = self.documents_before.unwrap_or(0) == 0;

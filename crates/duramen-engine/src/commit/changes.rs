@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::key_map::{KeyMap, SortedKeys};
 use crate::alarm::invariant;
 use crate::catalog::CatalogRow;
 use crate::ids::TreeId;
@@ -40,15 +41,15 @@ impl OwnedValue {
 /// The newest write to each key of each tree; `None` deletes.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    trees: BTreeMap<TreeId, BTreeMap<Vec<u8>, Option<OwnedValue>>>,
+    trees: BTreeMap<TreeId, KeyMap<Option<OwnedValue>>>,
     bytes: usize,
 }
 
-fn as_change<'a>((key, value): (&'a Vec<u8>, &'a Option<OwnedValue>)) -> Change<'a> {
+fn as_change<'a>((key, value): (&'a [u8], &'a Option<OwnedValue>)) -> Change<'a> {
     Change { key, value: value.as_ref().map(OwnedValue::stored) }
 }
 
-/// Approximate memory of a map entry beyond its key and value.
+/// Approximate memory of a write beyond its key and value.
 pub(crate) const ENTRY_BYTES: usize = 80;
 
 const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize, "a record has 16 bits for the length of a key");
@@ -68,15 +69,11 @@ impl Changes {
     ) -> Option<Option<OwnedValue>> {
         let size = |value: &Option<OwnedValue>| value.as_ref().map_or(0, |v| v.bytes.len());
         self.bytes += size(&value);
-        let before = match self.trees.entry(tree).or_default().entry(key.to_vec()) {
-            std::collections::btree_map::Entry::Occupied(mut held) => Some(held.insert(value)),
-            std::collections::btree_map::Entry::Vacant(free) => {
-                free.insert(value);
-                self.bytes += key.len() + ENTRY_BYTES;
-                None
-            }
-        };
-        self.bytes = self.bytes.saturating_sub(before.as_ref().map_or(0, size));
+        let before = self.trees.entry(tree).or_default().set(key, value);
+        match &before {
+            Some(before) => self.bytes = self.bytes.saturating_sub(size(before)),
+            None => self.bytes += key.len() + ENTRY_BYTES,
+        }
         before
     }
 
@@ -92,13 +89,13 @@ impl Changes {
 
     /// The writes recorded for one tree, in order of key.
     pub(crate) fn of_tree(&self, tree: TreeId) -> Vec<Change<'_>> {
-        self.trees.get(&tree).into_iter().flatten().map(as_change).collect()
+        self.trees.get(&tree).into_iter().flat_map(KeyMap::iter).map(as_change).collect()
     }
 
     /// Discards the writes recorded for a tree. Returns their values.
     pub(crate) fn forget_tree(&mut self, tree: TreeId) -> Vec<OwnedValue> {
         let forgotten = self.trees.remove(&tree).unwrap_or_default();
-        let bytes = |(key, value): (&Vec<u8>, &Option<OwnedValue>)| {
+        let bytes = |(key, value): (&[u8], &Option<OwnedValue>)| {
             key.len() + ENTRY_BYTES + value.as_ref().map_or(0, |value| value.bytes.len())
         };
         self.bytes = self.bytes.saturating_sub(forgotten.iter().map(bytes).sum());
@@ -108,18 +105,21 @@ impl Changes {
 
     /// The keys alone, for comparison with what other transactions read.
     pub(crate) fn into_keys(self) -> WrittenKeys {
-        let keys = |changes: BTreeMap<Vec<u8>, _>| changes.into_keys().map(Vec::into_boxed_slice).collect();
-        WrittenKeys { trees: self.trees.into_iter().map(|(id, changes)| (id, keys(changes))).collect() }
+        WrittenKeys { trees: self.trees.into_iter().map(|(id, changes)| (id, changes.into_keys())).collect() }
     }
 
     /// The number of big values.
     pub(crate) fn big_count(&self) -> usize {
-        self.trees.values().flat_map(BTreeMap::values).flatten().filter(|value| value.big).count()
+        self.values().flatten().filter(|value| value.big).count()
+    }
+
+    fn values(&self) -> impl Iterator<Item = &Option<OwnedValue>> {
+        self.trees.values().flat_map(KeyMap::iter).map(|(_, value)| value)
     }
 
     /// Whether no write is recorded.
     pub(crate) fn is_empty(&self) -> bool {
-        self.trees.values().all(BTreeMap::is_empty)
+        self.trees.values().all(KeyMap::is_empty)
     }
 
     /// Approximate bytes of memory.
@@ -129,7 +129,7 @@ impl Changes {
 
     /// Whether it only deletes. Such a transaction may use the room kept back for a full disk.
     pub(crate) fn only_deletes(&self) -> bool {
-        self.trees.values().all(|changes| changes.values().all(Option::is_none))
+        self.values().all(Option::is_none)
     }
 
     /// The log record.
@@ -143,7 +143,7 @@ impl Changes {
             // Reserved: to flag what can be derived from other records (rows of views).
             out.push(0);
             out.extend_from_slice(&count(changes.len()).to_le_bytes());
-            for (key, value) in changes {
+            for (key, value) in changes.iter() {
                 let (kind, bytes) = match value {
                     None => (DELETE, &[][..]),
                     Some(value) => (if value.big { PUT_BIG } else { PUT }, &value.bytes[..]),
@@ -180,23 +180,23 @@ pub(super) fn record_lists(record: &[u8]) -> Vec<(TreeId, Vec<Change<'_>>)> {
 /// The sorted keys a transaction wrote.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenKeys {
-    trees: BTreeMap<TreeId, Vec<Box<[u8]>>>,
+    trees: BTreeMap<TreeId, SortedKeys>,
 }
 
 impl WrittenKeys {
     /// The keys written in a tree.
-    pub(crate) fn of_tree(&self, tree: TreeId) -> &[Box<[u8]>] {
-        self.trees.get(&tree).map_or(&[], Vec::as_slice)
+    pub(super) fn of_tree(&self, tree: TreeId) -> Option<&SortedKeys> {
+        self.trees.get(&tree)
     }
 
     /// The number of keys.
     pub(crate) fn count(&self) -> usize {
-        self.trees.values().map(Vec::len).sum()
+        self.trees.values().map(SortedKeys::len).sum()
     }
 
     /// Approximate bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.trees.values().flatten().map(|key| key.len() + 16).sum::<usize>() + 64
+        self.trees.values().map(SortedKeys::bytes).sum::<usize>() + 64
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a transaction read, and whether it has changed since.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use super::changes::WrittenKeys;
+use super::key_map::{KeyMap, SortedKeys};
 use crate::catalog::Root;
 use crate::error::{Code, Error, Result};
 use crate::ids::TreeId;
@@ -22,9 +23,9 @@ pub(crate) struct Reads {
     trees: BTreeMap<TreeId, TreeReads>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct TreeReads {
-    points: BTreeSet<Vec<u8>>,
+    points: KeyMap<()>,
     /// Disjoint, in order of their start.
     ranges: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
@@ -33,7 +34,7 @@ impl Reads {
     /// Notes the lookup of a key, found or not.
     pub(crate) fn point(&mut self, tree: TreeId, key: &[u8]) {
         let reads = self.of(tree);
-        if !reads.covers(key) && reads.points.insert(key.to_vec()) {
+        if !reads.covers(key) && reads.points.set(key, ()).is_none() {
             reads.escalate();
         }
     }
@@ -61,14 +62,12 @@ impl Reads {
     }
 
     fn of(&mut self, tree: TreeId) -> &mut TreeReads {
-        self.trees
-            .entry(tree)
-            .or_insert_with(|| TreeReads { points: BTreeSet::new(), ranges: BTreeMap::new() })
+        self.trees.entry(tree).or_default()
     }
 
     /// Whether any of these keys was read.
     pub(crate) fn touch(&self, written: &WrittenKeys) -> bool {
-        self.trees.iter().any(|(tree, reads)| reads.touch(written.of_tree(*tree)))
+        self.trees.iter().any(|(tree, reads)| written.of_tree(*tree).is_some_and(|keys| reads.touch(keys)))
     }
 
     /// Whether anything that was read differs between two roots. It compares values: a value that was changed
@@ -83,7 +82,7 @@ impl Reads {
             if same_tree(before.as_ref(), after.as_ref()) {
                 continue;
             }
-            for key in &reads.points {
+            for (key, ()) in reads.points.iter() {
                 let value = |slot: Option<&Slot>| find(pages, slot, key, |v| (v.big, v.bytes.to_vec()));
                 match (value(before.as_ref())?, value(after.as_ref())?) {
                     (None, None) => {}
@@ -135,7 +134,12 @@ impl TreeReads {
                 _ => None,
             };
         }
-        self.points.retain(|key| !range.contains(key));
+        if self.points.first_from(&range.from).is_some_and(|key| range.contains(key)) {
+            let points = std::mem::take(&mut self.points);
+            for (key, ()) in points.iter().filter(|(key, ())| !range.contains(key)) {
+                self.points.set(key, ());
+            }
+        }
         debug_assert!(self.touches_no_range(&range), "ranges that were read lie apart");
         self.ranges.insert(range.from, range.to);
     }
@@ -150,25 +154,21 @@ impl TreeReads {
 
     fn escalate(&mut self) {
         if self.points.len() + self.ranges.len() > NOTES_PER_TREE_MAX {
-            self.points.clear();
+            self.points = KeyMap::default();
             self.ranges.clear();
             self.ranges.insert(Vec::new(), None);
         }
     }
 
-    fn touch(&self, written: &[Box<[u8]>]) -> bool {
-        if written.is_empty() {
-            return false;
-        }
-        let point_hit = if self.points.len() < written.len() {
-            self.points.iter().any(|key| written.binary_search_by(|w| (**w).cmp(key)).is_ok())
+    fn touch(&self, written: &SortedKeys) -> bool {
+        let is_point_written = if self.points.len() < written.len() {
+            self.points.iter().any(|(key, ())| written.contains(key))
         } else {
-            written.iter().any(|key| self.points.contains(&**key))
+            written.iter().any(|key| self.points.get(key).is_some())
         };
-        point_hit
+        is_point_written
             || self.ranges.iter().any(|(from, to)| {
-                let first = written.partition_point(|key| **key < **from);
-                written.get(first).is_some_and(|key| to.as_ref().is_none_or(|to| **key < **to))
+                written.first_from(from).is_some_and(|key| to.as_deref().is_none_or(|to| key < to))
             })
     }
 }

@@ -86,10 +86,10 @@ pub(crate) fn from_bytes<C: Collection>(shapes: &Shapes, key: &[u8], stored: &[u
     }
     let (shape, values) = shapes.split(body)?;
     // A type may keep the order in which it finds the fields.
-    if !shape.is_in_shown_order() {
+    if !shape.layout().is_in_shown_order() {
         return from_named(key, &named(shapes, body)?);
     }
-    by_shape::read(shape.names(), values).or_else(|error| match named(shapes, body) {
+    by_shape::read(shape.layout().names(), values).or_else(|error| match named(shapes, body) {
         Ok(named) => from_named(key, &named),
         Err(_) => Err(unreadable::<C>(key, body, &error)),
     })

@@ -26,7 +26,7 @@ use crate::catalog::entries::{self, Entry, OpenView, ViewOf};
 use crate::catalog::ids;
 use crate::catalog::progress;
 use crate::catalog::schema::{Reference, Schema};
-use crate::catalog::shapes::{CollectionShapes, LastShape};
+use crate::catalog::shapes::{LastShape, Layout, Shape};
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, Shared, Source, TreeId};
 use crate::value::clock::Millis;
@@ -585,20 +585,29 @@ impl<'e> Transaction<'e> {
 
     /// A document as it is stored: by its shape, if it has names.
     fn shaped<'d>(&self, entry: &Entry, document: &'d [u8]) -> Result<Cow<'d, [u8]>> {
-        let schema = &entry.schema;
-        let of = CollectionShapes {
-            collection: schema.name(),
-            sums: schema.sum_columns(),
-            last: &entry.last_shape,
-        };
         let shapes = &self.state.catalog.shapes;
+        let of = entry.its_shapes();
         let Some((shape, stored)) = shapes.shaped(&of, document)? else { return Ok(Cow::Borrowed(document)) };
+        self.put_shape(shape)?;
+        Ok(Cow::Owned(stored))
+    }
+
+    /// The shape of documents of this layout; `None` if they are to keep their names.
+    pub(crate) fn shape_of(&self, entry: &Entry, layout: &Layout) -> Result<Option<&Shape>> {
+        let of = entry.its_shapes();
+        let shape = self.state.catalog.shapes.of_layout(&of, layout);
+        shape.map(|shape| self.put_shape(shape)).transpose()?;
+        Ok(shape)
+    }
+
+    /// Makes sure that the row of a shape is in the state of this transaction.
+    fn put_shape(&self, shape: &Shape) -> Result<()> {
         let is_put = || self.effects.borrow().shapes.contains(&shape.number());
         if !shape.is_published() && !is_put() {
             self.all_or_nothing(shape.put(&self.inner))?;
             self.effects.borrow_mut().shapes.push(shape.number());
         }
-        Ok(Cow::Owned(stored))
+        Ok(())
     }
 
     /// Deletes the first documents of a range, at most `at_most`. Returns how many were deleted.

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::progress;
 use crate::catalog::schema::Schema;
-use crate::catalog::shapes::{LastShape, Shapes};
+use crate::catalog::shapes::{CollectionShapes, LastShape, Shapes};
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, KeyRange, Shared, Source, TreeId};
 use crate::value::tuple::{decode, encode};
@@ -32,6 +32,14 @@ pub(crate) struct Entry {
     /// The entry's bytes.
     pub(crate) stored: Vec<u8>,
     pub(crate) last_shape: LastShape,
+}
+
+impl Entry {
+    /// What the shapes of its documents depend on.
+    pub(crate) fn its_shapes(&self) -> CollectionShapes<'_> {
+        let (collection, sums) = (self.schema.name(), self.schema.sum_columns());
+        CollectionShapes { collection, sums, last: &self.last_shape }
+    }
 }
 
 /// A view, and the tree of its rows.

@@ -24,7 +24,7 @@ pub(crate) fn document(schema: &Schema, stored: &[u8]) -> Result<Document> {
     let (version, document) = version::split(stored)?;
     if begins_with_a_shape(document) {
         let (shape, values) = schema.shapes().split(document)?;
-        return shape.document(values);
+        return shape.layout().document(values);
     }
     let mut named = Vec::new();
     if !name(schema, version, document, &mut named)? {
@@ -55,7 +55,7 @@ pub(crate) fn name(schema: &Schema, version: u32, document: &[u8], out: &mut Vec
 pub(crate) fn name_by_shape(shapes: &Shapes, document: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let (shape, values) = shapes.split(document)?;
     out.reserve(2 * values.len());
-    shape.write_named(values, out)
+    shape.layout().write_named(values, out)
 }
 
 /// Appends a positional document with its names. A shorter list predates the last added fields.
@@ -96,7 +96,7 @@ impl<'d> Fields<'d> {
     pub(crate) fn of(schema: &'d Schema, document: &'d [u8]) -> Result<Fields<'d>> {
         if begins_with_a_shape(document) {
             let (shape, values) = schema.shapes().split(document)?;
-            let (reader, names) = (Reader::new(values), shape.names());
+            let (reader, names) = (Reader::new(values), shape.layout().names());
             return Ok(Fields { reader, count: names.len(), next: 0, names: Some(names) });
         }
         let mut reader = Reader::new(document);

@@ -7,6 +7,7 @@
 //! In one process a number is given to one shape only, also if the transaction that added it was rolled back.
 //! So what is known in memory holds for every state, published or not. Lookups by number take no lock.
 
+mod layout;
 mod of_collection;
 mod row;
 mod shape;
@@ -21,8 +22,9 @@ use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::store::error::{Code, Error, Result};
 use crate::store::skip::readable_rows;
 use crate::store::{Features, Shared, Source};
-use crate::value::msgpack::{Reader, Token};
+use crate::value::msgpack::{Reader, Token, begins_with_a_shape};
 
+pub(crate) use layout::Layout;
 pub(crate) use of_collection::{CollectionShapes, LastShape};
 use of_collection::{Names, hash_of};
 use row::{Row, key_of};
@@ -85,8 +87,8 @@ impl Known {
     }
 
     fn note(&mut self, shape: &Shape, collection: &str) {
-        self.by_names.entry(hash_of(shape.shown_names())).or_default().push(shape.number());
-        self.names_bytes += bytes_of(shape.shown_names());
+        self.by_names.entry(hash_of(shape.layout().shown_names())).or_default().push(shape.number());
+        self.names_bytes += bytes_of(shape.layout().shown_names());
         *self.added.entry(collection.to_owned()).or_default() += 1;
     }
 }
@@ -165,7 +167,7 @@ impl Shapes {
             let is_same = there.is_of(&row);
             return if is_same { Ok(number) } else { Err(corrupt("its number is that of another shape")) };
         }
-        if known.names_bytes.saturating_add(bytes_of(row.names.iter().map(String::as_str)))
+        if known.names_bytes.saturating_add(bytes_of(row.layout.names().iter().map(String::as_str)))
             > ALL_NAMES_BYTES_MAX
         {
             return Err(corrupt("there are more names than a database has"));
@@ -222,7 +224,7 @@ impl Shapes {
         error
     }
 
-    /// A document with names as it is stored, with its shape; `None` if it is to keep its names.
+    /// A document with names as it is stored, with its shape; `None` if it is to stay as it is.
     ///
     /// The caller must see to it that the shape's row is in the state of its transaction: [`Shape::put`].
     ///
@@ -233,7 +235,7 @@ impl Shapes {
         of: &CollectionShapes<'_>,
         named: &[u8],
     ) -> Result<Option<(&Shape, Vec<u8>)>> {
-        if self.keeps_names.load(Ordering::Relaxed) {
+        if self.keeps_names.load(Ordering::Relaxed) || begins_with_a_shape(named) {
             return Ok(None);
         }
         if let Some(shape) = self.look_up(of.last.number())
@@ -245,6 +247,17 @@ impl Shapes {
         let Some(shape) = self.find_or_add(of, &names) else { return Ok(None) };
         of.last.set(shape.number());
         Ok(shape.of_named(named)?.map(|stored| (shape, stored)))
+    }
+
+    /// The shape of documents of this layout; `None` if they are to keep their names.
+    ///
+    /// As for [`Shapes::shaped`], the caller must see to the shape's row.
+    pub(crate) fn of_layout(&self, of: &CollectionShapes<'_>, layout: &Layout) -> Option<&Shape> {
+        if self.keeps_names.load(Ordering::Relaxed) {
+            return None;
+        }
+        let shape = self.find_or_add(of, &Names::of_layout(layout)?)?;
+        (shape.layout() == layout).then_some(shape)
     }
 
     /// Stores documents with their names from now on.
@@ -264,14 +277,14 @@ impl Shapes {
             return None;
         }
         drop(known);
-        let (stored_names, shown) = names.ordered(of.sums)?;
+        let layout = names.layout(of.sums)?;
         let mut known = self.known_mut();
         if let Some(shape) = self.find(&known, hash, of, names) {
             return Some(shape);
         }
         let number = known.next;
-        let row = Row { number, names: stored_names, shown, collection: of.collection.to_owned() };
-        if !known.has_room(of.collection, bytes_of(row.names.iter().map(String::as_str))) {
+        let row = Row { number, layout, collection: of.collection.to_owned() };
+        if !known.has_room(of.collection, bytes_of(row.layout.names().iter().map(String::as_str))) {
             return None;
         }
         let (place, shape) = (self.place(number)?, Shape::added(row).ok()?);
@@ -284,7 +297,9 @@ impl Shapes {
     /// The known shape of these names that the collection can use.
     fn find(&self, known: &Known, hash: u64, of: &CollectionShapes<'_>, names: &Names<'_>) -> Option<&Shape> {
         let candidates = known.by_names.get(&hash)?.iter().filter_map(|number| self.look_up(*number));
-        candidates.into_iter().find(|shape| shape.is_for(of.sums) && names.are(shape.shown_names()))
+        candidates
+            .into_iter()
+            .find(|shape| shape.layout().is_for(of.sums) && names.are(shape.layout().shown_names()))
     }
 
     /// Notes which shapes a published state has. Later transactions need not put their rows.

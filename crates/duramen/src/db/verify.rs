@@ -335,7 +335,7 @@ pub(crate) fn problem_of(schema: &Schema, key: &[u8], stored: &[u8]) -> Option<S
     // The reducer of sums takes the first values.
     if begins_with_a_shape(body)
         && let Ok((shape, _)) = schema.shapes().split(body)
-        && !shape.names().starts_with(schema.sum_columns())
+        && !shape.layout().names().starts_with(schema.sum_columns())
     {
         return Some(format!("its shape {} does not begin with the fields that are summed", shape.number()));
     }

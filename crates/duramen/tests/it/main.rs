@@ -48,6 +48,7 @@ mod references;
 mod refusals;
 mod repair;
 mod reports;
+mod row_batches;
 mod schema_change;
 mod select;
 mod shapes;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::access::documents::DocumentsOf;
 use crate::access::reads::sealed::Readable;
-use crate::access::rows::RowBatch;
+use crate::access::row_batch::{RowBatch, RowForms};
 use crate::access::transaction::{Before, Transaction};
 use crate::catalog::entries::Entry;
 use crate::store::error::{Code, Error, Result};
@@ -84,9 +84,11 @@ impl DocumentsOf<'_, Transaction<'_>> {
     /// As [`DocumentsOf::put`].
     pub fn put_rows(&self, batch: &RowBatch) -> Result<()> {
         let entry = self.settled()?;
-        batch
-            .iter()
-            .try_for_each(|(key, stored)| self.within.write(&entry, key, Before::Unread, Some(stored)))
+        let mut forms = RowForms::new(self.within, &entry);
+        for row in batch.rows() {
+            self.within.write(&entry, row.key, Before::Unread, Some(forms.document(row)?))?;
+        }
+        Ok(())
     }
 
     /// Stores the rows of a batch if all of their keys are new, in the collection and within the batch.
@@ -98,11 +100,12 @@ impl DocumentsOf<'_, Transaction<'_>> {
     /// As [`DocumentsOf::put`].
     pub fn insert_rows(&self, batch: &RowBatch) -> Result<Option<usize>> {
         let entry = self.settled()?;
-        for (index, (key, stored)) in batch.iter().enumerate() {
-            if self.within.stored(&entry, key)?.is_some() {
+        let mut forms = RowForms::new(self.within, &entry);
+        for (index, row) in batch.rows().enumerate() {
+            if self.within.stored(&entry, row.key)?.is_some() {
                 return Ok(Some(index));
             }
-            self.within.write(&entry, key, Before::Read(None), Some(stored))?;
+            self.within.write(&entry, row.key, Before::Read(None), Some(forms.document(row)?))?;
         }
         Ok(None)
     }

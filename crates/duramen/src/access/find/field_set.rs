@@ -31,7 +31,7 @@ impl FieldSet {
     pub(super) fn positions(&mut self, schema: &Schema, shape: &Shape) -> (&[usize], bool) {
         let is_as_before = self.shape == Some(shape.number());
         if !is_as_before {
-            let names = shape.names();
+            let names = shape.layout().names();
             let wanted = (0..names.len()).filter(|at| self.has(schema, names[*at].as_bytes())).collect();
             (self.positions, self.shape) = (wanted, Some(shape.number()));
         }

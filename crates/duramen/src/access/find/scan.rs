@@ -148,7 +148,7 @@ impl Scan {
         let (positions, is_as_before) = wanted.positions(schema, shape);
         if !is_as_before || found.len() != positions.len() {
             *found = Document::new();
-            let names = positions.iter().map(|position| shape.names()[*position].clone());
+            let names = positions.iter().map(|position| shape.layout().names()[*position].clone());
             names.for_each(|name| found.push(name, Value::Null));
         }
         let (mut reader, mut next) = (Reader::new(values), 0);

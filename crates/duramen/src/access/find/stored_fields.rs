@@ -105,7 +105,7 @@ impl FieldFinder {
         self.shape = Some(shape.number());
         self.positions.clear();
         self.starts.fill(None);
-        for (position, name) in shape.names().iter().enumerate() {
+        for (position, name) in shape.layout().names().iter().enumerate() {
             let wanted = self.fields.iter().enumerate();
             let is_it = |field: &Option<String>| field.as_deref().is_some_and(|field| called(name, field));
             self.positions

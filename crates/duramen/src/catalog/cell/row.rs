@@ -1,7 +1,10 @@
-//! Encodes a row of cells as a key and a stored document, by the columns' types.
+//! Encodes a row of cells as a key and the values of a document, by the columns' types.
+
+use std::sync::Arc;
 
 use super::{parse_float, parse_int};
 use crate::catalog::schema::{ColumnType, Schema};
+use crate::catalog::shapes::Layout;
 use crate::store::error::{Error, Result};
 use crate::value::document::Value;
 use crate::value::msgpack::write;
@@ -38,10 +41,13 @@ pub enum Misfit {
     TooLarge,
 }
 
-/// Encodes rows of one shape, buffers and names prepared once.
+/// Encodes rows of the same columns.
 #[derive(Debug, Clone)]
 pub struct RowEncoder {
     columns: Vec<Prepared>,
+    layout: Arc<Layout>,
+    /// The columns in the order in which their values are stored.
+    stored: Vec<usize>,
     key: Vec<usize>,
     null_markers: Vec<Vec<u8>>,
 }
@@ -49,14 +55,12 @@ pub struct RowEncoder {
 #[derive(Debug, Clone)]
 struct Prepared {
     name: String,
-    stored_name: Vec<u8>,
     kind: ColumnType,
     in_key: bool,
 }
 
-/// One cell, read by its type.
+/// One cell that is not null, read by its type.
 enum Cell<'a> {
-    Null,
     Int(i128),
     Float(f64),
     Text(&'a str),
@@ -86,15 +90,22 @@ impl RowEncoder {
         for name in schema.sum_columns() {
             find(name)?;
         }
-        let mut columns = Vec::with_capacity(header.len());
-        for (index, name) in header.iter().enumerate() {
-            let mut stored_name = Vec::new();
-            write::text(&mut stored_name, name)?;
+        let shown: Vec<&str> = header.iter().map(String::as_str).collect();
+        let layout = Layout::of(&shown, schema.sum_columns())
+            .ok_or_else(|| Error::invalid("a column is summed twice"))?;
+        let stored = layout.names().iter().map(find).collect::<Result<Vec<_>>>()?;
+        let prepared = |(index, name): (usize, &String)| {
             let kind = schema.kind(name).unwrap_or_default();
-            columns.push(Prepared { name: name.clone(), stored_name, kind, in_key: key.contains(&index) });
-        }
+            Prepared { name: name.clone(), kind, in_key: key.contains(&index) }
+        };
+        let columns = header.iter().enumerate().map(prepared).collect();
         let null_markers = null_markers.iter().map(|marker| marker.as_bytes().to_vec()).collect();
-        Ok(RowEncoder { columns, key, null_markers })
+        Ok(RowEncoder { columns, layout: Arc::new(layout), stored, key, null_markers })
+    }
+
+    /// The names of the columns, in the order of the values.
+    pub(crate) fn layout(&self) -> &Arc<Layout> {
+        &self.layout
     }
 
     /// How many cells a row has.
@@ -109,60 +120,55 @@ impl RowEncoder {
         self.null_markers.iter().any(|marker| marker == cell)
     }
 
-    /// Appends the key and the stored document of one row.
+    /// Appends the key and the values of one row, in the order of [`RowEncoder::layout`].
     ///
     /// # Errors
-    /// [`BadCell`] for the first cell that does not fit; the buffers then hold part of the row.
-    pub fn encode<'a>(
+    /// [`BadCell`] for the first of these that does not fit; the buffers then hold part of the row.
+    pub(crate) fn encode<'a>(
         &self,
         cell: impl Fn(usize) -> &'a [u8],
         key: &mut Vec<u8>,
         document: &mut Vec<u8>,
     ) -> std::result::Result<(), BadCell> {
-        let plain = |_| self.bad(0, Misfit::TooLarge, "has more columns than can be stored".into());
-        write::map(document, self.columns.len()).map_err(plain)?;
-        for (index, column) in self.columns.iter().enumerate() {
-            document.extend_from_slice(&column.stored_name);
-            match self.read(index, cell(index))? {
-                Cell::Null if column.in_key => {
+        for &index in &self.stored {
+            let (column, text) = (&self.columns[index], cell(index));
+            if self.is_null(text) {
+                if column.in_key {
                     let problem = "is null, and it is part of the key".into();
                     return Err(self.bad(index, Misfit::NullInKey, problem));
                 }
-                Cell::Null => write::null(document),
-                Cell::Int(value) => write::int(document, value).expect("it was read as 64 bits"),
-                Cell::Float(value) => write::float(document, value),
-                Cell::Text(value) => {
+                write::null(document);
+                continue;
+            }
+            match read_cell(column.kind, text) {
+                None => return Err(self.misfit(index, text)),
+                Some(Cell::Int(value)) => write::int(document, value).expect("it was read as 64 bits"),
+                Some(Cell::Float(value)) => write::float(document, value),
+                Some(Cell::Text(value)) => {
                     let too_large =
                         |error: Error| self.bad(index, Misfit::TooLarge, error.message().to_owned());
                     write::text(document, value).map_err(too_large)?;
                 }
-                Cell::Bool(value) => write::bool(document, value),
-                Cell::Time(value) => write::time(document, value),
+                Some(Cell::Bool(value)) => write::bool(document, value),
+                Some(Cell::Time(value)) => write::time(document, value),
             }
         }
         let start = key.len();
         let mut encoder = Encoder::new(key);
         for &index in &self.key {
-            match self.read(index, cell(index))? {
-                Cell::Null => encoder.null(),
-                Cell::Int(value) => encoder.int(value).expect("it was read as 64 bits"),
-                Cell::Float(value) => encoder.float(value),
-                Cell::Text(value) => encoder.text(value),
-                Cell::Bool(value) => encoder.bool(value),
-                Cell::Time(value) => encoder.time(value),
+            match read_cell(self.columns[index].kind, cell(index)) {
+                None => return Err(self.misfit(index, cell(index))),
+                Some(Cell::Int(value)) => encoder.int(value).expect("it was read as 64 bits"),
+                Some(Cell::Float(value)) => encoder.float(value),
+                Some(Cell::Text(value)) => encoder.text(value),
+                Some(Cell::Bool(value)) => encoder.bool(value),
+                Some(Cell::Time(value)) => encoder.time(value),
             }
         }
         check_length(&key[start..]).map_err(|error| {
             let last = self.key.last().copied().unwrap_or(0);
             self.bad(last, Misfit::KeyTooLong, format!("ends a key that is too long: {}", error.message()))
         })
-    }
-
-    fn read<'a>(&self, index: usize, text: &'a [u8]) -> std::result::Result<Cell<'a>, BadCell> {
-        if self.is_null(text) {
-            return Ok(Cell::Null);
-        }
-        read_cell(self.columns[index].kind, text).ok_or_else(|| self.misfit(index, text))
     }
 
     #[cold]
@@ -215,7 +221,6 @@ pub fn key_element(kind: ColumnType, text: &str) -> Option<Element> {
             .or_else(|| Some(Element::Text(text.to_owned())));
     }
     Some(match read_cell(kind, text.as_bytes())? {
-        Cell::Null => Element::Null,
         Cell::Int(value) => Element::Int(value),
         Cell::Float(value) => Element::Float(value),
         Cell::Text(value) => Element::Text(value.to_owned()),

@@ -78,9 +78,10 @@ fn encoder(kinds: &[ColumnType]) -> RowEncoder {
 }
 
 fn row(kinds: &[ColumnType], cells: &[&[u8]]) -> Result<Document, super::BadCell> {
-    let (mut key, mut document) = (Vec::new(), Vec::new());
-    encoder(kinds).encode(|i| cells[i], &mut key, &mut document)?;
-    let document = Document::from_bytes(&document).unwrap();
+    let (mut key, mut values) = (Vec::new(), Vec::new());
+    let encoder = encoder(kinds);
+    encoder.encode(|i| cells[i], &mut key, &mut values)?;
+    let document = encoder.layout().document(&values).unwrap();
     let expected = document.get("c0").unwrap().to_element().unwrap();
     assert_eq!(crate::value::tuple::decode(&key).unwrap(), [expected]);
     Ok(document)

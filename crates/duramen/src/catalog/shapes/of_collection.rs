@@ -1,9 +1,9 @@
 //! The shapes that the documents of one collection have: which one a document gets.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::layout::Layout;
 use super::{FIELDS_MAX, NAMES_BYTES_MAX};
 use crate::store::error::Result;
 use crate::value::msgpack::{Reader, Token};
@@ -64,6 +64,13 @@ impl<'d> Names<'d> {
         Ok((bytes <= NAMES_BYTES_MAX).then_some(Names(shown)))
     }
 
+    /// The names of documents of a layout; `None` if they are too many.
+    pub(super) fn of_layout(layout: &'d Layout) -> Option<Names<'d>> {
+        let shown: Vec<&str> = layout.shown_names().collect();
+        let bytes: usize = shown.iter().map(|name| name.len()).sum();
+        (shown.len() <= FIELDS_MAX && bytes <= NAMES_BYTES_MAX).then_some(Names(shown))
+    }
+
     /// Whether these are the names.
     pub(super) fn are<'n>(&self, names: impl Iterator<Item = &'n str>) -> bool {
         self.0.iter().copied().eq(names)
@@ -78,23 +85,11 @@ impl<'d> Names<'d> {
         hash_of(self.0.iter().copied())
     }
 
-    /// The names in the order to store them, and their positions in the order shown.
+    /// The layout of such documents, in a collection that sums these fields.
     ///
     /// `None` for a document that keeps its names: one without a field that is summed, or with one twice.
-    pub(super) fn ordered(&self, sums: &[String]) -> Option<(Vec<String>, Vec<usize>)> {
-        let shown = &self.0;
-        let is_summed = |name: &str| sums.iter().any(|sum| sum == name);
-        let others = shown.iter().copied().filter(|name| !is_summed(name));
-        let names: Vec<&str> = sums.iter().map(String::as_str).chain(others).collect();
-        let mut positions: HashMap<&str, usize> = names.iter().copied().zip(0..).collect();
-        if names.len() != shown.len() || positions.len() != names.len() {
-            return None;
-        }
-        // Taken out, so that a name that comes twice is not found again.
-        let shown = shown.iter().map(|name| positions.remove(name)).collect::<Option<Vec<usize>>>()?;
-        let is_stored_order = shown.iter().copied().eq(0..shown.len());
-        let names = names.into_iter().map(str::to_owned).collect();
-        Some((names, if is_stored_order { Vec::new() } else { shown }))
+    pub(super) fn layout(&self, sums: &[String]) -> Option<Layout> {
+        Layout::of(&self.0, sums)
     }
 }
 

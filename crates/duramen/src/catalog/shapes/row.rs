@@ -1,5 +1,6 @@
 //! The stored form of a shape: a row of the trees of shapes. docs/format.md, "Shapes".
 
+use super::layout::Layout;
 use super::{ALL_MAX, FIELDS_MAX, NAMES_BYTES_MAX};
 use crate::store::error::{Code, Error, Result};
 use crate::value::document::{Document, Value};
@@ -8,10 +9,7 @@ use crate::value::tuple::{decode, encode};
 /// A row of the trees of shapes.
 pub(super) struct Row {
     pub(super) number: u32,
-    /// In the order of the values.
-    pub(super) names: Vec<String>,
-    /// The positions of the names in the order shown; empty if it is the stored order.
-    pub(super) shown: Vec<usize>,
+    pub(super) layout: Layout,
     /// The collection that added it.
     pub(super) collection: String,
 }
@@ -27,10 +25,10 @@ pub(super) fn key_of(number: u32) -> Result<Vec<u8>> {
 impl Row {
     pub(super) fn stored(&self) -> Result<Vec<u8>> {
         let mut document = Document::new().with("v", 1_u8);
-        let names = self.names.iter().map(|name| Value::from(name.as_str())).collect();
+        let names = self.layout.names().iter().map(|name| Value::from(name.as_str())).collect();
         document.set("names", Value::List(names));
-        if !self.shown.is_empty() {
-            let shown = self.shown.iter().map(|at| Value::Int(*at as i128)).collect();
+        if !self.layout.is_in_shown_order() {
+            let shown = self.layout.shown().iter().map(|at| Value::Int(*at as i128)).collect();
             document.set("shown", Value::List(shown));
         }
         document.set("collection", self.collection.as_str());
@@ -79,7 +77,7 @@ impl Row {
         {
             return Err(wrong("its names are not those of a document"));
         }
-        Ok(Row { number, names, shown, collection })
+        Ok(Row { number, layout: Layout::new(names, shown), collection })
     }
 }
 

@@ -22,7 +22,7 @@ fn stored(shapes: &Shapes, collection: &str, sums: &[&str], document: &Document)
 fn named(shapes: &Shapes, stored: &[u8]) -> Document {
     let (shape, values) = shapes.split(stored).unwrap();
     let mut out = Vec::new();
-    shape.write_named(values, &mut out).unwrap();
+    shape.layout().write_named(values, &mut out).unwrap();
     Document::from_bytes(&out).unwrap()
 }
 
@@ -126,13 +126,12 @@ fn the_names_of_all_shapes_are_bounded() {
     let bytes = NAMES_BYTES_MAX + NAME_OVERHEAD_BYTES;
     let row = |at: usize| Row {
         number: u32::try_from(at).unwrap(),
-        names: vec![format!("{long}{at:08}")],
-        shown: Vec::new(),
+        layout: Layout::new(vec![format!("{long}{at:08}")], Vec::new()),
         collection: format!("c{}", at / 200),
     };
     let mut added = 0;
     for at in 0..2 * ALL_NAMES_BYTES_MAX / bytes {
-        let document = Document::new().with(row(at).names[0].as_str(), 1);
+        let document = Document::new().with(row(at).layout.names()[0].as_str(), 1);
         added += usize::from(stored(&shapes, &row(at).collection, &[], &document).is_some());
     }
     assert_eq!(added, ALL_NAMES_BYTES_MAX / bytes);
@@ -169,15 +168,18 @@ fn a_row_has_the_collection_that_added_the_shape() {
 
 #[test]
 fn a_row_reads_back_and_a_wrong_one_is_refused() {
-    let row =
-        Row { number: 300, names: names(&["a", "b"]), shown: vec![1, 0], collection: "orders".to_owned() };
+    let row = Row {
+        number: 300,
+        layout: Layout::new(names(&["a", "b"]), vec![1, 0]),
+        collection: "orders".to_owned(),
+    };
     let (key, bytes) = (encode(&300_u64).unwrap(), row.stored().unwrap());
     let shapes = Shapes::default();
     shapes.take(&key, &bytes).unwrap();
     shapes.take(&key, &bytes).unwrap();
-    assert_eq!(shapes.of(300).unwrap().names(), row.names);
+    assert_eq!(shapes.of(300).unwrap().layout(), &row.layout);
     assert_eq!(stored(&shapes, "orders", &["a"], &doc! { "b": 1, "a": 2 }).unwrap()[..3], [0xcd, 1, 44]);
-    let other = Row { names: names(&["a", "c"]), ..row };
+    let other = Row { layout: Layout::new(names(&["a", "c"]), vec![1, 0]), ..row };
     for (key, bytes) in [
         (key.clone(), other.stored().unwrap()),
         (encode("x").unwrap(), bytes.clone()),

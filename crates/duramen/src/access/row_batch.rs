@@ -1,0 +1,173 @@
+//! Batches of rows to write.
+//!
+//! Owns no state of a database. All rows are in one buffer, so a bulk load allocates nothing per row. Rows of
+//! cells are values only: their names are kept once.
+
+use std::sync::Arc;
+
+use crate::access::transaction::Transaction;
+use crate::catalog::cell::{BadCell, RowEncoder};
+use crate::catalog::entries::Entry;
+use crate::catalog::schema::Schema;
+use crate::catalog::shapes::{Layout, Shape};
+use crate::store::error::Result;
+use crate::value::document::Document;
+
+/// Rows encoded and ready to be written, in the order they were added.
+#[derive(Debug, Clone, Default)]
+pub struct RowBatch {
+    keys: Vec<u8>,
+    documents: Vec<u8>,
+    /// Where each row's key and document end.
+    ends: Vec<(usize, usize)>,
+    runs: Vec<Run>,
+}
+
+/// Rows in the same form: from this one to the next run.
+#[derive(Debug, Clone)]
+struct Run {
+    from: usize,
+    /// The layout of rows that are values; `None` for documents with names.
+    layout: Option<Arc<Layout>>,
+}
+
+/// A row of a batch.
+#[derive(Clone, Copy)]
+pub(crate) struct BatchRow<'b> {
+    pub(crate) key: &'b [u8],
+    document: &'b [u8],
+    layout: Option<&'b Layout>,
+}
+
+impl RowBatch {
+    /// A batch without rows.
+    #[must_use]
+    pub fn new() -> RowBatch {
+        RowBatch::default()
+    }
+
+    /// Adds a row of cells.
+    ///
+    /// # Errors
+    /// [`BadCell`]; the batch is then as it was.
+    pub fn push_cells<'a>(
+        &mut self,
+        encoder: &RowEncoder,
+        cell: impl Fn(usize) -> &'a [u8],
+    ) -> std::result::Result<(), BadCell> {
+        let added = encoder.encode(cell, &mut self.keys, &mut self.documents);
+        if added.is_ok() {
+            self.added(Some(encoder.layout()));
+        } else {
+            let (keys, documents) = self.ends.last().copied().unwrap_or_default();
+            self.keys.truncate(keys);
+            self.documents.truncate(documents);
+        }
+        added
+    }
+
+    /// Adds a document and makes it fit the schema. The schema grows with new fields.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) if the document does not fit the schema or has no key; `KeyTooLong` (E0202).
+    /// The batch is then as it was; the schema may have new fields.
+    pub fn push_document(&mut self, schema: &mut Schema, mut document: Document) -> Result<bool> {
+        let grew = schema.admit(&mut document)?;
+        let mut key = Vec::new();
+        schema.write_key(&document, &mut key)?;
+        let stored = document.to_bytes()?;
+        self.keys.extend_from_slice(&key);
+        self.documents.extend_from_slice(&stored);
+        self.added(None);
+        Ok(grew)
+    }
+
+    /// Keeps the row that the buffers now end with.
+    fn added(&mut self, layout: Option<&Arc<Layout>>) {
+        let is_of_run = |run: &Run| match (&run.layout, layout) {
+            (Some(of_run), Some(layout)) => Arc::ptr_eq(of_run, layout),
+            (None, None) => true,
+            _ => false,
+        };
+        if !self.runs.last().is_some_and(is_of_run) {
+            self.runs.push(Run { from: self.ends.len(), layout: layout.cloned() });
+        }
+        self.ends.push((self.keys.len(), self.documents.len()));
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes of all rows, as the batch holds them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.keys.len() + self.documents.len()
+    }
+
+    /// The keys of the rows.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.rows().map(|row| row.key)
+    }
+
+    /// The rows.
+    pub(crate) fn rows(&self) -> impl ExactSizeIterator<Item = BatchRow<'_>> {
+        (0..self.len()).map(|index| {
+            let (key, document) = if index == 0 { (0, 0) } else { self.ends[index - 1] };
+            let (key_end, document_end) = self.ends[index];
+            let run = self.runs.partition_point(|run| run.from <= index) - 1;
+            BatchRow {
+                key: &self.keys[key..key_end],
+                document: &self.documents[document..document_end],
+                layout: self.runs[run].layout.as_deref(),
+            }
+        })
+    }
+}
+
+/// Turns rows of batches into documents of a collection as they are stored.
+pub(crate) struct RowForms<'t, 'db> {
+    within: &'t Transaction<'db>,
+    entry: &'t Entry,
+    /// The layout of the last row, and the shape of such rows, if they have one.
+    last: Option<(&'t Layout, Option<&'t Shape>)>,
+    document: Vec<u8>,
+}
+
+impl<'t, 'db> RowForms<'t, 'db> {
+    pub(crate) fn new(within: &'t Transaction<'db>, entry: &'t Entry) -> RowForms<'t, 'db> {
+        RowForms { within, entry, last: None, document: Vec::new() }
+    }
+
+    /// The document of a row, without version: of a shape, or with names.
+    ///
+    /// # Errors
+    /// Those of a write: the shape may be new.
+    pub(crate) fn document<'d>(&'d mut self, row: BatchRow<'t>) -> Result<&'d [u8]>
+    where
+        't: 'd,
+    {
+        let Some(layout) = row.layout else { return Ok(row.document) };
+        let shape = match self.last {
+            Some((last, shape)) if std::ptr::eq(last, layout) => shape,
+            _ => self.within.shape_of(self.entry, layout)?,
+        };
+        self.last = Some((layout, shape));
+        self.document.clear();
+        if let Some(shape) = shape {
+            shape.begin(&mut self.document);
+            self.document.extend_from_slice(row.document);
+        } else {
+            layout.write_named(row.document, &mut self.document)?;
+        }
+        Ok(&self.document)
+    }
+}
