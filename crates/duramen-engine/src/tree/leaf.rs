@@ -361,9 +361,11 @@ impl Leaf {
 
     /// Writes the whole key of entry `index` into `key`.
     pub(crate) fn key_into(&self, index: usize, key: &mut Vec<u8>) {
+        let (prefix, suffix) = (self.prefix(), self.suffix(index));
         key.clear();
-        key.extend_from_slice(self.prefix());
-        key.extend_from_slice(self.suffix(index));
+        key.reserve(prefix.len() + suffix.len());
+        key.extend_from_slice(prefix);
+        key.extend_from_slice(suffix);
     }
 
     /// Where `key` is (`Ok`), or where it would be (`Err`).

@@ -10,6 +10,9 @@ use super::{Reducer, Running};
 use crate::error::{Code, Error, Result};
 use crate::limits::REDUCTION_BYTES_MAX;
 
+/// Most reductions are no longer: one allocation for each.
+const REDUCTION_BYTES_USUAL: usize = 64;
+
 /// Joins reductions from left to right.
 ///
 /// Its buffers are reused: folding many entries with a reducer that joins bytes allocates nothing.
@@ -68,6 +71,13 @@ impl Taking<'_, '_> {
             Joined::Running(running) => {
                 **empty = false;
                 refused(guard.ask(|| running.entry(key, value)))
+            }
+            Joined::Bytes { sum, .. } if **empty => {
+                sum.clear();
+                sum.reserve(REDUCTION_BYTES_USUAL);
+                refused(guard.ask(|| reducer.one(key, value, sum)))?;
+                **empty = false;
+                check_length(sum)
             }
             Joined::Bytes { sum, next, one } => {
                 one.clear();
@@ -161,7 +171,7 @@ fn join(
 pub(crate) fn one(reducer: &dyn Reducer, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     let guard = Guard::default();
     guard.run(|| {
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(REDUCTION_BYTES_USUAL);
         refused(guard.ask(|| reducer.one(key, value, &mut out)))?;
         check_length(&out)?;
         Ok(out)
