@@ -216,15 +216,14 @@ impl Cursor {
     }
 
     /// The key of the entry to which it moved last; `None` before the first and after the last.
-    pub(crate) fn key(&self) -> Option<&[u8]> {
+    pub(crate) fn key(&mut self) -> Option<&[u8]> {
         Some(self.rows.row()?.key())
     }
 
-    /// The key and value of the entry to which [`Cursor::advance`] moved last; `None` before the first and
-    /// after the last.
-    pub(crate) fn entry(&self) -> Option<(&[u8], &[u8])> {
-        let row = self.rows.row()?;
-        Some((row.key(), row.value_in_page().or(self.big.as_deref())?))
+    /// The value of the entry to which [`Cursor::advance`] moved last; `None` before the first and after the
+    /// last.
+    pub(crate) fn value(&self) -> Option<&[u8]> {
+        self.rows.value_in_page().or(self.big.as_deref())
     }
 
     /// As [`Cursor::next`], without reading the value.

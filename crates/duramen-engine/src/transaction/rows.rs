@@ -89,13 +89,25 @@ impl Rows {
     }
 
     /// The entry to which it moved last; `None` before the first and after the last.
-    #[must_use]
-    pub fn row(&self) -> Option<Row<'_>> {
-        let (key, value) = match &self.walk {
-            Walk::Tree(cursor) => cursor.entry(),
+    pub fn row(&mut self) -> Option<Row<'_>> {
+        let (key, value) = match &mut self.walk {
+            Walk::Tree(cursor) => {
+                cursor.make_key();
+                cursor.entry()
+            }
             Walk::Overlaid(cursor) => cursor.entry(),
         }?;
         Some(Row { view: &self.view, key, value })
+    }
+
+    /// As [`Row::value_in_page`] of [`Rows::row`], without making its key.
+    #[must_use]
+    pub fn value_in_page(&self) -> Option<&[u8]> {
+        let value = match &self.walk {
+            Walk::Tree(cursor) => cursor.value(),
+            Walk::Overlaid(cursor) => cursor.entry().map(|(_, value)| value),
+        }?;
+        (!value.big).then_some(value.bytes)
     }
 }
 

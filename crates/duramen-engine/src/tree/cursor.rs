@@ -34,8 +34,10 @@ pub(crate) struct Cursor {
     at: Option<usize>,
     /// Whether its value is big.
     is_big: bool,
-    /// The current entry's key; between entries of one leaf its first part stays.
+    /// The current entry's key, if it is there; between entries of one leaf its first part stays.
     key: Vec<u8>,
+    /// Whether the key is there. Many readers want only values.
+    has_key: bool,
 }
 
 /// The current leaf of a cursor, and which of its entries are left.
@@ -62,6 +64,7 @@ impl Cursor {
             at: None,
             is_big: false,
             key: Vec::with_capacity(KEY_BYTES_USUAL),
+            has_key: false,
         }
     }
 
@@ -73,29 +76,35 @@ impl Cursor {
     /// `Corrupt` or `Io` if a page cannot be read; the next call then tries again.
     pub(crate) fn next(&mut self, pages: &Pages) -> Result<Option<(&[u8], StoredValue<'_>)>> {
         let Some(at) = self.step(pages)? else { return Ok(None) };
-        Ok(Some(self.arrive(at)))
-    }
-
-    /// Moves to the next entry; `false` at the end.
-    ///
-    /// # Errors
-    /// As [`Cursor::next`].
-    pub(crate) fn advance(&mut self, pages: &Pages) -> Result<bool> {
-        let Some(at) = self.step(pages)? else { return Ok(false) };
-        self.arrive(at);
-        Ok(true)
-    }
-
-    /// Makes an entry of the leaf the current one.
-    #[inline(always)]
-    fn arrive(&mut self, at: usize) -> (&[u8], StoredValue<'_>) {
         let standing = self.leaf.as_ref().expect("a step ends in a leaf");
         let (suffix, value) = leaf_of(&standing.node).suffix_and_value(at);
         self.key.truncate(standing.prefix_bytes);
         self.key.extend_from_slice(suffix);
         debug_assert!(self.range.contains(&self.key), "entry {at} of a leaf lies within the range");
-        (self.at, self.is_big) = (Some(at), value.big);
-        (&self.key, value)
+        (self.at, self.is_big, self.has_key) = (Some(at), value.big, true);
+        Ok(Some((&self.key, value)))
+    }
+
+    /// Moves to the next entry; `false` at the end. Its key is not there until [`Cursor::make_key`].
+    ///
+    /// # Errors
+    /// As [`Cursor::next`].
+    pub(crate) fn advance(&mut self, pages: &Pages) -> Result<bool> {
+        let Some(at) = self.step(pages)? else { return Ok(false) };
+        let standing = self.leaf.as_ref().expect("a step ends in a leaf");
+        let is_big = leaf_of(&standing.node).value(at).big;
+        (self.at, self.is_big, self.has_key) = (Some(at), is_big, false);
+        Ok(true)
+    }
+
+    /// Makes the key of the current entry, unless it is there.
+    pub(crate) fn make_key(&mut self) {
+        if let (false, Some(at), Some(standing)) = (self.has_key, self.at, &self.leaf) {
+            self.key.truncate(standing.prefix_bytes);
+            self.key.extend_from_slice(leaf_of(&standing.node).suffix(at));
+            debug_assert!(self.range.contains(&self.key), "entry {at} of a leaf lies within the range");
+            self.has_key = true;
+        }
     }
 
     /// Goes to the next entry of a leaf, and returns which it is.
@@ -134,10 +143,17 @@ impl Cursor {
         self.at.is_some() && self.is_big
     }
 
-    /// The entry to which it moved last; `None` before the first and after the last.
+    /// The entry to which it moved last; `None` before the first and after the last. Its key must be there.
     pub(crate) fn entry(&self) -> Option<(&[u8], StoredValue<'_>)> {
+        let value = self.value()?;
+        debug_assert!(self.has_key, "the key of the current entry is there");
+        Some((&self.key, value))
+    }
+
+    /// The value of the entry to which it moved last; `None` before the first and after the last.
+    pub(crate) fn value(&self) -> Option<StoredValue<'_>> {
         let standing = self.leaf.as_ref()?;
-        Some((&self.key, leaf_of(&standing.node).value(self.at?)))
+        Some(leaf_of(&standing.node).value(self.at?))
     }
 
     /// Moves to the next leaf; `false` at the end.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use duramen_disk::MemDisk;
 use duramen_disk::memory::Random;
-use duramen_engine::{Direction, Durability, Engine, KeyRange, Options, Rows, TreeId};
+use duramen_engine::{Direction, Durability, Engine, KeyRange, Options, Row, Rows, TreeId};
 
 use super::basics::{open, tiny};
 
@@ -35,29 +35,29 @@ fn expected(model: &Model, range: &KeyRange, direction: Direction) -> Vec<(Vec<u
     entries
 }
 
-/// All entries, moving in both ways in turns.
-fn walked(mut rows: Rows, random: &mut Random) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut found = Vec::new();
+/// Walks all entries, in three ways in turns: lent at once, by their values alone, and lent later.
+fn check_walk(mut rows: Rows, expected: &[(Vec<u8>, Vec<u8>)], random: &mut Random) {
+    let copied = |row: Row<'_>| (row.key().to_vec(), row.value().unwrap().into_owned());
     assert!(rows.row().is_none(), "before the first entry");
-    loop {
-        let lent = if random.below(2) == 0 {
-            rows.next().unwrap().map(|row| (row.key().to_vec(), row.value().unwrap().into_owned()))
-        } else if rows.advance().unwrap() {
-            let row = rows.row().unwrap();
-            assert_eq!(rows.is_big(), row.value_in_page().is_none());
-            Some((row.key().to_vec(), row.value().unwrap().into_owned()))
+    for entry in expected {
+        let way = random.below(3);
+        if way == 0 {
+            assert_eq!(rows.next().unwrap().map(copied).as_ref(), Some(entry));
         } else {
-            None
-        };
-        let again = rows.row().map(|row| (row.key().to_vec(), row.value().unwrap().into_owned()));
-        assert_eq!(lent, again, "the current entry is the one that was lent last");
-        match lent {
-            Some(entry) => found.push(entry),
-            None => break,
+            assert!(rows.advance().unwrap(), "{entry:?} comes next");
+            let in_page = (!rows.is_big()).then_some(entry.1.as_slice());
+            assert_eq!(rows.value_in_page(), in_page);
+        }
+        if way < 2 {
+            assert_eq!(
+                rows.row().map(copied).as_ref(),
+                Some(entry),
+                "the current entry is that of the last move"
+            );
         }
     }
-    assert!(!rows.is_big() && !rows.advance().unwrap(), "after the last entry");
-    found
+    assert!(!rows.advance().unwrap(), "after the last entry");
+    assert!(!rows.is_big() && rows.value_in_page().is_none() && rows.row().is_none());
 }
 
 const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
@@ -127,7 +127,7 @@ fn read_by_snapshot(engine: &Engine, tree: TreeId, model: &Model, random: &mut R
         for _ in 0..6 {
             let range = range(random);
             let rows = snapshot.rows(tree, range.clone(), direction).unwrap();
-            assert_eq!(walked(rows, random), expected(model, &range, direction), "{range:?}, {direction:?}");
+            check_walk(rows, &expected(model, &range, direction), random);
             let first = expected(model, &range, Direction::Forward).into_iter().next();
             let found = snapshot.first_key(tree, &range).unwrap();
             assert_eq!(found, first.map(|(key, _)| key), "{range:?}");
@@ -153,7 +153,7 @@ fn changed_by_a_transaction(engine: &Engine, tree: TreeId, model: &Model, random
             for direction in DIRECTIONS {
                 let range = range(random);
                 let rows = tx.rows(tree, range.clone(), direction)?;
-                assert_eq!(walked(rows, random), expected(&model, &range, direction), "{range:?}");
+                check_walk(rows, &expected(&model, &range, direction), random);
             }
         }
         Err::<(), _>(duramen_engine::Error::invalid("nothing is kept"))

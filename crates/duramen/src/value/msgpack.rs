@@ -163,6 +163,19 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The next token, which is not passed. Most are integers: these are made in place, because a token that
+    /// is copied right after it was made is waited for.
+    #[inline]
+    pub(crate) fn peek(&self) -> Result<Token<'a>> {
+        match self.bytes.get(self.at..) {
+            Some([tag @ 0x00..=0x7f, ..]) => Ok(Token::Int(i128::from(*tag))),
+            Some([tag @ 0xe0..=0xff, ..]) => Ok(Token::Int(i128::from(tag.cast_signed()))),
+            Some([0xcd, high, low, ..]) => Ok(Token::Int(i128::from(u16::from_be_bytes([*high, *low])))),
+            Some([0xd1, high, low, ..]) => Ok(Token::Int(i128::from(i16::from_be_bytes([*high, *low])))),
+            _ => self.clone().next(),
+        }
+    }
+
     /// The next token, its text not yet checked.
     fn unchecked(&mut self) -> Result<Token<'a>> {
         let [tag] = self.take::<1>()?;

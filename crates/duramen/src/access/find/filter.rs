@@ -146,18 +146,18 @@ impl<'s> Filter<'s> {
     }
 
     /// Where the scan is.
-    pub(super) fn scan(&self) -> &Scan {
-        &self.scan
-    }
-
-    /// The key of the document that was found.
-    pub(super) fn key(&self) -> &[u8] {
-        self.scan.key()
+    pub(super) fn scan(&mut self) -> &mut Scan {
+        &mut self.scan
     }
 
     /// The document that was found, as far as it is needed. Not of [`Needs::Stored`].
     pub(super) fn document(&self) -> &Document {
         &self.current
+    }
+
+    /// As [`Filter::document`], with the fields of the documents before it and its key after it.
+    pub(super) fn document_and_key(&mut self) -> (&Schema, &Document, &[u8]) {
+        (&self.terms.schema, &self.current, self.scan.key())
     }
 
     /// The document that was found, as far as it is needed, with the fields of the documents.

@@ -152,9 +152,10 @@ impl<'s> FindIter<'s> {
     }
 
     /// Where the document that was found last is in the order of the scan.
-    pub(super) fn token(&self) -> PageToken {
+    pub(super) fn token(&mut self) -> PageToken {
         let scan = self.documents.scan();
-        PageToken::after(scan.position(), &scan.order())
+        let order = scan.order();
+        PageToken::after(scan.position(), &order)
     }
 
     /// Adds one document to the sort, or ends it.
@@ -163,9 +164,9 @@ impl<'s> FindIter<'s> {
         match self.documents.advance()? {
             Read::Passed => {}
             Read::Found => {
-                let (schema, document) = (self.documents.schema(), self.documents.document());
+                let (schema, document, own_key) = self.documents.document_and_key();
                 let mut key = Vec::with_capacity(64);
-                order.write_key(schema, document, self.documents.key(), &mut key);
+                order.write_key(schema, document, own_key, &mut key);
                 if sorter.wants(&key) {
                     match &self.projection {
                         Some(fields) => sorter.push(&key, &fields.apply(schema, document).to_bytes()?)?,

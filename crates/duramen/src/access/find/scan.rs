@@ -52,8 +52,8 @@ impl Scan {
     }
 
     /// Where the current document is in the order: a key, or a row of a view.
-    pub(super) fn position(&self) -> &[u8] {
-        self.rows.as_ref().and_then(Cursor::key).unwrap_or_default()
+    pub(super) fn position(&mut self) -> &[u8] {
+        self.rows.as_mut().and_then(Cursor::key).unwrap_or_default()
     }
 
     /// Leaves out everything up to a row, in the direction of the scan. Call it before the first document.
@@ -67,11 +67,11 @@ impl Scan {
 
     /// Goes to the next document. `false` after the last.
     pub(super) fn advance(&mut self, state: &dyn Readable) -> Result<bool> {
-        let source = state.source();
         loop {
             let Some(rows) = &mut self.rows else {
                 let Some(span) = self.spans.pop() else { return Ok(false) };
-                self.rows = Some(source.cursor(self.index.tree, span.into_bytes(), self.direction)?);
+                let rows = state.source().cursor(self.index.tree, span.into_bytes(), self.direction)?;
+                self.rows = Some(rows);
                 continue;
             };
             if self.index.view.is_none() {
@@ -79,6 +79,7 @@ impl Scan {
                     return Ok(true);
                 }
             } else if let Some(row) = rows.next_key()? {
+                let source = state.source();
                 let key = &*ascending(&row[split_unread(row, self.index.elements)?..])?;
                 if let Some(stored) = source.get(self.entry.tree, key)? {
                     self.key.clear();
@@ -97,7 +98,7 @@ impl Scan {
     }
 
     /// The key of the current document.
-    pub(super) fn key(&self) -> &[u8] {
+    pub(super) fn key(&mut self) -> &[u8] {
         if self.index.view.is_none() { self.position() } else { &self.key }
     }
 
@@ -106,7 +107,7 @@ impl Scan {
         if self.index.view.is_some() {
             return &self.stored;
         }
-        self.rows.as_ref().and_then(Cursor::entry).unwrap_or_default().1
+        self.rows.as_ref().and_then(Cursor::value).unwrap_or_default()
     }
 
     /// The shape of the current document and the bytes of its values; `None` for one that has no shape.

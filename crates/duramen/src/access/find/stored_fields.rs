@@ -68,7 +68,10 @@ impl FieldFinder {
         if !self.absent.iter().all(|index| passes(*index, &Token::Null)) {
             return Ok(Some(false));
         }
-        visit(&self.positions, values, |index, field| Ok(passes(index, &field.clone().next()?)))
+        visit(&self.positions, values, |index, field| match &field.peek() {
+            Ok(found) => Ok(passes(index, found)),
+            Err(error) => Err(error.clone()),
+        })
     }
 
     /// The fields in the values of a document; `None` if one of them is a list or map, or there twice.
@@ -146,7 +149,7 @@ impl<'d> StoredFields<'d> {
     /// `InvalidArgument` for bytes that are no value; those of `read`.
     pub(super) fn scalar<T>(&self, index: usize, read: impl FnOnce(&Token<'d>) -> Result<T>) -> Result<T> {
         let Some(start) = self.starts[index] else { return read(&Token::Null) };
-        match &Reader::new(&self.values[start..]).next() {
+        match &Reader::new(&self.values[start..]).peek() {
             Ok(token) => read(token),
             Err(error) => Err(error.clone()),
         }
