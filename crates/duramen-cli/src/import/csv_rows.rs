@@ -4,6 +4,8 @@
 //! stored. A stream is inferred from its first 10,000 rows.
 
 use std::collections::VecDeque;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
 
 use csv::ByteRecord;
 use duramen::cell::{self, BadCell, Misfit, RowEncoder};
@@ -15,7 +17,7 @@ use super::description::RowDescription;
 use super::findings::{Findings, type_flag};
 use super::inference::{Inference, is_null_word, null_flag};
 use super::pipeline::RowSource;
-use super::records::Records;
+use super::records::{Records, line_of};
 use super::shapes::{Shape, is_number_to_a_person};
 use super::source::Input;
 use crate::failure::{Failure, Result};
@@ -25,8 +27,11 @@ use crate::signals::Signals;
 /// Rows of a stream that are inspected before the first is stored.
 const SAMPLE_ROWS: usize = 10_000;
 
-/// Rows between two checks of the clock and of signals.
-const LOOK_ROWS: u64 = 8192;
+/// Rows that are passed to the inference together, fewer if they are large, and how many times as many are
+/// read ahead.
+const CHUNK_ROWS: usize = 256;
+const CHUNK_BYTES: usize = 64 * 1024;
+const CHUNKS_AHEAD: usize = 2;
 
 /// Rows of a CSV input, ready to be encoded.
 pub(super) struct CsvRows {
@@ -116,7 +121,7 @@ fn open(input: &mut Input, description: &RowDescription) -> Result<(Records, Vec
     Ok((records, renamed))
 }
 
-/// Looks at the rows of a file.
+/// Looks at the rows of a file, which another thread reads a few chunks ahead.
 fn read_rows(
     records: &mut Records,
     inference: &mut Inference,
@@ -124,18 +129,60 @@ fn read_rows(
     progress: &Progress,
     signals: &Signals,
 ) -> Result<()> {
-    let mut rows = 0_u64;
-    while rows < rows_max && records.advance()? {
-        inference.look(&records.record, records.line());
-        rows += 1;
-        if rows.is_multiple_of(LOOK_ROWS) {
+    let (filled, chunks) = mpsc::sync_channel(CHUNKS_AHEAD);
+    let (seen, spare) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || read_chunks(records, rows_max, &filled, &spare));
+        // The reading thread ends when nobody takes its chunks any more.
+        for chunk in chunks {
+            let chunk: Vec<ByteRecord> = chunk?;
+            for record in &chunk {
+                inference.look(record, line_of(record));
+            }
+            let _ = seen.send(chunk);
             progress.reading();
             if let Some(number) = signals.received() {
                 return Err(Failure::signal(number));
             }
         }
+        Ok(())
+    })
+}
+
+/// Reads records in chunks, into the memory of chunks that were seen.
+fn read_chunks(
+    records: &mut Records,
+    mut rows_left: u64,
+    filled: &SyncSender<Result<Vec<ByteRecord>>>,
+    spare: &Receiver<Vec<ByteRecord>>,
+) {
+    loop {
+        let mut chunk = spare.try_recv().unwrap_or_default();
+        let (mut count, mut bytes) = (0, 0);
+        let more = loop {
+            match if rows_left == 0 { Ok(false) } else { records.advance() } {
+                Ok(true) => rows_left -= 1,
+                Ok(false) => break false,
+                Err(failure) => {
+                    let _ = filled.send(Err(failure));
+                    return;
+                }
+            }
+            bytes += records.record.as_slice().len();
+            if count == chunk.len() {
+                chunk.push(ByteRecord::new());
+            }
+            std::mem::swap(&mut chunk[count], &mut records.record);
+            count += 1;
+            if count == CHUNK_ROWS || bytes >= CHUNK_BYTES {
+                break true;
+            }
+        };
+        chunk.truncate(count);
+        if filled.send(Ok(chunk)).is_err() || !more {
+            return;
+        }
     }
-    Ok(())
 }
 
 /// The null markers: those of the user, else those of the collection, else the empty cell.

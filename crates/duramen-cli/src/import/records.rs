@@ -86,7 +86,7 @@ impl Records {
 
     /// The line on which the kept record begins.
     pub(super) fn line(&self) -> u64 {
-        self.record.position().map_or(0, csv::Position::line)
+        line_of(&self.record)
     }
 
     /// Reads a record of any width; `false` at the mark, an error if the mark is inside a cell.
@@ -107,6 +107,11 @@ impl Records {
         }
         Ok(true)
     }
+}
+
+/// The line on which a record begins.
+pub(super) fn line_of(record: &ByteRecord) -> u64 {
+    record.position().map_or(0, csv::Position::line)
 }
 
 fn column_name(at: usize, cell: &[u8]) -> Result<String> {

@@ -41,6 +41,23 @@ fn one_word_in_a_column_of_numbers_is_named() {
     check(&["1", "2.5", "3", "NA"], &[], &[&last.replace("int", "float"), out]);
 }
 
+/// Rows are inspected in chunks of 256, or of fewer if they are long.
+#[test]
+fn every_row_of_a_long_file_decides() {
+    for (rows, words) in [(1030, 1), (40, 9_000)] {
+        for at in [0, 1, 7, 8, 254, 255, 256, 257, 511, 512, 513, 1022, 1023, 1024, rows - 1] {
+            let cell = |row: usize| if row == at { "NA".to_owned() } else { row.to_string() };
+            let body = "x".repeat(words);
+            let text: String = (0..rows).map(|row| format!("{},{},{body}\n", row + 1, cell(row))).collect();
+            if at < rows {
+                let (_, said) = import("rows.csv", &format!("id,n,body\n{text}"), &[]);
+                let wanted = format!("line {} holds \"NA\" (1 of ", at + 2);
+                assert!(said.contains(&wanted), "{wanted}: {said}");
+            }
+        }
+    }
+}
+
 /// Such a column has no value, and later numbers would be compared as text.
 #[test]
 fn a_column_of_words_for_null_only_is_named() {
