@@ -13,6 +13,13 @@ const CHUNK_MAX: usize = 128;
 
 const _: () = assert!(TRANSACTION_BYTES_MAX < u32::MAX as usize, "a place in the buffer has 32 bits");
 
+/// A larger buffer grows by an eighth instead of doubling: what it does not use is not counted as memory of
+/// the transaction.
+const DOUBLED_BYTES_MAX: usize = 1024 * 1024;
+
+/// The keys of a commit are kept for a while, with so much unused memory: to give less back is not worth it.
+const KEPT_SLACK_BYTES: usize = 256;
+
 /// A map in order of key. Entries are added and replaced, never removed one by one.
 #[derive(Debug)]
 pub(super) struct KeyMap<V> {
@@ -74,6 +81,10 @@ impl<V> KeyMap<V> {
         };
         let at = u32::try_from(self.bytes.len()).expect("the size of a transaction is checked first");
         let length = u16::try_from(key.len()).expect("keys are at most KEY_BYTES_MAX");
+        if self.bytes.capacity() >= DOUBLED_BYTES_MAX && self.bytes.capacity() - self.bytes.len() < key.len()
+        {
+            self.bytes.reserve_exact(self.bytes.capacity() / 8);
+        }
         self.bytes.extend_from_slice(key);
         self.insert(chunk, index, Held { key: Place { at, length }, value });
         self.len += 1;
@@ -81,16 +92,15 @@ impl<V> KeyMap<V> {
     }
 
     fn insert(&mut self, chunk: usize, index: usize, held: Held<V>) {
-        let Some(full) = self.chunks.get_mut(chunk) else {
-            self.chunks.push(vec![held]);
-            return;
-        };
-        if full.len() < CHUNK_MAX {
-            full.insert(index, held);
-            return;
+        match self.chunks.get_mut(chunk) {
+            None => return self.chunks.push(vec![held]),
+            Some(free) if free.len() < CHUNK_MAX => return free.insert(index, held),
+            Some(_) => {}
         }
-        // Keys in order fill their chunks.
-        let kept = if index == CHUNK_MAX { CHUNK_MAX } else { CHUNK_MAX / 2 };
+        // Keys in order fill their chunks. Elsewhere a chunk of one key could come before many more of them.
+        let is_end = index == CHUNK_MAX && chunk + 1 == self.chunks.len();
+        let full = &mut self.chunks[chunk];
+        let kept = if is_end { CHUNK_MAX } else { CHUNK_MAX / 2 };
         let mut upper = Vec::with_capacity(CHUNK_MAX);
         upper.extend(full.drain(kept..));
         match index.checked_sub(kept) {
@@ -139,7 +149,9 @@ impl<V> KeyMap<V> {
     pub(super) fn into_keys(self) -> SortedKeys {
         let mut places = Vec::with_capacity(self.len);
         self.chunks.into_iter().for_each(|chunk| places.extend(chunk.iter().map(|held| held.key)));
-        SortedKeys { bytes: self.bytes, places }
+        let mut bytes = self.bytes;
+        bytes.shrink_to(bytes.len() + KEPT_SLACK_BYTES);
+        SortedKeys { bytes, places }
     }
 }
 
@@ -193,6 +205,11 @@ mod tests {
         assert_eq!((map.len(), map.is_empty()), (model.len(), model.is_empty()));
         let sizes: Vec<usize> = map.chunks.iter().map(Vec::len).collect();
         assert!(sizes.iter().all(|size| (1..=CHUNK_MAX).contains(size)), "{sizes:?}");
+        assert!(
+            sizes.len() <= 2 * model.len() / CHUNK_MAX + 2,
+            "{} keys in chunks of {sizes:?}",
+            model.len()
+        );
         for key in model.keys().flat_map(|key| [key.clone(), [key, &[0][..]].concat()]).chain(once(vec![])) {
             let next = model.range(key.clone()..).next().map(|(key, _)| key.as_slice());
             assert_eq!((map.get(&key), map.first_from(&key)), (model.get(&key), next), "{key:?}");
@@ -210,14 +227,23 @@ mod tests {
         let chunk = u32::try_from(CHUNK_MAX).unwrap();
         let count = 5 * chunk;
         let scattered = |at: u32| at.wrapping_mul(2_654_435_761) % count;
-        let orders: [&dyn Fn(u32) -> u32; 5] =
-            [&|at| at, &|at| count - at, &scattered, &|at| scattered(at) / 3, &|at| at / 2 + at % 2 * count];
-        for order in orders {
+        let orders: [&dyn Fn(u32) -> u32; 7] = [
+            &|at| at,
+            &|at| count - at,
+            &scattered,
+            &|at| scattered(at) / 3,
+            &|at| at / 2 + at % 2 * count,
+            &|at| if at < chunk { at } else { count + chunk - at },
+            &|at| if at < 2 * chunk { 1_000 * at } else { 1_000 * chunk - at },
+        ];
+        for (order, is_short) in orders.iter().flat_map(|order| [(order, false), (order, true)]) {
             for count in [0, 1, chunk, count] {
                 let (mut map, mut model) = (KeyMap::default(), BTreeMap::new());
                 for (value, at) in (0..count).enumerate() {
                     let key = order(at).to_be_bytes();
-                    let key = key[key.iter().position(|byte| *byte > 0).unwrap_or(4)..].to_vec();
+                    // Keys of one length are in the order of their numbers.
+                    let zeroes = key.iter().take_while(|byte| **byte == 0).count();
+                    let key = key[if is_short { zeroes } else { 0 }..].to_vec();
                     assert_eq!(map.set(&key, value), model.insert(key, value));
                 }
                 check(map, &model);

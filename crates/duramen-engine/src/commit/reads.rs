@@ -8,6 +8,7 @@ use super::key_map::{KeyMap, SortedKeys};
 use crate::catalog::Root;
 use crate::error::{Code, Error, Result};
 use crate::ids::TreeId;
+use crate::limits::KEY_BYTES_MAX;
 use crate::page_cache::Pages;
 use crate::tree::{BigReader, BigRef, Cursor, Direction, KeyRange, Slot, StoredValue, find};
 
@@ -34,7 +35,8 @@ impl Reads {
     /// Notes the lookup of a key, found or not.
     pub(crate) fn point(&mut self, tree: TreeId, key: &[u8]) {
         let reads = self.of(tree);
-        if !reads.covers(key) && reads.points.set(key, ()).is_none() {
+        // No longer key can be written, so nothing about it can change.
+        if key.len() <= KEY_BYTES_MAX && !reads.covers(key) && reads.points.set(key, ()).is_none() {
             reads.escalate();
         }
     }

@@ -21,6 +21,8 @@ pub struct RowBatch {
     /// Where each row's key and document end.
     ends: Vec<(usize, usize)>,
     runs: Vec<Run>,
+    /// Bytes of the names that rows of cells have, once for each row.
+    names_bytes: usize,
 }
 
 /// Rows in the same form: from this one to the next run.
@@ -29,6 +31,8 @@ struct Run {
     from: usize,
     /// The layout of rows that are values; `None` for documents with names.
     layout: Option<Arc<Layout>>,
+    /// Bytes of the names in it.
+    names_bytes: usize,
 }
 
 /// A row of a batch.
@@ -90,8 +94,10 @@ impl RowBatch {
             _ => false,
         };
         if !self.runs.last().is_some_and(is_of_run) {
-            self.runs.push(Run { from: self.ends.len(), layout: layout.cloned() });
+            let names_bytes = layout.map_or(0, |layout| layout.names_bytes());
+            self.runs.push(Run { from: self.ends.len(), layout: layout.cloned(), names_bytes });
         }
+        self.names_bytes += self.runs.last().map_or(0, |run| run.names_bytes);
         self.ends.push((self.keys.len(), self.documents.len()));
     }
 
@@ -107,10 +113,10 @@ impl RowBatch {
         self.ends.is_empty()
     }
 
-    /// Bytes of all rows, as the batch holds them.
+    /// Bytes of all keys and documents, with the names of their fields: what a transaction writes at most.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.keys.len() + self.documents.len()
+        self.keys.len() + self.documents.len() + self.names_bytes
     }
 
     /// The keys of the rows.

@@ -287,3 +287,20 @@ fn two_types_with_a_view_of_one_name_are_both_answered() {
     assert_eq!(db.view::<ByText>().key("a").count().unwrap(), 2);
     clean(&db);
 }
+
+/// No longer key can be there, so it is no error to ask for one.
+#[test]
+fn a_key_or_name_beyond_every_limit_is_absent_or_refused() {
+    let db = Db::in_memory().unwrap();
+    let (notes, long) = (db.bytes("notes"), "n".repeat(70_000));
+    notes.put("a", "1").unwrap();
+    assert!(!notes.delete(&long).unwrap());
+    db.transact(|tx| {
+        assert_eq!(tx.get_bytes("notes", long.as_bytes())?, None);
+        assert_eq!(tx.get_bytes(&long, b"a")?, None);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(notes.put(&long, "1").unwrap_err().code(), Code::KeyTooLong);
+    assert_eq!(db.bytes(&long).put("a", "1").unwrap_err().code(), Code::KeyTooLong);
+}

@@ -157,6 +157,7 @@ fn join(
     right: &[u8],
 ) -> Result<()> {
     if std::mem::take(empty) {
+        sum.clear();
         sum.extend_from_slice(right);
         return Ok(());
     }

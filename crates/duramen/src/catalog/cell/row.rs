@@ -123,7 +123,7 @@ impl RowEncoder {
     /// Appends the key and the values of one row, in the order of [`RowEncoder::layout`].
     ///
     /// # Errors
-    /// [`BadCell`] for the first of these that does not fit; the buffers then hold part of the row.
+    /// [`BadCell`] for the first cell of the row that does not fit; the buffers then hold part of the row.
     pub(crate) fn encode<'a>(
         &self,
         cell: impl Fn(usize) -> &'a [u8],
@@ -131,26 +131,8 @@ impl RowEncoder {
         document: &mut Vec<u8>,
     ) -> std::result::Result<(), BadCell> {
         for &index in &self.stored {
-            let (column, text) = (&self.columns[index], cell(index));
-            if self.is_null(text) {
-                if column.in_key {
-                    let problem = "is null, and it is part of the key".into();
-                    return Err(self.bad(index, Misfit::NullInKey, problem));
-                }
-                write::null(document);
-                continue;
-            }
-            match read_cell(column.kind, text) {
-                None => return Err(self.misfit(index, text)),
-                Some(Cell::Int(value)) => write::int(document, value).expect("it was read as 64 bits"),
-                Some(Cell::Float(value)) => write::float(document, value),
-                Some(Cell::Text(value)) => {
-                    let too_large =
-                        |error: Error| self.bad(index, Misfit::TooLarge, error.message().to_owned());
-                    write::text(document, value).map_err(too_large)?;
-                }
-                Some(Cell::Bool(value)) => write::bool(document, value),
-                Some(Cell::Time(value)) => write::time(document, value),
+            if let Err(bad) = self.write_value(index, cell(index), document) {
+                return Err(self.first_bad(&cell).unwrap_or(bad));
             }
         }
         let start = key.len();
@@ -169,6 +151,43 @@ impl RowEncoder {
             let last = self.key.last().copied().unwrap_or(0);
             self.bad(last, Misfit::KeyTooLong, format!("ends a key that is too long: {}", error.message()))
         })
+    }
+
+    /// Appends the value of one cell.
+    fn write_value(
+        &self,
+        index: usize,
+        text: &[u8],
+        document: &mut Vec<u8>,
+    ) -> std::result::Result<(), BadCell> {
+        let column = &self.columns[index];
+        if self.is_null(text) {
+            if column.in_key {
+                let problem = "is null, and it is part of the key".into();
+                return Err(self.bad(index, Misfit::NullInKey, problem));
+            }
+            write::null(document);
+            return Ok(());
+        }
+        match read_cell(column.kind, text) {
+            None => return Err(self.misfit(index, text)),
+            Some(Cell::Int(value)) => write::int(document, value).expect("it was read as 64 bits"),
+            Some(Cell::Float(value)) => write::float(document, value),
+            Some(Cell::Text(value)) => {
+                let too_large = |error: Error| self.bad(index, Misfit::TooLarge, error.message().to_owned());
+                write::text(document, value).map_err(too_large)?;
+            }
+            Some(Cell::Bool(value)) => write::bool(document, value),
+            Some(Cell::Time(value)) => write::time(document, value),
+        }
+        Ok(())
+    }
+
+    /// The first cell of a row, in its own order, whose value cannot be stored.
+    #[cold]
+    fn first_bad<'a>(&self, cell: &impl Fn(usize) -> &'a [u8]) -> Option<BadCell> {
+        let mut scratch = Vec::new();
+        (0..self.columns.len()).find_map(|index| self.write_value(index, cell(index), &mut scratch).err())
     }
 
     #[cold]

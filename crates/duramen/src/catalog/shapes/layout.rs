@@ -51,6 +51,12 @@ impl Layout {
         &self.shown
     }
 
+    /// Bytes of the names as a document stores them.
+    pub(crate) fn names_bytes(&self) -> usize {
+        const HEAD_BYTES_MAX: usize = 5;
+        self.names.iter().map(|name| HEAD_BYTES_MAX + name.len()).sum()
+    }
+
     /// Whether the values are in the order in which documents show them.
     pub(crate) fn is_in_shown_order(&self) -> bool {
         self.shown.is_empty()
@@ -133,21 +139,26 @@ impl Layout {
         if reader.at_end() { Ok(()) } else { Err(reader.wrong("something follows the document")) }
     }
 
-    /// Appends the values of a document with names. Returns whether its fields are these, in this order;
-    /// otherwise part of the values may be appended.
+    /// The values of a document with names, after what `begin` appends; `None` unless its fields are these,
+    /// in this order.
     ///
     /// # Errors
     /// `InvalidArgument` for bytes that are no document.
-    pub(super) fn write_values(&self, named: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+    pub(super) fn of_named(&self, named: &[u8], begin: impl Fn(&mut Vec<u8>)) -> Result<Option<Vec<u8>>> {
         let mut reader = Reader::new(named);
-        let Token::Map(count) = reader.next()? else { return Ok(false) };
+        let Token::Map(count) = reader.next()? else { return Ok(None) };
         if count != self.names.len() {
-            return Ok(false);
+            return Ok(None);
         }
-        let mut values = Vec::new();
+        let (mut out, mut values) = (Vec::new(), Vec::new());
         for at in self.in_shown_order() {
             if !reader.name_is(&self.names[at])? {
-                return Ok(false);
+                return Ok(None);
+            }
+            // Most documents of other shapes end at the first name.
+            if out.is_empty() {
+                out.reserve(named.len());
+                begin(&mut out);
             }
             let value = reader.raw()?;
             if self.shown.is_empty() {
@@ -158,6 +169,6 @@ impl Layout {
         }
         values.sort_unstable_by_key(|(at, _)| *at);
         values.iter().for_each(|(_, value)| out.extend_from_slice(value));
-        Ok(true)
+        Ok(Some(out))
     }
 }

@@ -64,11 +64,11 @@ impl<'d> Names<'d> {
         Ok((bytes <= NAMES_BYTES_MAX).then_some(Names(shown)))
     }
 
-    /// The names of documents of a layout; `None` if they are too many.
+    /// The names of documents of a layout; `None` if these keep them.
     pub(super) fn of_layout(layout: &'d Layout) -> Option<Names<'d>> {
         let shown: Vec<&str> = layout.shown_names().collect();
         let bytes: usize = shown.iter().map(|name| name.len()).sum();
-        (shown.len() <= FIELDS_MAX && bytes <= NAMES_BYTES_MAX).then_some(Names(shown))
+        ((1..=FIELDS_MAX).contains(&shown.len()) && bytes <= NAMES_BYTES_MAX).then_some(Names(shown))
     }
 
     /// Whether these are the names.

@@ -75,9 +75,7 @@ impl Shape {
     /// # Errors
     /// `InvalidArgument` for bytes that are no document.
     pub(super) fn of_named(&self, named: &[u8]) -> Result<Option<Vec<u8>>> {
-        let mut stored = Vec::with_capacity(named.len());
-        self.begin(&mut stored);
-        Ok(self.layout.write_values(named, &mut stored)?.then_some(stored))
+        self.layout.of_named(named, |stored| self.begin(stored))
     }
 
     /// Appends what a document of this shape begins with. Its values follow.

@@ -52,6 +52,23 @@ fn summed_fields_are_the_first_values_and_the_document_is_shown_in_its_order() {
     assert_eq!(stored(&shapes, "a", &["a", "b"], &without), None, "it keeps its names");
 }
 
+// Rows of cells are values in the order of their layout.
+#[test]
+fn a_layout_gets_the_shape_that_has_its_order_or_none() {
+    let (shapes, last) = (Shapes::default(), LastShape::default());
+    let sums = names(&["b"]);
+    let of = CollectionShapes { collection: "a", sums: &sums, last: &last };
+    let layout = |shown: &[&str], sums: &[String]| Layout::of(shown, sums).unwrap();
+    let summing = layout(&["a", "b"], &sums);
+    let shape = shapes.of_layout(&of, &summing).unwrap();
+    assert_eq!((shape.layout().names(), shape.layout()), (&names(&["b", "a"])[..], &summing));
+    assert!(shapes.of_layout(&of, &layout(&["a", "b"], &[])).is_none(), "its values are in another order");
+    assert!(shapes.of_layout(&of, &layout(&[], &[])).is_none());
+    let many: Vec<String> = (0..=FIELDS_MAX).map(|at| format!("{at}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).chain(["b"]).collect();
+    assert!(shapes.of_layout(&of, &layout(&many, &sums)).is_none());
+}
+
 #[test]
 fn every_document_reads_back() {
     let shapes = Shapes::default();
