@@ -27,10 +27,11 @@ use crate::signals::Signals;
 /// Rows of a stream that are inspected before the first is stored.
 const SAMPLE_ROWS: usize = 10_000;
 
-/// Rows that are passed to the inference together, fewer if they are large, and how many times as many are
-/// read ahead.
+/// Rows that one thread reads and passes to another at once; fewer if they have more bytes than this.
 const CHUNK_ROWS: usize = 256;
 const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Chunks that are read before the one that is inspected is done.
 const CHUNKS_AHEAD: usize = 2;
 
 /// Rows of a CSV input, ready to be encoded.
@@ -133,7 +134,7 @@ fn read_rows(
     let (seen, spare) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || read_chunks(records, rows_max, &filled, &spare));
-        // The reading thread ends when nobody takes its chunks any more.
+        // The thread of `read_chunks` ends when this loop drops the receiver, after an error or a signal too.
         for chunk in chunks {
             let chunk: Vec<ByteRecord> = chunk?;
             for record in &chunk {
@@ -156,33 +157,34 @@ fn read_chunks(
     filled: &SyncSender<Result<Vec<ByteRecord>>>,
     spare: &Receiver<Vec<ByteRecord>>,
 ) {
-    loop {
+    while rows_left > 0 {
         let mut chunk = spare.try_recv().unwrap_or_default();
-        let (mut count, mut bytes) = (0, 0);
-        let more = loop {
-            match if rows_left == 0 { Ok(false) } else { records.advance() } {
-                Ok(true) => rows_left -= 1,
-                Ok(false) => break false,
-                Err(failure) => {
-                    let _ = filled.send(Err(failure));
-                    return;
-                }
-            }
-            bytes += records.record.as_slice().len();
-            if count == chunk.len() {
-                chunk.push(ByteRecord::new());
-            }
-            std::mem::swap(&mut chunk[count], &mut records.record);
-            count += 1;
-            if count == CHUNK_ROWS || bytes >= CHUNK_BYTES {
-                break true;
-            }
-        };
-        chunk.truncate(count);
-        if filled.send(Ok(chunk)).is_err() || !more {
+        let read = read_chunk(records, &mut rows_left, &mut chunk).map(|()| chunk);
+        let is_failure = read.is_err();
+        if filled.send(read).is_err() || is_failure {
             return;
         }
     }
+}
+
+/// Replaces a chunk by the next records. None are left after the last.
+fn read_chunk(records: &mut Records, rows_left: &mut u64, chunk: &mut Vec<ByteRecord>) -> Result<()> {
+    let (mut count, mut bytes) = (0, 0);
+    while *rows_left > 0 && count < CHUNK_ROWS && bytes < CHUNK_BYTES {
+        if !records.advance()? {
+            *rows_left = 0;
+            break;
+        }
+        *rows_left -= 1;
+        bytes += records.record.as_slice().len();
+        if count == chunk.len() {
+            chunk.push(ByteRecord::new());
+        }
+        std::mem::swap(&mut chunk[count], &mut records.record);
+        count += 1;
+    }
+    chunk.truncate(count);
+    Ok(())
 }
 
 /// The null markers: those of the user, else those of the collection, else the empty cell.

@@ -13,11 +13,11 @@ const CHUNK_MAX: usize = 128;
 
 const _: () = assert!(TRANSACTION_BYTES_MAX < u32::MAX as usize, "a place in the buffer has 32 bits");
 
-/// A larger buffer grows by an eighth instead of doubling: what it does not use is not counted as memory of
-/// the transaction.
+/// A buffer of this size and more grows by an eighth instead of doubling: the memory counted for a
+/// transaction does not include what the buffer does not use.
 const DOUBLED_BYTES_MAX: usize = 1024 * 1024;
 
-/// The keys of a commit are kept for a while, with so much unused memory: to give less back is not worth it.
+/// The keys of a commit are kept for a while, and more unused memory than this is given back first.
 const KEPT_SLACK_BYTES: usize = 256;
 
 /// A map in order of key. Entries are added and replaced, never removed one by one.

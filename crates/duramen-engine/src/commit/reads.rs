@@ -35,7 +35,7 @@ impl Reads {
     /// Notes the lookup of a key, found or not.
     pub(crate) fn point(&mut self, tree: TreeId, key: &[u8]) {
         let reads = self.of(tree);
-        // No longer key can be written, so nothing about it can change.
+        // A key that is too long to be written is absent, whatever is committed.
         if key.len() <= KEY_BYTES_MAX && !reads.covers(key) && reads.points.set(key, ()).is_none() {
             reads.escalate();
         }

@@ -113,7 +113,8 @@ impl RowBatch {
         self.ends.is_empty()
     }
 
-    /// Bytes of all keys and documents, with the names of their fields: what a transaction writes at most.
+    /// Bytes of all keys and documents, with the names of their fields. Documents that are stored by shape
+    /// take less.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.keys.len() + self.documents.len() + self.names_bytes

@@ -586,7 +586,7 @@ impl<'e> Transaction<'e> {
     /// A document as it is stored: by its shape, if it has names.
     fn shaped<'d>(&self, entry: &Entry, document: &'d [u8]) -> Result<Cow<'d, [u8]>> {
         let shapes = &self.state.catalog.shapes;
-        let of = entry.its_shapes();
+        let of = entry.collection_shapes();
         let Some((shape, stored)) = shapes.shaped(&of, document)? else { return Ok(Cow::Borrowed(document)) };
         self.put_shape(shape)?;
         Ok(Cow::Owned(stored))
@@ -594,7 +594,7 @@ impl<'e> Transaction<'e> {
 
     /// The shape of documents of this layout; `None` if they are to keep their names.
     pub(crate) fn shape_of(&self, entry: &Entry, layout: &Layout) -> Result<Option<&Shape>> {
-        let of = entry.its_shapes();
+        let of = entry.collection_shapes();
         let shape = self.state.catalog.shapes.of_layout(&of, layout);
         shape.map(|shape| self.put_shape(shape)).transpose()?;
         Ok(shape)

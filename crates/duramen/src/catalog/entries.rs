@@ -36,7 +36,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// What the shapes of its documents depend on.
-    pub(crate) fn its_shapes(&self) -> CollectionShapes<'_> {
+    pub(crate) fn collection_shapes(&self) -> CollectionShapes<'_> {
         let (collection, sums) = (self.schema.name(), self.schema.sum_columns());
         CollectionShapes { collection, sums, last: &self.last_shape }
     }

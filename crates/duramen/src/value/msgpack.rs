@@ -163,8 +163,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next token, which is not passed. Most are integers: these are made in place, because a token that
-    /// is copied right after it was made is waited for.
+    /// The next token, which is not passed. Most are integers: these are made where the caller wants them. To
+    /// copy a token right after it was made stalls the processor.
     #[inline]
     pub(crate) fn peek(&self) -> Result<Token<'a>> {
         match self.bytes.get(self.at..) {

@@ -288,7 +288,7 @@ fn two_types_with_a_view_of_one_name_are_both_answered() {
     clean(&db);
 }
 
-/// No longer key can be there, so it is no error to ask for one.
+/// A key that is too long to be written is absent: it is no error to read or delete it.
 #[test]
 fn a_key_or_name_beyond_every_limit_is_absent_or_refused() {
     let db = Db::in_memory().unwrap();

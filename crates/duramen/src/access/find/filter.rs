@@ -155,7 +155,7 @@ impl<'s> Filter<'s> {
         &self.current
     }
 
-    /// As [`Filter::document`], with the fields of the documents before it and its key after it.
+    /// The schema of the documents, the one that was found ([`Filter::document`]), and its key.
     pub(super) fn document_and_key(&mut self) -> (&Schema, &Document, &[u8]) {
         (&self.terms.schema, &self.current, self.scan.key())
     }

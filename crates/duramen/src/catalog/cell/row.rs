@@ -137,6 +137,7 @@ impl RowEncoder {
         }
         let start = key.len();
         let mut encoder = Encoder::new(key);
+        // None of these cells is null: `write_value` has refused that.
         for &index in &self.key {
             match read_cell(self.columns[index].kind, cell(index)) {
                 None => return Err(self.misfit(index, cell(index))),

@@ -75,7 +75,7 @@ impl Layout {
     }
 
     /// The positions of the values in the order in which a document shows them.
-    pub(crate) fn in_shown_order(&self) -> impl Iterator<Item = usize> {
+    fn in_shown_order(&self) -> impl Iterator<Item = usize> {
         let is_stored_order = self.shown.is_empty();
         (0..self.names.len()).map(move |at| if is_stored_order { at } else { self.shown[at] })
     }
