@@ -31,6 +31,9 @@ const READ_MAX: u64 = 100_000;
 /// Documents between two checks for signals.
 const LOOK_ROWS: u64 = 1024;
 
+/// The same for each thread, if there are several: they start after each check.
+const THREAD_LOOK_ROWS: u64 = 32 * 1024;
+
 /// How a query is run, and how it would be cheaper.
 struct Planned {
     plan: FindPlan,
@@ -42,6 +45,12 @@ struct Planned {
 
 /// Runs the command.
 pub(crate) fn run(args: &FindArgs, out: Output) -> Result<()> {
+    if args.threads.is_some() && !args.count && !groups::are_wanted(args) {
+        return Err(Failure::usage(
+            "--threads is for counts and groups: one thread reads documents that are shown",
+            "leave --threads out, or ask for --count, --group-by or an aggregate",
+        ));
+    }
     let db = database::open_to_read(&args.target.database)?;
     let snapshot = db.snapshot()?;
     let stored = database::schema(&snapshot, &args.target.collection)?;
@@ -101,6 +110,7 @@ fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Resu
     };
     let find = find.and(Condition::parse_words(words, |text| hints::condition(&fields, text, from(text)))?);
     let find = if args.reverse { find.reverse() } else { find };
+    let find = args.threads.map_or_else(|| find.clone(), |threads| find.threads(threads.into()));
     let find = match groups::are_wanted(args) {
         // The order and the limit are those of the groups.
         true => find,
@@ -247,18 +257,7 @@ fn columns(schema: &Schema, args: &FindArgs) -> Vec<Column> {
 fn count(find: &Find<'_>, planned: &Planned, args: &FindArgs, out: Output) -> Result<()> {
     check_reads(planned, args)?;
     let plan = &planned.plan;
-    let count = if plan.is_exact {
-        find.count()?
-    } else {
-        let none: [&str; 0] = [];
-        let mut found = Found { documents: find.fields(none).iter()?, signals: Signals::watch()? };
-        let mut count = 0;
-        while found.next()?.is_some() {
-            count += 1;
-        }
-        found.check_signal(count, out)?;
-        count
-    };
+    let count = if plan.is_exact { find.count()? } else { groups::count(find, args, out)? };
     if out.is_json() {
         return out.object("count", doc! { "collection": plan.collection.as_str(), "count": count });
     }

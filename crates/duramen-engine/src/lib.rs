@@ -69,7 +69,7 @@ pub use ids::{CommitSeq, TreeId};
 pub use options::GiveBack;
 pub use options::{Background, Durability, Geometry, Options};
 pub use repair::{LogEntry, LostRange};
-pub use threads::{Rest, Worker, processors};
+pub use threads::{Rest, Worker, processors, side_by_side};
 pub use transaction::{Receipt, Row, Rows, Snapshot, Transaction, TreeInfo, TreeMark};
 pub use tree::{
     Builtin, Combined, Direction, KeyRange, LevelShape, Reduced, Reducer, ReducerFactory, ReducerSpec,

@@ -285,7 +285,7 @@ impl Workplace {
 /// # Panics
 /// As `work` does.
 #[allow(clippy::disallowed_methods, reason = "threads start here and nowhere else")]
-pub(crate) fn side_by_side<P: Copy + Send, T: Send>(parts: &[P], work: impl Fn(P) -> T + Sync) -> Vec<T> {
+pub fn side_by_side<P: Copy + Send, T: Send>(parts: &[P], work: impl Fn(P) -> T + Sync) -> Vec<T> {
     let (work, here) = (&work, Here::note());
     std::thread::scope(|scope| {
         let start = |part: &P| {

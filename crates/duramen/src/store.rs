@@ -14,6 +14,7 @@ pub(crate) use duramen_engine::ids::{DatabaseId, TreeId};
 pub(crate) use duramen_engine::limits;
 #[cfg(feature = "async")]
 pub(crate) use duramen_engine::processors;
+pub(crate) use duramen_engine::side_by_side;
 pub(crate) use duramen_engine::{
     Background, CheckReport, CommitSeq, Direction, Durability, DurabilityStatus, Engine, Event, EventHook,
     Features, FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats, FeedStop,

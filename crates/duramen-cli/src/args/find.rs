@@ -73,6 +73,11 @@ pub(crate) struct FindArgs {
     #[arg(long)]
     pub(crate) scan: bool,
 
+    /// Threads that read documents to count or group them, at most 64; 1 unless given. They pay from some ten
+    /// thousand documents on
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) threads: Option<u16>,
+
     /// Show the access path and the number of documents it would read, without reading any
     #[arg(long)]
     pub(crate) explain: bool,

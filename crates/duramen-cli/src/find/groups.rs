@@ -2,9 +2,9 @@
 
 use duramen::find::{Aggregate, Find, FindPlan, GroupIter, Grouped, Step};
 use duramen::schema::{Column, ColumnType};
-use duramen::{Document, Schema};
+use duramen::{Document, Schema, Value};
 
-use super::{LOOK_ROWS, order, results};
+use super::{LOOK_ROWS, THREAD_LOOK_ROWS, order, results};
 use crate::args::{AggregateFlags, FindArgs};
 use crate::failure::{Failure, Result};
 use crate::names::listed;
@@ -86,7 +86,7 @@ pub(super) fn show(
     out: Output,
 ) -> Result<()> {
     let aggregates = aggregates(schema, args)?;
-    let mut found = Found { groups: grouped(find, &aggregates, args)?.iter()?, signals: Signals::watch()? };
+    let mut found = Found::of(&grouped(find, &aggregates, args)?, args)?;
     let fields = args
         .group_by
         .iter()
@@ -109,19 +109,45 @@ pub(super) fn show(
     Ok(())
 }
 
+/// How many documents satisfy the conditions.
+pub(super) fn count(find: &Find<'_>, args: &FindArgs, out: Output) -> Result<u64> {
+    let none: [&str; 0] = [];
+    let mut found = Found::of(&find.group_by(none, [Aggregate::count()]), args)?;
+    let counted = found.next()?;
+    if let Some(number) = found.signals.received() {
+        let read = self::counted(found.groups.read_count(), "document");
+        out.note(&format!("stopped by signal {number} after {read} read"));
+        return Err(Failure::signal(number));
+    }
+    match counted.as_ref().and_then(|counted| counted.get("count")) {
+        Some(Value::Int(count)) => Ok((*count).try_into().unwrap_or(u64::MAX)),
+        _ => Ok(0),
+    }
+}
+
 /// The groups, until a signal comes.
 struct Found<'a> {
     groups: GroupIter<'a>,
     signals: Signals,
+    /// Documents between two checks for signals.
+    look_rows: u64,
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    fn of(grouped: &Grouped<'a>, args: &FindArgs) -> Result<Found<'a>> {
+        let look_rows = match args.threads.unwrap_or(1) {
+            1 => LOOK_ROWS,
+            threads => u64::from(threads) * THREAD_LOOK_ROWS,
+        };
+        Ok(Found { groups: grouped.iter()?, signals: Signals::watch()?, look_rows })
+    }
+
     fn next(&mut self) -> Result<Option<Document>> {
         loop {
             if self.signals.received().is_some() {
                 return Ok(None);
             }
-            match self.groups.next_within(LOOK_ROWS)? {
+            match self.groups.next_within(self.look_rows)? {
                 Step::Found(group) => return Ok(Some(group)),
                 Step::Unfinished => {}
                 Step::End => return Ok(None),

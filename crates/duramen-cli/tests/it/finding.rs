@@ -241,6 +241,18 @@ fn groups_orders_and_fields() {
 }
 
 #[test]
+fn threads_count_and_group_what_one_does() {
+    let scratch = Scratch::with_january();
+    let run = |words: &[&str]| scratch.ok(&[&["find", "db", "-c", "flights"], words].concat());
+    for words in [&["--count", "dep_delay>=60"] as &[&str], &["--group-by", "carrier", "--sum", "distance"]] {
+        assert_eq!(run(&[words, &["--threads", "2"]].concat()), run(words));
+    }
+    let ran = scratch.run(&["find", "db", "-c", "flights", "carrier=UA", "--threads", "2"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("leave --threads out, or ask for --count, --group-by"), "{}", ran.stderr);
+}
+
+#[test]
 fn a_join_shows_what_it_finds() {
     let scratch = Scratch::with_rows("id,town\n1,Oslo\n2,Voss\n3,\n", &["--key", "id"]);
     std::fs::write(scratch.path("towns.csv"), "name,people\nOslo,700\n").unwrap();

@@ -55,7 +55,9 @@ mod field_set;
 mod filter;
 mod float_sum;
 mod found;
+mod gather;
 mod group;
+mod group_table;
 mod join;
 mod order;
 mod path;
@@ -81,7 +83,7 @@ use crate::catalog::entries::{Entry, OpenView};
 use crate::catalog::schema::{ColumnType, Schema};
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, TreeId};
-use crate::value::document::Document;
+use crate::value::document::{Document, Value};
 use crate::value::span::Span;
 use filter::{Filter, Terms};
 use found::{Projection, Stage, needs};
@@ -134,6 +136,7 @@ pub struct Find<'s> {
     in_pages: bool,
     fields: Option<Vec<String>>,
     memory_bytes: usize,
+    threads: usize,
 }
 
 /// What is read, and whether it comes in the order that was asked for.
@@ -181,6 +184,7 @@ impl<'s> Find<'s> {
             in_pages: false,
             fields: None,
             memory_bytes: SORT_BYTES_DEFAULT,
+            threads: 1,
         }
     }
 
@@ -290,6 +294,29 @@ impl<'s> Find<'s> {
         Find { memory_bytes: bytes.max(SORT_BYTES_MIN), ..self.clone() }
     }
 
+    /// With how many threads, at least one, documents are read to be counted or grouped; one unless set.
+    ///
+    /// More than one pay from some ten thousand documents on, and while pages are read that are not in
+    /// memory. Results do not depend on it. One thread reads for [`Find::iter`], in a transaction, and for
+    /// numbers of distinct values and quantiles.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # use duramen::find::{Aggregate, Condition};
+    /// # fn main() -> Result<()> {
+    /// # let db = Db::in_memory()?;
+    /// # let flights = db.ensure(&Schema::new("flights").key(["id"]))?;
+    /// # for id in 0..7 { flights.put(doc! { "id": id, "delay": 10 * id })?; }
+    /// let late = flights.find([Condition::parse(&flights.schema()?, "delay>=50")?]).threads(2);
+    /// assert_eq!(late.count()?, 2);
+    /// assert_eq!(late.aggregate([Aggregate::sum("delay")])?, doc! { "sum_delay": 110 });
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn threads(&self, at_most: usize) -> Self {
+        Find { threads: at_most.max(1), ..self.clone() }
+    }
+
     /// The access path and its cost, without reading a document.
     ///
     /// Costs O(log n) for each view of the collection. In a transaction it counts the whole collection, and
@@ -352,8 +379,7 @@ impl<'s> Find<'s> {
                 Stage::Gather(sort, Sorter::new(place, self.memory_bytes, self.limit))
             }
         };
-        let documents = Filter::new(held, scan, terms, needs);
-        Ok(FindIter::new(documents, projection, stage, self.limit))
+        Ok(FindIter::new(held, Filter::new(scan, terms, needs), projection, stage, self.limit))
     }
 
     /// A page of `size` documents, at least one: the first page, or the one after a token. A limit applies to
@@ -408,7 +434,8 @@ impl<'s> Find<'s> {
     /// How many documents satisfy the conditions, up to [`Find::limit`].
     ///
     /// Costs O(log n), without reading a document, if the conditions restrict the access path and nothing
-    /// else ([`FindPlan::is_exact`]). Otherwise every document along the path is read.
+    /// else ([`FindPlan::is_exact`]). Otherwise every document along the path is read, with
+    /// [`Find::threads`] if there is no limit.
     ///
     /// # Errors
     /// As [`Find`], and as [`FindIter::next_within`].
@@ -421,7 +448,13 @@ impl<'s> Find<'s> {
             return Ok(count_all(state, &range)?.min(self.limit.unwrap_or(u64::MAX)));
         }
         let unordered = Find { order: Vec::new(), ..self.fields([] as [&str; 0]) };
-        unordered.iter()?.try_fold(0, |count, found| found.map(|_| count + 1))
+        if self.limit.is_some() {
+            return unordered.iter()?.try_fold(0, |count, found| found.map(|_| count + 1));
+        }
+        match unordered.aggregate([Aggregate::count()])?.get("count") {
+            Some(Value::Int(count)) => Ok((*count).try_into().expect("a count of documents")),
+            _ => Ok(0),
+        }
     }
 
     /// The schema of what is found, and the joins.

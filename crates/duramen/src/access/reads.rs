@@ -14,6 +14,7 @@ use crate::access::revision::Versioned;
 use crate::access::rows::Rows;
 use crate::access::select::Select;
 use crate::access::selection::Of;
+use crate::access::snapshot::Snapshot;
 use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::views::View;
 use crate::access::views::query::ViewQuery;
@@ -28,7 +29,7 @@ use crate::value::time::Time;
 use crate::value::tuple::{KeyFor, encode};
 
 pub(crate) mod sealed {
-    use super::{Arc, Entry, Millis, OpenState, Result, Source, TypeDescriptor};
+    use super::{Arc, Entry, Millis, OpenState, Result, Snapshot, Source, TypeDescriptor};
 
     /// Sealed: the sources of reads, implemented only in this crate.
     pub trait Readable {
@@ -55,6 +56,9 @@ pub(crate) mod sealed {
         /// Whether documents may be deleted while a query is read. In a transaction they may, by its own
         /// writes.
         fn may_change(&self) -> bool;
+
+        /// The snapshot that is read, for reads by several threads. In a transaction there is none.
+        fn as_snapshot(&self) -> Option<&Snapshot>;
 
         /// The current time, read once: later calls return the same.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]

@@ -65,6 +65,10 @@ impl sealed::Readable for Snapshot {
         false
     }
 
+    fn as_snapshot(&self) -> Option<&Snapshot> {
+        Some(self)
+    }
+
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn source(&self) -> &dyn Source {
         &self.inner

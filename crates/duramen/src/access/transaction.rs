@@ -14,6 +14,7 @@ use crate::access::open_state::OpenState;
 use crate::access::reads::{Reads, sealed};
 use crate::access::references;
 use crate::access::references::{Followed, Unsettled};
+use crate::access::snapshot::Snapshot;
 use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::type_registry::Fits;
 use crate::access::views::build;
@@ -669,6 +670,10 @@ impl<'e> Transaction<'e> {
 impl sealed::Readable for Transaction<'_> {
     fn may_change(&self) -> bool {
         true
+    }
+
+    fn as_snapshot(&self) -> Option<&Snapshot> {
+        None
     }
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]

@@ -21,6 +21,7 @@ mod directories;
 mod enums;
 mod find;
 mod find_pages;
+mod find_threads;
 mod flights;
 mod golden;
 mod golden_stores;

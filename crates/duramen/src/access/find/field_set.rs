@@ -5,7 +5,7 @@ use crate::catalog::schema::Schema;
 use crate::catalog::shapes::Shape;
 
 /// Names of fields of documents, each once.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct FieldSet {
     names: Vec<String>,
     /// The shape of the document that was read last.

@@ -4,6 +4,7 @@
 //! that satisfy them what the query needs.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::condition::Condition;
 use super::field_set::FieldSet;
@@ -11,13 +12,13 @@ use super::join::Joined;
 use super::path::Path;
 use super::scan::Scan;
 use super::stored_fields::{FieldFinder, StoredFields};
-use crate::access::selection::Held;
+use crate::access::reads::sealed::Readable;
 use crate::catalog::schema::Schema;
 use crate::store::error::Result;
 use crate::value::document::{Document, Value};
 
 /// What a query needs of the documents that it finds.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Needs {
     Whole,
     Fields(FieldSet),
@@ -59,10 +60,9 @@ impl Terms {
     }
 }
 
-pub(super) struct Filter<'s> {
-    held: Held<'s>,
+pub(super) struct Filter {
     scan: Scan,
-    terms: Terms,
+    terms: Arc<Terms>,
     /// The fields that the conditions test, each of one; `None` unless all are on whole fields.
     stored_tests: Option<FieldFinder>,
     /// The fields that the conditions test, where they cannot be tested as they are stored.
@@ -74,8 +74,8 @@ pub(super) struct Filter<'s> {
     read_count: u64,
 }
 
-impl<'s> Filter<'s> {
-    pub(super) fn new(held: Held<'s>, scan: Scan, terms: Terms, mut needs: Needs) -> Filter<'s> {
+impl Filter {
+    pub(super) fn new(scan: Scan, terms: Terms, mut needs: Needs) -> Filter {
         let mut tested = FieldSet::default();
         terms.before.iter().for_each(|condition| condition.paths(&mut |path| tested.add(path)));
         let paths: Option<Vec<&Path>> = terms.before.iter().map(Condition::one_path).collect();
@@ -90,25 +90,42 @@ impl<'s> Filter<'s> {
             terms.after.iter().for_each(|condition| condition.paths(&mut |path| fields.add(path)));
         }
         let (tested_last, current) = Default::default();
-        Filter { held, scan, terms, stored_tests, tested, needs, tested_last, current, read_count: 0 }
+        let terms = Arc::new(terms);
+        Filter { scan, terms, stored_tests, tested, needs, tested_last, current, read_count: 0 }
     }
 
-    pub(super) fn advance(&mut self) -> Result<Read> {
-        if !self.scan.advance(self.held.state())? {
+    /// Another filter of the same scan: what one of them reads the other does not.
+    pub(super) fn beside(&self) -> Filter {
+        let (tested_last, current) = Default::default();
+        Filter {
+            scan: self.scan.beside(),
+            terms: Arc::clone(&self.terms),
+            stored_tests: self.stored_tests.clone(),
+            tested: self.tested.clone(),
+            needs: self.needs.clone(),
+            tested_last,
+            current,
+            read_count: 0,
+        }
+    }
+
+    /// Goes to the next document of a state, always the same one, and tests it.
+    pub(super) fn advance(&mut self, state: &dyn Readable) -> Result<Read> {
+        if !self.scan.advance(state)? {
             return Ok(Read::End);
         }
         self.read_count += 1;
         if !self.holds_before()? {
             return Ok(Read::Passed);
         }
-        let Terms { schema, joins, after, .. } = &self.terms;
+        let Terms { schema, joins, after, .. } = &*self.terms;
         match &mut self.needs {
             Needs::Whole => self.current = self.scan.document()?,
             Needs::Fields(fields) => self.scan.fields(fields, &mut self.current)?,
             Needs::Stored(..) => return Ok(Read::Found),
         }
         for join in joins {
-            let found = join.counterpart(self.held.state(), schema, &self.current)?;
+            let found = join.counterpart(state, schema, &self.current)?;
             if found.is_none() && !join.is_left {
                 return Ok(Read::Passed);
             }
@@ -120,7 +137,7 @@ impl<'s> Filter<'s> {
 
     /// Whether the conditions on a document's own fields hold.
     fn holds_before(&mut self) -> Result<bool> {
-        let Terms { schema, before, .. } = &self.terms;
+        let Terms { schema, before, .. } = &*self.terms;
         if before.is_empty() {
             return Ok(true);
         }

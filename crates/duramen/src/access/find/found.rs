@@ -6,13 +6,15 @@ use super::order::SortOrder;
 use super::path::Path;
 use super::sort::{Sorted, Sorter};
 use crate::access::page::PageToken;
+use crate::access::selection::Held;
 use crate::catalog::schema::Schema;
 use crate::store::error::Result;
 use crate::value::document::{Document, Value};
 
 /// Documents that satisfy the conditions of a [`Find`](crate::find::Find), as of one snapshot, in its order.
 pub struct FindIter<'s> {
-    documents: Filter<'s>,
+    held: Held<'s>,
+    documents: Filter,
     projection: Option<Projection>,
     stage: Stage,
     /// How many more documents are wanted.
@@ -88,12 +90,13 @@ pub(super) fn needs(projection: Option<&Projection>, order: &SortOrder) -> Needs
 
 impl<'s> FindIter<'s> {
     pub(super) fn new(
-        documents: Filter<'s>,
+        held: Held<'s>,
+        documents: Filter,
         projection: Option<Projection>,
         stage: Stage,
         limit: Option<u64>,
     ) -> FindIter<'s> {
-        FindIter { documents, projection, stage, left: limit.unwrap_or(u64::MAX), is_spilled: false }
+        FindIter { held, documents, projection, stage, left: limit.unwrap_or(u64::MAX), is_spilled: false }
     }
 
     /// How many documents were read so far, results included.
@@ -132,7 +135,7 @@ impl<'s> FindIter<'s> {
                     self.left -= 1;
                     return Document::from_bytes(stored).map(Step::Found);
                 }
-                Stage::Direct => match self.documents.advance()? {
+                Stage::Direct => match self.documents.advance(self.held.state())? {
                     Read::End => self.stage = Stage::End,
                     Read::Passed => {}
                     Read::Found => {
@@ -161,7 +164,7 @@ impl<'s> FindIter<'s> {
     /// Adds one document to the sort, or ends it.
     fn gather(&mut self) -> Result<()> {
         let Stage::Gather(order, sorter) = &mut self.stage else { return Ok(()) };
-        match self.documents.advance()? {
+        match self.documents.advance(self.held.state())? {
             Read::Passed => {}
             Read::Found => {
                 let (schema, document, own_key) = self.documents.document_and_key();

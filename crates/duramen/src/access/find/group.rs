@@ -1,29 +1,23 @@
 //! Aggregates of what a query finds, for each group of documents.
 //!
-//! Owns the table of groups. It is kept in memory up to a bound; beyond it its states go, sorted by group, to
-//! a temporary file, and those of one group are joined as they are merged. Values whose order matters (for
-//! distinct counts and quantiles) go through a sort of their own, group by group.
-
-use std::collections::{HashMap, HashSet};
+//! `gather` reads the documents, and `group_table` has the groups.
 
 use super::Find;
-use super::aggregate::{Aggregate, Kind, State, Term, nearest_rank};
+use super::aggregate::{Aggregate, Term};
 use super::field_set::FieldSet;
-use super::filter::{Filter, Found, Needs, Read};
+use super::filter::{Filter, Needs};
 use super::found::Step;
-use super::order::{OrderBy, SortOrder, write_scalar, write_value};
+use super::gather::Gathering;
+use super::group_table::{Groups, Table};
+use super::order::{OrderBy, SortOrder};
 use super::path::Path;
 use super::plan::{FindPlan, Sorting};
 use super::reduced::Reduced;
 use super::sort::{Sorted, Sorter};
-use super::spill::SpillPlace;
 use super::stored_fields::FieldFinder;
 use crate::catalog::schema::{ColumnType, Schema};
-use crate::store::error::{Code, Error, Result};
-use crate::value::document::{Document, Value};
-
-/// About how much a group takes beside its key and states.
-const GROUP_BYTES: usize = 220;
+use crate::store::error::{Error, Result};
+use crate::value::document::Document;
 
 /// Groups of documents with aggregates, from [`Find::group_by`].
 ///
@@ -158,14 +152,22 @@ impl<'s> Grouped<'s> {
         if let Some(reduced) = reduced {
             let mut table = Table::new(place, self.find.memory_bytes, group, aggregates);
             reduced.groups(state.source(), |fields, states| table.join(fields, states))?;
-            let stage = Stage::Gather(Box::new(table));
-            return Ok(GroupIter { documents: None, stage, shown, order, sorter, left });
+            let stage = Stage::Gathered(Box::new(table.finish()?));
+            return Ok(GroupIter { stage, read_count: 0, shown, order, sorter, left });
         }
         let unordered = Find { order: Vec::new(), ..self.find.clone() };
         let (scan, _) = unordered.scan(state, entry, &terms)?;
-        let documents = Filter::new(held, scan, terms, needs(&group, &aggregates));
-        let stage = Stage::Gather(Box::new(Table::new(place, self.find.memory_bytes, group, aggregates)));
-        Ok(GroupIter { documents: Some(documents), stage, shown, order, sorter, left })
+        let is_shared = self.find.threads > 1 && !aggregates.iter().any(Term::is_of_sorted_values);
+        let threads = match state.as_snapshot() {
+            Some(_) if is_shared => scan.divide(state.source(), self.find.threads)?,
+            _ => 1,
+        };
+        let documents = Filter::new(scan, terms, needs(&group, &aggregates));
+        let memory_bytes = self.find.memory_bytes / threads;
+        let table = |_| Table::new(place.clone(), memory_bytes, group.clone(), aggregates.clone());
+        let gathering = Gathering::new(held, documents, (0..threads).map(table).collect());
+        let stage = Stage::Gather(Box::new(gathering));
+        Ok(GroupIter { stage, read_count: 0, shown, order, sorter, left })
     }
 }
 
@@ -214,9 +216,8 @@ fn shown_schema(schema: &Schema, fields: &[String], terms: &[Term]) -> Result<Sc
 
 /// The groups of a query, in order.
 pub struct GroupIter<'s> {
-    /// `None` if the groups came from the reductions of a view.
-    documents: Option<Filter<'s>>,
-    stage: Stage,
+    stage: Stage<'s>,
+    read_count: u64,
     shown: Schema,
     order: SortOrder,
     /// For an order other than that of the groups.
@@ -224,8 +225,10 @@ pub struct GroupIter<'s> {
     left: u64,
 }
 
-enum Stage {
-    Gather(Box<Table>),
+enum Stage<'s> {
+    Gather(Box<Gathering<'s>>),
+    /// Complete, but not yet in the order that was asked for.
+    Gathered(Box<Groups>),
     Groups(Box<Groups>),
     Sorted(Sorted),
     End,
@@ -235,34 +238,35 @@ impl GroupIter<'_> {
     /// How many documents were read so far.
     #[must_use]
     pub fn read_count(&self) -> u64 {
-        self.documents.as_ref().map_or(0, Filter::read_count)
+        self.read_count
     }
 
     /// Reads until a group is complete, but at most `read_max` documents.
+    ///
+    /// With several threads ([`Find::threads`]) they start in each call that has 4,096 documents for each of
+    /// them, and have ended when it returns.
     ///
     /// # Errors
     /// As [`FindIter::next_within`](crate::find::FindIter::next_within). `InvalidArgument` (E0201) for a sum
     /// of values that are no numbers, and for one beyond 64 bits.
     pub fn next_within(&mut self, read_max: u64) -> Result<Step> {
-        for _ in 0..read_max {
+        loop {
             if self.left == 0 {
                 self.stage = Stage::End;
             }
             let next = match &mut self.stage {
                 Stage::End => return Ok(Step::End),
-                Stage::Gather(table) => {
-                    let Some(documents) = &mut self.documents else {
+                Stage::Gather(gathering) => {
+                    let is_at_end = gathering.read(read_max);
+                    self.read_count = gathering.read_count();
+                    if is_at_end? {
                         self.end_of_documents()?;
                         continue;
-                    };
-                    match documents.advance()? {
-                        Read::Passed => {}
-                        Read::Found => {
-                            let (schema, found) = documents.found()?;
-                            table.add(schema, found)?;
-                        }
-                        Read::End => self.end_of_documents()?,
                     }
+                    return Ok(Step::Unfinished);
+                }
+                Stage::Gathered(_) => {
+                    self.end_of_documents()?;
                     continue;
                 }
                 Stage::Groups(groups) => groups.next()?,
@@ -278,14 +282,17 @@ impl GroupIter<'_> {
                 None => self.stage = Stage::End,
             }
         }
-        Ok(Step::Unfinished)
     }
 
+    /// All documents were read: brings their groups into order.
     fn end_of_documents(&mut self) -> Result<()> {
-        let Stage::Gather(table) = std::mem::replace(&mut self.stage, Stage::End) else { return Ok(()) };
-        let mut groups = table.finish()?;
+        let mut groups = match std::mem::replace(&mut self.stage, Stage::End) {
+            Stage::Gather(gathering) => Box::new(gathering.finish()?),
+            Stage::Gathered(groups) => groups,
+            Stage::Groups(_) | Stage::Sorted(_) | Stage::End => return Ok(()),
+        };
         self.stage = match self.sorter.take() {
-            None => Stage::Groups(Box::new(groups)),
+            None => Stage::Groups(groups),
             Some(mut sorter) => {
                 let mut at = 0_u64;
                 while let Some(group) = groups.next()? {
@@ -314,331 +321,5 @@ impl Iterator for GroupIter<'_> {
                 Err(error) => return Some(Err(error)),
             }
         }
-    }
-}
-
-/// The groups so far.
-struct Table {
-    place: SpillPlace,
-    /// Memory of the table; the sort of values has as much.
-    memory_bytes: usize,
-    group: Vec<Path>,
-    terms: Vec<Term>,
-    /// Each group with its key.
-    groups: Vec<(Vec<u8>, Group)>,
-    /// Where the group of a key is.
-    index: HashMap<Vec<u8>, usize>,
-    /// Where the group of the last document is: it is often that of the next one, too.
-    last: usize,
-    used_bytes: usize,
-    /// States that no longer fit, by the bytes of their groups.
-    spilled: Option<Sorter>,
-    values: Option<Values>,
-    key: Vec<u8>,
-}
-
-/// A group: the values of its fields, and what is known of its aggregates.
-struct Group {
-    fields: Vec<Value>,
-    states: Vec<State>,
-}
-
-/// Values whose order matters, by group and term.
-struct Values {
-    sorter: Sorter,
-    /// Values for distinct counts that are in the sorter already.
-    seen: HashSet<Vec<u8>>,
-    seen_bytes: usize,
-    memory_bytes: usize,
-}
-
-impl Table {
-    fn new(place: SpillPlace, memory_bytes: usize, group: Vec<Path>, terms: Vec<Term>) -> Table {
-        let memory_bytes = memory_bytes / 2;
-        let values = terms.iter().any(Term::is_of_sorted_values).then(|| Values {
-            sorter: Sorter::new(place.clone(), memory_bytes, None),
-            seen: HashSet::new(),
-            seen_bytes: 0,
-            memory_bytes: memory_bytes / 2,
-        });
-        let mut table = Table {
-            place,
-            memory_bytes,
-            group,
-            terms,
-            groups: Vec::new(),
-            index: HashMap::new(),
-            last: 0,
-            used_bytes: 0,
-            spilled: None,
-            values,
-            key: Vec::new(),
-        };
-        if table.group.is_empty() {
-            // Aggregates of no documents are an answer too.
-            let states = table.terms.iter().map(Term::start).collect();
-            table.insert(Vec::new(), Group { fields: Vec::new(), states });
-        }
-        table
-    }
-
-    fn add(&mut self, schema: &Schema, found: Found<'_>) -> Result<()> {
-        self.key.clear();
-        for (index, path) in self.group.iter().enumerate() {
-            match found {
-                Found::Document(document) => write_value(path.value(schema, document), false, &mut self.key),
-                Found::Stored(fields) => fields.scalar(index, |found| {
-                    write_scalar(found, false, &mut self.key);
-                    Ok(())
-                })?,
-            }
-            self.key.push(0);
-        }
-        // Of nothing to group by there is one group. To compare two empty keys is slow on some processors.
-        let is_last = |(key, _): &(Vec<u8>, Group)| self.group.is_empty() || *key == self.key;
-        if !self.groups.get(self.last).is_some_and(is_last) {
-            self.last = match self.index.get(self.key.as_slice()) {
-                Some(at) => *at,
-                None => {
-                    let value = |(index, path): (usize, &Path)| match found {
-                        Found::Document(document) => Ok(path.value(schema, document).clone()),
-                        Found::Stored(fields) => fields.scalar(index, |found| Ok(Value::of_scalar(*found))),
-                    };
-                    let fields = self.group.iter().enumerate().map(value).collect::<Result<_>>()?;
-                    let states = self.terms.iter().map(Term::start).collect();
-                    self.insert(self.key.clone(), Group { fields, states })
-                }
-            };
-        }
-        let Table { group, terms, groups, values, last, used_bytes, .. } = self;
-        let (key, own) = &mut groups[*last];
-        for (at, (term, state)) in terms.iter().zip(&mut own.states).enumerate() {
-            let before = state.extra_bytes();
-            let sorted = &mut |value: &Value| match values {
-                Some(values) => values.add(key, at, term.kind, value),
-                None => Ok(()),
-            };
-            match found {
-                Found::Document(document) => term.add(state, schema, document, sorted)?,
-                Found::Stored(fields) => {
-                    let index = group.len() + at;
-                    fields.scalar(index, |found| term.add_scalar(state, found, sorted))?;
-                }
-            }
-            *used_bytes = *used_bytes + state.extra_bytes() - before;
-        }
-        if self.used_bytes > self.memory_bytes { self.spill() } else { Ok(()) }
-    }
-
-    /// Joins the states of a group, which holds more than a document.
-    fn join(&mut self, fields: Vec<Value>, states: Vec<State>) -> Result<()> {
-        let mut key = Vec::new();
-        for value in &fields {
-            write_value(value, false, &mut key);
-            key.push(0);
-        }
-        match self.index.get(&key) {
-            Some(at) => {
-                let own = &mut self.groups[*at].1;
-                let all = self.terms.iter().zip(&mut own.states).zip(states);
-                all.for_each(|((term, own), other)| term.join(own, other));
-            }
-            None => {
-                self.insert(key, Group { fields, states });
-            }
-        }
-        if self.used_bytes > self.memory_bytes { self.spill() } else { Ok(()) }
-    }
-
-    /// Adds a new group. Returns where it is.
-    fn insert(&mut self, key: Vec<u8>, group: Group) -> usize {
-        self.used_bytes += 3 * key.len() + GROUP_BYTES + self.terms.len() * size_of::<State>();
-        let at = self.groups.len();
-        self.index.insert(key.clone(), at);
-        self.groups.push((key, group));
-        at
-    }
-
-    /// Moves all states to a sort.
-    fn spill(&mut self) -> Result<()> {
-        let spilled =
-            self.spilled.get_or_insert_with(|| Sorter::new(self.place.clone(), self.memory_bytes / 2, None));
-        self.index.clear();
-        for (key, Group { fields, states }) in self.groups.drain(..) {
-            let states: Vec<Value> = states.iter().map(State::to_value).collect();
-            let group = Document::new().with("f", fields).with("s", states);
-            spilled.push(&key, &group.to_bytes()?)?;
-        }
-        self.used_bytes = 0;
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<Groups> {
-        let groups = if self.spilled.is_some() {
-            self.spill()?;
-            let sorted = self.spilled.take().expect("it is there").finish()?;
-            Parts::Spilled { sorted, next: None }
-        } else {
-            let mut groups = std::mem::take(&mut self.groups);
-            groups.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-            Parts::Kept(groups.into_iter())
-        };
-        let values = self.values.map(|values| values.sorter.finish()).transpose()?;
-        let values = values.map(|sorted| SortedValues { sorted, next: None });
-        Ok(Groups { group: self.group, terms: self.terms, groups, values })
-    }
-}
-
-impl Values {
-    fn add(&mut self, group: &[u8], term: usize, kind: Kind, value: &Value) -> Result<()> {
-        let mut key = value_key(group, term);
-        write_value(value, false, &mut key);
-        if kind == Kind::Distinct {
-            if self.seen.contains(&key) {
-                return Ok(());
-            }
-            if self.seen_bytes > self.memory_bytes {
-                self.seen.clear();
-                self.seen_bytes = 0;
-            }
-            self.seen_bytes += key.len() + 64;
-            self.sorter.push(&key, &[])?;
-            self.seen.insert(key);
-            return Ok(());
-        }
-        self.sorter.push(&key, &Document::new().with("v", value.clone()).to_bytes()?)
-    }
-}
-
-/// The begin of the keys of a term's values in a group.
-fn value_key(group: &[u8], term: usize) -> Vec<u8> {
-    let term = u32::try_from(term).expect("fewer terms than 2^32");
-    [group, &term.to_be_bytes()].concat()
-}
-
-/// Complete groups, in the order of their fields.
-struct Groups {
-    group: Vec<Path>,
-    terms: Vec<Term>,
-    groups: Parts,
-    values: Option<SortedValues>,
-}
-
-enum Parts {
-    Kept(std::vec::IntoIter<(Vec<u8>, Group)>),
-    Spilled { sorted: Sorted, next: Option<(Vec<u8>, Group)> },
-}
-
-struct SortedValues {
-    sorted: Sorted,
-    /// The next value that is not of the current term.
-    next: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-impl Groups {
-    fn next(&mut self) -> Result<Option<Document>> {
-        let Some((key, group)) = self.groups.next(&self.terms)? else { return Ok(None) };
-        let mut shown = Document::new();
-        for (path, value) in self.group.iter().zip(group.fields) {
-            shown.set(path.text(), value);
-        }
-        for (at, (term, state)) in self.terms.iter().zip(&group.states).enumerate() {
-            let answer = match (&mut self.values, term.kind, state) {
-                (Some(values), Kind::Distinct, _) => Value::from(values.distinct(&value_key(&key, at))?),
-                (Some(values), Kind::Quantile(part), State::Count(count)) => {
-                    values.nth(&value_key(&key, at), nearest_rank(part, *count))?
-                }
-                _ => term.answer(state)?,
-            };
-            shown.set(term.name.as_str(), answer);
-        }
-        Ok(Some(shown))
-    }
-}
-
-impl Parts {
-    fn next(&mut self, terms: &[Term]) -> Result<Option<(Vec<u8>, Group)>> {
-        let (sorted, next) = match self {
-            Parts::Kept(groups) => return Ok(groups.next()),
-            Parts::Spilled { sorted, next } => (sorted, next),
-        };
-        let mut current = next.take();
-        while let Some((key, stored)) = sorted.next()? {
-            let group = stored_group(terms, stored)?;
-            match &mut current {
-                Some((own, joined)) if own == key => {
-                    let states = terms.iter().zip(&mut joined.states).zip(group.states);
-                    states.for_each(|((term, state), other)| term.join(state, other));
-                }
-                Some(_) => {
-                    *next = Some((key.to_vec(), group));
-                    return Ok(current);
-                }
-                None => current = Some((key.to_vec(), group)),
-            }
-        }
-        Ok(current)
-    }
-}
-
-/// A group that was spilled.
-fn stored_group(terms: &[Term], stored: &[u8]) -> Result<Group> {
-    let mut document = Document::from_bytes(stored)?;
-    let read = |(fields, states)| {
-        let (Value::List(fields), Value::List(states)) = (fields, states) else { return None };
-        let states = terms
-            .iter()
-            .zip(states)
-            .map(|(term, state)| State::from_value(term, state))
-            .collect::<Option<_>>()?;
-        Some(Group { fields, states })
-    };
-    document.remove("f").zip(document.remove("s")).and_then(read).ok_or_else(|| {
-        Error::new(Code::CorruptData, "a group in a query's temporary file cannot be read")
-            .with_hint("run the query again; if it happens again, the disk or the memory is failing")
-    })
-}
-
-impl SortedValues {
-    /// Calls `told` with each value under a prefix, with whether it is another one than the last.
-    fn each(&mut self, prefix: &[u8], mut told: impl FnMut(bool, &[u8]) -> Result<()>) -> Result<()> {
-        let mut last: Option<Vec<u8>> = None;
-        loop {
-            let (key, stored) = match self.next.take() {
-                Some(next) => next,
-                None => match self.sorted.next()? {
-                    Some((key, stored)) => (key.to_vec(), stored.to_vec()),
-                    None => return Ok(()),
-                },
-            };
-            if !key.starts_with(prefix) {
-                self.next = Some((key, stored));
-                return Ok(());
-            }
-            told(last.as_ref() != Some(&key), &stored)?;
-            last = Some(key);
-        }
-    }
-
-    fn distinct(&mut self, prefix: &[u8]) -> Result<u64> {
-        let mut count = 0;
-        self.each(prefix, |is_new, _| {
-            count += u64::from(is_new);
-            Ok(())
-        })?;
-        Ok(count)
-    }
-
-    /// The value of a rank; null if there are none.
-    fn nth(&mut self, prefix: &[u8], rank: u64) -> Result<Value> {
-        let (mut at, mut found) = (0, Value::Null);
-        self.each(prefix, |_, stored| {
-            at += 1;
-            if at == rank {
-                found = Document::from_bytes(stored)?.remove("v").unwrap_or_default();
-            }
-            Ok(())
-        })?;
-        Ok(found)
     }
 }

@@ -1,9 +1,10 @@
 //! Documents along an access path: one range of an index after the other.
 //!
-//! Owns the cursor, and reads from a stored document only what a query needs of it.
+//! Owns the cursor, and reads from a stored document only what a query needs of it. Scans of several threads
+//! share the ranges: each takes the next one when it has read its own.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::field_set::FieldSet;
 use super::plan::{Index, IndexRange};
@@ -13,12 +14,18 @@ use crate::catalog::entries::Entry;
 use crate::catalog::forms;
 use crate::catalog::shapes::Shape;
 use crate::store::error::Result;
-use crate::store::{Cursor, Direction, KeyRange};
+use crate::store::{Cursor, Direction, KeyRange, Source};
 use crate::value::document::{Document, Value};
 use crate::value::msgpack::{DEPTH_MAX, Reader, begins_with_a_shape};
 use crate::value::span::Span;
 use crate::value::tuple::{ascending, split_unread, successor};
 use crate::value::version;
+
+/// Ranges for each of several threads: they take unequal times, and none should wait for another at the end.
+const RANGES_PER_THREAD: u64 = 8;
+
+/// The fewest rows of a range that is made for another thread: reading them takes longer than its start.
+const RANGE_ROWS_MIN: u64 = 4_096;
 
 /// The documents of some ranges of an index, in its order.
 pub(super) struct Scan {
@@ -26,7 +33,7 @@ pub(super) struct Scan {
     index: Index,
     direction: Direction,
     /// The ranges that are still to be read, the next one last.
-    spans: Vec<Span>,
+    spans: Arc<Mutex<Vec<Span>>>,
     /// At the current document, or at its row in a view.
     rows: Option<Cursor>,
     /// Along a view: the key of the current document.
@@ -41,7 +48,49 @@ impl Scan {
         if direction == Direction::Forward {
             spans.reverse();
         }
+        Scan::of(entry, index, direction, Arc::new(Mutex::new(spans)))
+    }
+
+    fn of(entry: Arc<Entry>, index: Index, direction: Direction, spans: Arc<Mutex<Vec<Span>>>) -> Scan {
         Scan { entry, index, direction, spans, rows: None, key: Vec::new(), stored: Vec::new() }
+    }
+
+    /// Another scan of the same ranges: what one of them reads the other does not.
+    pub(super) fn beside(&self) -> Scan {
+        Scan::of(Arc::clone(&self.entry), self.index.clone(), self.direction, Arc::clone(&self.spans))
+    }
+
+    /// Divides the ranges for so many scans beside each other, in no order. Returns for how many there are
+    /// enough rows. Call it before the first document.
+    ///
+    /// Costs O(log n) for each range that it makes.
+    pub(super) fn divide(&self, source: &dyn Source, threads: usize) -> Result<usize> {
+        let tree = self.index.tree;
+        let whole: Vec<KeyRange> = self.spans().iter().cloned().map(Span::into_bytes).collect();
+        let counts: Vec<u64> = whole.iter().map(|range| source.count(tree, range)).collect::<Result<_>>()?;
+        let rows: u64 = counts.iter().sum();
+        let wanted = (threads as u64).saturating_mul(RANGES_PER_THREAD).min(rows / RANGE_ROWS_MIN);
+        if wanted < 2 {
+            return Ok(1);
+        }
+        let each = rows.div_ceil(wanted);
+        let mut divided = Vec::new();
+        for (KeyRange { mut from, to }, count) in whole.into_iter().zip(counts) {
+            let before = source.rank(tree, &from)?;
+            for at in (1..).map(|part| part * each).take_while(|at| *at < count) {
+                let Some((key, _)) = source.nth(tree, before + at)? else { break };
+                divided.push(KeyRange { from, to: Some(key.clone()) });
+                from = key;
+            }
+            divided.push(KeyRange { from, to });
+        }
+        let threads = threads.min(divided.len());
+        *self.spans() = divided.into_iter().map(Span::of_bytes).collect();
+        Ok(threads)
+    }
+
+    fn spans(&self) -> MutexGuard<'_, Vec<Span>> {
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The name of the order of the rows: that of the collection or of a view.
@@ -62,14 +111,14 @@ impl Scan {
             Direction::Forward => KeyRange { from: successor(row), to: None },
             Direction::Reverse => KeyRange { from: Vec::new(), to: Some(row.to_vec()) },
         });
-        self.spans.iter_mut().for_each(|span| *span = span.clone().and(left.clone()));
+        self.spans().iter_mut().for_each(|span| *span = span.clone().and(left.clone()));
     }
 
     /// Goes to the next document. `false` after the last.
     pub(super) fn advance(&mut self, state: &dyn Readable) -> Result<bool> {
         loop {
             let Some(rows) = &mut self.rows else {
-                let Some(span) = self.spans.pop() else { return Ok(false) };
+                let Some(span) = self.spans().pop() else { return Ok(false) };
                 let rows = state.source().cursor(self.index.tree, span.into_bytes(), self.direction)?;
                 self.rows = Some(rows);
                 continue;

@@ -11,7 +11,7 @@ use crate::store::error::Result;
 use crate::value::msgpack::{Reader, Token};
 
 /// Finds some fields in documents that are stored by shape.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct FieldFinder {
     /// The fields that are wanted; nothing in place of `None`.
     fields: Vec<Option<String>>,

@@ -1,0 +1,149 @@
+//! Counts and groups that several threads read: the answers are those of one.
+
+use duramen::Code;
+use duramen::find::{Aggregate, Condition, Find, Join, SORT_BYTES_MIN, Step};
+use duramen::prelude::*;
+use duramen::view::ViewSpec;
+use duramen_disk::memory::Random;
+
+/// Enough for eight ranges of a scan, and more than two calls for two threads read.
+const COUNT: u64 = 36_000;
+
+/// Towns with a view of them, among them documents of other shapes and a few that lack fields.
+fn sales(seed: u64) -> (Db, Documents) {
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let db = Db::options().background(false).in_memory().unwrap();
+    let schema = Schema::new("sales").key(["id"]).column("town", ColumnType::Text);
+    let schema = schema.column("n", ColumnType::Int).column("any", ColumnType::Any);
+    let sales = db.ensure(&schema.view(ViewSpec::new("by_town", ["town", "n"]))).unwrap();
+    let towns = db.ensure(&Schema::new("towns").key(["name"])).unwrap();
+    (0..4_000)
+        .for_each(|at| towns.put(doc! { "name": format!("town {at:05}"), "size": at }).map(drop).unwrap());
+    db.transact(|tx| {
+        let sales = tx.documents("sales");
+        (0..COUNT).try_for_each(|id| {
+            let n = i64::try_from(random.below(2_000)).unwrap() - 1_000;
+            #[allow(clippy::cast_precision_loss)]
+            let any = match random.below(4) {
+                0 => Value::from(n),
+                1 => Value::from(n as f64 / 7.0),
+                2 => Value::from(1e18 * n as f64),
+                _ => Value::Null,
+            };
+            let mut document = doc! { "id": id, "n": n, "any": any };
+            if random.below(50) > 0 {
+                document.set("town", format!("town {:05}", random.below(5_000)));
+            }
+            if random.below(9) == 0 {
+                document.set(format!("more {}", random.below(5)), vec![Value::from(1)]);
+            }
+            sales.put(document)
+        })
+    })
+    .unwrap();
+    (db, sales)
+}
+
+fn aggregates() -> [Aggregate; 6] {
+    [
+        Aggregate::count(),
+        Aggregate::sum("n"),
+        Aggregate::sum("any"),
+        Aggregate::mean("any"),
+        Aggregate::min("any"),
+        Aggregate::max("n"),
+    ]
+}
+
+/// All groups, with the number of documents that were read.
+fn groups(find: &Find<'_>, fields: &[&str]) -> (Vec<Document>, u64) {
+    let mut iter = find.group_by(fields.iter().copied(), aggregates()).iter().unwrap();
+    let found = iter.by_ref().collect::<Result<Vec<_>>>().unwrap();
+    (found, iter.read_count())
+}
+
+#[test]
+fn threads_find_what_one_finds() {
+    let (_db, sales) = sales(1);
+    let schema = sales.schema().unwrap();
+    let when = |text: &str| Condition::parse(&schema, text).unwrap();
+    let all = sales.find([]);
+    let finds = [
+        all.clone(),
+        sales.find([when("n>=900")]),
+        sales.find([when("n<0"), when("any is not null")]),
+        sales.find([when("id in 5,17,20000")]),
+        all.range(Span::between(1_000_u64, 30_000_u64).unwrap()).reverse(),
+        sales.find([when("any>=0")]).view("by_town"),
+        all.view("by_town").range(Span::from("town 01000").unwrap()),
+        all.join(Join::inner("towns", ["town"])),
+    ];
+    for (at, find) in finds.iter().enumerate() {
+        for (fields, threads) in [(&[] as &[&str], 2), (&["town"], 7)] {
+            assert_eq!(groups(&find.threads(threads), fields), groups(find, fields), "{at}: {fields:?}");
+        }
+        let count = find.iter().unwrap().count() as u64;
+        assert_eq!((find.count().unwrap(), find.threads(1_000).count().unwrap()), (count, count), "{at}");
+        assert_eq!(find.limit(10).threads(2).count().unwrap(), count.min(10), "{at}");
+    }
+}
+
+/// More groups than the memory of any thread holds.
+#[test]
+fn groups_of_threads_go_to_temporary_files() {
+    let (_db, sales) = sales(6);
+    let find = sales.find([]).memory_bytes(SORT_BYTES_MIN);
+    assert_eq!(groups(&find.threads(3), &["any", "n"]), groups(&find, &["any", "n"]));
+}
+
+#[test]
+fn distinct_numbers_and_quantiles_do_not_depend_on_threads() {
+    let (_db, sales) = sales(2);
+    let aggregates = [Aggregate::distinct("any"), Aggregate::quantile("n", 0.5), Aggregate::sum("n")];
+    let find = sales.find([]);
+    let two = find.threads(2).aggregate(aggregates.clone()).unwrap();
+    assert_eq!(two, find.aggregate(aggregates).unwrap());
+}
+
+#[test]
+fn a_call_reads_as_much_as_it_may() {
+    let (_db, sales) = sales(3);
+    let mut iter = sales.find([]).threads(2).group_by([] as [&str; 0], [Aggregate::count()]).iter().unwrap();
+    for read_count in [10, 8_202, 16_394] {
+        let more = read_count - iter.read_count();
+        assert_eq!(iter.next_within(more).unwrap(), Step::Unfinished);
+        assert_eq!(iter.read_count(), read_count);
+    }
+    assert_eq!(iter.next().unwrap().unwrap(), doc! { "count": COUNT });
+    assert_eq!(iter.read_count(), COUNT);
+    assert_eq!(iter.next_within(1).unwrap(), Step::End);
+}
+
+#[test]
+fn a_transaction_reads_its_own_writes_whatever_the_threads() {
+    let (db, sales) = sales(4);
+    let before = sales.find([]).threads(2).count().unwrap();
+    db.transact(|tx| {
+        let sales = tx.documents("sales");
+        sales.put(doc! { "id": COUNT, "n": 5_000 })?;
+        let found = sales.find([]).threads(2).aggregate([Aggregate::count(), Aggregate::max("n")])?;
+        assert_eq!(found, doc! { "count": before + 1, "max_n": 5_000 });
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_error_of_any_thread_is_the_answer() {
+    let (_db, sales) = sales(5);
+    let find = sales.find([]).threads(3);
+    for id in [0, COUNT / 2, COUNT - 1] {
+        let before = sales.get(id).unwrap().unwrap();
+        sales.put(doc! { "id": id, "n": 1, "any": "text" }).unwrap();
+        let error = find.aggregate([Aggregate::sum("any")]).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+        sales.put(before).unwrap();
+    }
+    assert_eq!(find.aggregate([Aggregate::count()]).unwrap(), doc! { "count": COUNT });
+}
