@@ -31,8 +31,8 @@ const READ_MAX: u64 = 100_000;
 /// Documents between two checks for signals.
 const LOOK_ROWS: u64 = 1024;
 
-/// The same for each thread, if there are several: they start after each check.
-const THREAD_LOOK_ROWS: u64 = 32 * 1024;
+/// The same for each of several threads, which start after each check.
+const THREAD_LOOK_ROWS: u64 = 8 * 1024;
 
 /// How a query is run, and how it would be cheaper.
 struct Planned {
@@ -257,7 +257,7 @@ fn columns(schema: &Schema, args: &FindArgs) -> Vec<Column> {
 fn count(find: &Find<'_>, planned: &Planned, args: &FindArgs, out: Output) -> Result<()> {
     check_reads(planned, args)?;
     let plan = &planned.plan;
-    let count = if plan.is_exact { find.count()? } else { groups::count(find, args, out)? };
+    let count = if plan.is_exact { find.count()? } else { groups::count(find, out)? };
     if out.is_json() {
         return out.object("count", doc! { "collection": plan.collection.as_str(), "count": count });
     }

@@ -86,7 +86,7 @@ pub(super) fn show(
     out: Output,
 ) -> Result<()> {
     let aggregates = aggregates(schema, args)?;
-    let mut found = Found::of(&grouped(find, &aggregates, args)?, args)?;
+    let mut found = Found::of(&grouped(find, &aggregates, args)?)?;
     let fields = args
         .group_by
         .iter()
@@ -110,9 +110,9 @@ pub(super) fn show(
 }
 
 /// How many documents satisfy the conditions.
-pub(super) fn count(find: &Find<'_>, args: &FindArgs, out: Output) -> Result<u64> {
+pub(super) fn count(find: &Find<'_>, out: Output) -> Result<u64> {
     let none: [&str; 0] = [];
-    let mut found = Found::of(&find.group_by(none, [Aggregate::count()]), args)?;
+    let mut found = Found::of(&find.group_by(none, [Aggregate::count()]))?;
     let counted = found.next()?;
     if let Some(number) = found.signals.received() {
         let read = self::counted(found.groups.read_count(), "document");
@@ -134,12 +134,13 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn of(grouped: &Grouped<'a>, args: &FindArgs) -> Result<Found<'a>> {
-        let look_rows = match args.threads.unwrap_or(1) {
+    fn of(grouped: &Grouped<'a>) -> Result<Found<'a>> {
+        let groups = grouped.iter()?;
+        let look_rows = match groups.threads() {
             1 => LOOK_ROWS,
-            threads => u64::from(threads) * THREAD_LOOK_ROWS,
+            threads => threads as u64 * THREAD_LOOK_ROWS,
         };
-        Ok(Found { groups: grouped.iter()?, signals: Signals::watch()?, look_rows })
+        Ok(Found { groups, signals: Signals::watch()?, look_rows })
     }
 
     fn next(&mut self) -> Result<Option<Document>> {

@@ -426,6 +426,15 @@ impl Snapshot {
         self.view.nth_in(self.view.asked(tree, &KeyRange::all())?.slot(), index)
     }
 
+    /// As [`Snapshot::nth`], without reading the value.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn nth_key(&self, tree: TreeId, index: u64) -> Result<Option<Vec<u8>>> {
+        let asked = self.view.asked(tree, &KeyRange::all())?;
+        self.view.still_held(tree::nth(self.view.pages(), asked.slot(), index, |key, _| key))
+    }
+
     /// The reduction of a range. O(log n).
     ///
     /// # Errors

@@ -87,6 +87,7 @@ fn compare(engine: &Engine, tree: TreeId, model: &Model, random: &mut Random) {
         assert_eq!(snapshot.get(tree, &a).unwrap().as_ref(), model.get(&a));
         let nth = random.next(model.len() as u64 + 2);
         let want = expected.get(usize::try_from(nth).unwrap()).cloned();
+        assert_eq!(snapshot.nth_key(tree, nth).unwrap(), want.as_ref().map(|(key, _)| key.clone()));
         assert_eq!(snapshot.nth(tree, nth).unwrap(), want);
         let reduced = snapshot.reduce(tree, &range).unwrap().value;
         let reduced = reduced.map(|bytes| i128::from_le_bytes(bytes.try_into().unwrap()));

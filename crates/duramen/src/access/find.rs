@@ -103,6 +103,12 @@ pub use order::OrderBy;
 pub use plan::{AccessPath, FindPlan, Sorting};
 pub use sort::{SORT_BYTES_DEFAULT, SORT_BYTES_MIN};
 
+/// The most threads of a query.
+pub const THREADS_MAX: usize = 64;
+
+/// The least memory of each of several threads: that of its groups, and of a sort in which they are spilled.
+const THREAD_BYTES_MIN: usize = 4 * SORT_BYTES_MIN;
+
 /// A query for documents that satisfy conditions, of a [`Db`](crate::Db), a [`Snapshot`](crate::Snapshot) or
 /// a [`Transaction`](crate::Transaction).
 ///
@@ -294,11 +300,15 @@ impl<'s> Find<'s> {
         Find { memory_bytes: bytes.max(SORT_BYTES_MIN), ..self.clone() }
     }
 
-    /// With how many threads, at least one, documents are read to be counted or grouped; one unless set.
+    /// With how many threads documents are read to be counted or grouped: 1 unless set, at most
+    /// [`THREADS_MAX`].
     ///
-    /// More than one pay from some ten thousand documents on, and while pages are read that are not in
-    /// memory. Results do not depend on it. One thread reads for [`Find::iter`], in a transaction, and for
-    /// numbers of distinct values and quantiles.
+    /// Several threads pay off from some ten thousand documents on. They share [`Find::memory_bytes`], and
+    /// there is one for each 2 MiB of it at most. The answers are the same; but of maps with the same fields
+    /// in another order, which are equal here, any one may be shown.
+    ///
+    /// One thread reads for [`Find::iter`], in a transaction, and for numbers of distinct values and
+    /// quantiles.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -314,7 +324,12 @@ impl<'s> Find<'s> {
     /// ```
     #[must_use]
     pub fn threads(&self, at_most: usize) -> Self {
-        Find { threads: at_most.max(1), ..self.clone() }
+        Find { threads: at_most.clamp(1, THREADS_MAX), ..self.clone() }
+    }
+
+    /// So many threads that each has enough memory.
+    fn threads_in_memory(&self) -> usize {
+        self.threads.min(self.memory_bytes / THREAD_BYTES_MIN).max(1)
     }
 
     /// The access path and its cost, without reading a document.
@@ -434,8 +449,8 @@ impl<'s> Find<'s> {
     /// How many documents satisfy the conditions, up to [`Find::limit`].
     ///
     /// Costs O(log n), without reading a document, if the conditions restrict the access path and nothing
-    /// else ([`FindPlan::is_exact`]). Otherwise every document along the path is read, with
-    /// [`Find::threads`] if there is no limit.
+    /// else ([`FindPlan::is_exact`]). Otherwise the documents along the path are read: by
+    /// [`Find::threads`], or with a limit by one, until there are so many.
     ///
     /// # Errors
     /// As [`Find`], and as [`FindIter::next_within`].

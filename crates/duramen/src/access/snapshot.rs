@@ -34,6 +34,11 @@ impl Snapshot {
         self.inner.stale_keys(view.tree, from, at_most)
     }
 
+    /// The key at an index of a tree, counted from 0. O(log n).
+    pub(crate) fn nth_key(&self, tree: TreeId, index: u64) -> Result<Option<Vec<u8>>> {
+        self.inner.nth_key(tree, index)
+    }
+
     pub(crate) fn shape(
         &self,
         tree: TreeId,

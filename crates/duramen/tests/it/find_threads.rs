@@ -3,7 +3,7 @@
 use duramen::Code;
 use duramen::find::{Aggregate, Condition, Find, Join, SORT_BYTES_MIN, Step};
 use duramen::prelude::*;
-use duramen::view::ViewSpec;
+use duramen::view::{KeyField, ViewSpec};
 use duramen_disk::memory::Random;
 
 /// Enough for eight ranges of a scan, and more than two calls for two threads read.
@@ -16,7 +16,11 @@ fn sales(seed: u64) -> (Db, Documents) {
     let db = Db::options().background(false).in_memory().unwrap();
     let schema = Schema::new("sales").key(["id"]).column("town", ColumnType::Text);
     let schema = schema.column("n", ColumnType::Int).column("any", ColumnType::Any);
-    let sales = db.ensure(&schema.view(ViewSpec::new("by_town", ["town", "n"]))).unwrap();
+    let schema = schema.view(ViewSpec::new("by_town", ["town", "n"]));
+    let schema = schema
+        .view(ViewSpec::new("newest", [KeyField::field("n").descending()]))
+        .column("tags", ColumnType::Any);
+    let sales = db.ensure(&schema.view(ViewSpec::new("by_tag", ["tags"]).each())).unwrap();
     let towns = db.ensure(&Schema::new("towns").key(["name"])).unwrap();
     (0..4_000)
         .for_each(|at| towns.put(doc! { "name": format!("town {at:05}"), "size": at }).map(drop).unwrap());
@@ -31,7 +35,8 @@ fn sales(seed: u64) -> (Db, Documents) {
                 2 => Value::from(1e18 * n as f64),
                 _ => Value::Null,
             };
-            let mut document = doc! { "id": id, "n": n, "any": any };
+            let tags: Vec<Value> = (0..random.below(3)).map(|at| Value::from(at as u64)).collect();
+            let mut document = doc! { "id": id, "n": n, "any": any, "tags": tags };
             if random.below(50) > 0 {
                 document.set("town", format!("town {:05}", random.below(5_000)));
             }
@@ -67,11 +72,18 @@ fn groups(find: &Find<'_>, fields: &[&str]) -> (Vec<Document>, u64) {
 fn threads_find_what_one_finds() {
     let (_db, sales) = sales(1);
     let schema = sales.schema().unwrap();
-    let when = |text: &str| Condition::parse(&schema, text).unwrap();
+    let when =
+        |text: &str| Condition::any(text.split(" or ").map(|one| Condition::parse(&schema, one).unwrap()));
     let all = sales.find([]);
     let finds = [
         all.clone(),
-        sales.find([when("n>=900")]),
+        sales.find([when("id<12000 or id>=20000 or id=15000")]),
+        all.range(Span::between(2_000_u64, 34_000_u64).unwrap()).and([when("id<13000 or id>=15000")]),
+        sales.find([when("town<town 02000 or town>=town 02500")]),
+        all.view("newest"),
+        all.view("by_tag"),
+        all.view("by_tag").reverse(),
+        sales.find([when("n>=-100")]),
         sales.find([when("n<0"), when("any is not null")]),
         sales.find([when("id in 5,17,20000")]),
         all.range(Span::between(1_000_u64, 30_000_u64).unwrap()).reverse(),
@@ -80,6 +92,8 @@ fn threads_find_what_one_finds() {
         all.join(Join::inner("towns", ["town"])),
     ];
     for (at, find) in finds.iter().enumerate() {
+        let plan = find.plan().unwrap();
+        assert!(plan.read_count > 8_192 || at == 9, "{at}: {}", plan.path_shown());
         for (fields, threads) in [(&[] as &[&str], 2), (&["town"], 7)] {
             assert_eq!(groups(&find.threads(threads), fields), groups(find, fields), "{at}: {fields:?}");
         }
@@ -93,7 +107,9 @@ fn threads_find_what_one_finds() {
 #[test]
 fn groups_of_threads_go_to_temporary_files() {
     let (_db, sales) = sales(6);
-    let find = sales.find([]).memory_bytes(SORT_BYTES_MIN);
+    let find = sales.find([]).memory_bytes(12 * SORT_BYTES_MIN);
+    assert_eq!(find.threads(3).group_by(["any"], []).iter().unwrap().threads(), 3);
+    assert_eq!(find.threads(64).group_by(["any"], []).iter().unwrap().threads(), 3);
     assert_eq!(groups(&find.threads(3), &["any", "n"]), groups(&find, &["any", "n"]));
 }
 
@@ -109,13 +125,15 @@ fn distinct_numbers_and_quantiles_do_not_depend_on_threads() {
 #[test]
 fn a_call_reads_as_much_as_it_may() {
     let (_db, sales) = sales(3);
-    let mut iter = sales.find([]).threads(2).group_by([] as [&str; 0], [Aggregate::count()]).iter().unwrap();
+    let mut iter =
+        sales.find([]).threads(2).group_by([] as [&str; 0], [Aggregate::max("id")]).iter().unwrap();
+    assert_eq!((iter.threads(), iter.next_within(0).unwrap()), (2, Step::Unfinished));
     for read_count in [10, 8_202, 16_394] {
         let more = read_count - iter.read_count();
         assert_eq!(iter.next_within(more).unwrap(), Step::Unfinished);
         assert_eq!(iter.read_count(), read_count);
     }
-    assert_eq!(iter.next().unwrap().unwrap(), doc! { "count": COUNT });
+    assert_eq!(iter.next().unwrap().unwrap(), doc! { "max_id": COUNT - 1 });
     assert_eq!(iter.read_count(), COUNT);
     assert_eq!(iter.next_within(1).unwrap(), Step::End);
 }
@@ -145,5 +163,12 @@ fn an_error_of_any_thread_is_the_answer() {
         assert_eq!(error.code(), Code::InvalidArgument, "{error}");
         sales.put(before).unwrap();
     }
-    assert_eq!(find.aggregate([Aggregate::count()]).unwrap(), doc! { "count": COUNT });
+    for id in [0, COUNT / 2, COUNT - 1] {
+        sales.put(doc! { "id": id, "n": 1, "any": "text" }).unwrap();
+    }
+    for find in [find.threads(1), find] {
+        let mut groups = find.group_by([] as [&str; 0], [Aggregate::sum("any")]).iter().unwrap();
+        assert_eq!(groups.next().unwrap().unwrap_err().code(), Code::InvalidArgument);
+        assert!(groups.next().is_none(), "what was read is not complete");
+    }
 }

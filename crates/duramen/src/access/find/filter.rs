@@ -94,7 +94,7 @@ impl Filter {
         Filter { scan, terms, stored_tests, tested, needs, tested_last, current, read_count: 0 }
     }
 
-    /// Another filter of the same scan: what one of them reads the other does not.
+    /// Another filter that shares the ranges of the scan with this one: each document is read by one of them.
     pub(super) fn beside(&self) -> Filter {
         let (tested_last, current) = Default::default();
         Filter {
@@ -109,7 +109,7 @@ impl Filter {
         }
     }
 
-    /// Goes to the next document of a state, always the same one, and tests it.
+    /// Goes to the next document and tests it. `state` is the same in every call.
     pub(super) fn advance(&mut self, state: &dyn Readable) -> Result<Read> {
         if !self.scan.advance(state)? {
             return Ok(Read::End);

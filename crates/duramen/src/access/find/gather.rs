@@ -3,17 +3,22 @@
 //! Each thread has a filter and a table of its own, and takes the next range of the scan when it has read
 //! one. Between two calls there are no threads, so that a caller may stop at any time.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::filter::{Filter, Read};
 use super::group_table::{Groups, Table};
 use crate::access::reads::sealed::Readable;
 use crate::access::selection::Held;
+use crate::access::snapshot::Snapshot;
 use crate::store::error::Result;
 use crate::store::side_by_side;
 
-/// The fewest documents of a call for which another thread is started.
+/// Threads are started only in a call that has so many documents for each: fewer are read faster by one.
 const READS_PER_THREAD_MIN: u64 = 4_096;
+
+/// Documents after which a thread looks whether another one has failed.
+const LOOK_READS: u64 = 1_024;
 
 /// Documents that are being read into groups.
 pub(super) struct Gathering<'s> {
@@ -29,9 +34,7 @@ struct Reader {
 }
 
 impl<'s> Gathering<'s> {
-    /// Reads a scan with a reader for each table.
-    ///
-    /// Without a snapshot only the first of them reads.
+    /// Reads a scan with a reader for each table. There are several only if a snapshot is held.
     pub(super) fn new(held: Held<'s>, documents: Filter, tables: Vec<Table>) -> Gathering<'s> {
         let filters: Vec<Filter> = tables.iter().skip(1).map(|_| documents.beside()).collect();
         let readers = std::iter::once(documents)
@@ -47,7 +50,13 @@ impl<'s> Gathering<'s> {
         self.readers.iter().map(|reader| reader.documents.read_count()).sum()
     }
 
-    /// Reads about `read_max` documents. `true` if there are no more.
+    /// How many threads read.
+    pub(super) fn threads(&self) -> usize {
+        self.readers.len()
+    }
+
+    /// Reads at most `read_max` documents. `true` if there are no more. After an error what was read is not
+    /// complete.
     ///
     /// # Errors
     /// As [`FindIter::next_within`](crate::find::FindIter::next_within), and those of the aggregates.
@@ -61,8 +70,10 @@ impl<'s> Gathering<'s> {
         {
             let each = read_max / reading.len() as u64;
             let shared: Vec<Mutex<&mut Reader>> = reading.drain(..).map(Mutex::new).collect();
+            let has_failed = AtomicBool::new(false);
             let read = |reader: &Mutex<&mut Reader>| {
-                reader.lock().unwrap_or_else(PoisonError::into_inner).read(snapshot, each)
+                let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+                reader.read_beside_others(snapshot, each, &has_failed)
             };
             side_by_side(&shared.iter().collect::<Vec<_>>(), read).into_iter().collect::<Result<()>>()?;
         }
@@ -76,14 +87,27 @@ impl<'s> Gathering<'s> {
 
     /// The groups of all that was read.
     pub(super) fn finish(self) -> Result<Groups> {
-        let mut tables = self.readers.into_iter().map(|reader| reader.table);
-        let mut all = tables.next().expect("there is a reader");
-        tables.try_for_each(|table| all.join_table(table))?;
-        all.finish()
+        Table::finish(self.readers.into_iter().map(|reader| reader.table).collect())
     }
 }
 
 impl Reader {
+    /// Reads at most `read_max` documents, or until another reader has failed.
+    fn read_beside_others(
+        &mut self,
+        snapshot: &Snapshot,
+        read_max: u64,
+        has_failed: &AtomicBool,
+    ) -> Result<()> {
+        let mut left = read_max;
+        while left > 0 && !self.is_at_end && !has_failed.load(Ordering::Relaxed) {
+            let some = left.min(LOOK_READS);
+            self.read(snapshot, some).inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
+            left -= some;
+        }
+        Ok(())
+    }
+
     /// Reads at most `read_max` documents.
     fn read(&mut self, state: &dyn Readable, read_max: u64) -> Result<()> {
         for _ in 0..read_max {
@@ -122,7 +146,7 @@ mod tests {
         let held = find.of.hold().unwrap();
         let (entry, terms) = find.terms(held.state()).unwrap();
         let (scan, _) = find.scan(held.state(), entry, &terms).unwrap();
-        assert_eq!(scan.divide(held.state().source(), 2).unwrap(), 2);
+        assert_eq!(scan.divide(held.state().as_snapshot().unwrap(), 2).unwrap(), 2);
         let place = held.state().open_state().spill.clone();
         let table = |_| Table::new(place.clone(), 1 << 20, Vec::new(), Vec::new());
         let needs = Needs::Fields(FieldSet::default());

@@ -152,14 +152,14 @@ impl<'s> Grouped<'s> {
         if let Some(reduced) = reduced {
             let mut table = Table::new(place, self.find.memory_bytes, group, aggregates);
             reduced.groups(state.source(), |fields, states| table.join(fields, states))?;
-            let stage = Stage::Gathered(Box::new(table.finish()?));
+            let stage = Stage::Gathered(Box::new(Table::finish(vec![table])?));
             return Ok(GroupIter { stage, read_count: 0, shown, order, sorter, left });
         }
         let unordered = Find { order: Vec::new(), ..self.find.clone() };
         let (scan, _) = unordered.scan(state, entry, &terms)?;
         let is_shared = self.find.threads > 1 && !aggregates.iter().any(Term::is_of_sorted_values);
         let threads = match state.as_snapshot() {
-            Some(_) if is_shared => scan.divide(state.source(), self.find.threads)?,
+            Some(snapshot) if is_shared => scan.divide(snapshot, self.find.threads_in_memory())?,
             _ => 1,
         };
         let documents = Filter::new(scan, terms, needs(&group, &aggregates));
@@ -241,16 +241,22 @@ impl GroupIter<'_> {
         self.read_count
     }
 
-    /// Reads until a group is complete, but at most `read_max` documents.
+    /// With how many threads documents are read: at most [`Find::threads`].
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        if let Stage::Gather(gathering) = &self.stage { gathering.threads() } else { 1 }
+    }
+
+    /// Reads until a group is complete, but at most `read_max` documents. After an error there are no groups.
     ///
-    /// With several threads ([`Find::threads`]) they start in each call that has 4,096 documents for each of
-    /// them, and have ended when it returns.
+    /// Threads start in a call that has 4,096 documents for each of them, and end before it returns. In
+    /// other calls one thread reads.
     ///
     /// # Errors
     /// As [`FindIter::next_within`](crate::find::FindIter::next_within). `InvalidArgument` (E0201) for a sum
     /// of values that are no numbers, and for one beyond 64 bits.
     pub fn next_within(&mut self, read_max: u64) -> Result<Step> {
-        loop {
+        while read_max > 0 {
             if self.left == 0 {
                 self.stage = Stage::End;
             }
@@ -259,11 +265,15 @@ impl GroupIter<'_> {
                 Stage::Gather(gathering) => {
                     let is_at_end = gathering.read(read_max);
                     self.read_count = gathering.read_count();
-                    if is_at_end? {
-                        self.end_of_documents()?;
-                        continue;
+                    match is_at_end {
+                        Ok(true) => self.end_of_documents()?,
+                        Ok(false) => return Ok(Step::Unfinished),
+                        Err(error) => {
+                            self.left = 0;
+                            return Err(error);
+                        }
                     }
-                    return Ok(Step::Unfinished);
+                    continue;
                 }
                 Stage::Gathered(_) => {
                     self.end_of_documents()?;
@@ -282,6 +292,7 @@ impl GroupIter<'_> {
                 None => self.stage = Stage::End,
             }
         }
+        Ok(Step::Unfinished)
     }
 
     /// All documents were read: brings their groups into order.

@@ -139,30 +139,10 @@ impl Table {
             write_value(value, false, &mut key);
             key.push(0);
         }
-        self.join_group(key, Group { fields, states })
-    }
-
-    /// Joins the groups of other documents. Neither table has values whose order matters.
-    pub(super) fn join_table(&mut self, other: Table) -> Result<()> {
-        let mut groups = other.finish()?.groups;
-        while let Some((key, group)) = groups.next(&self.terms)? {
-            self.join_group(key, group)?;
-        }
-        Ok(())
-    }
-
-    fn join_group(&mut self, key: Vec<u8>, group: Group) -> Result<()> {
         match self.index.get(&key) {
-            Some(at) => {
-                let states = &mut self.groups[*at].1.states;
-                let before: usize = states.iter().map(State::extra_bytes).sum();
-                let all = self.terms.iter().zip(states.iter_mut()).zip(group.states);
-                all.for_each(|((term, own), other)| term.join(own, other));
-                let after: usize = states.iter().map(State::extra_bytes).sum();
-                self.used_bytes = self.used_bytes + after - before;
-            }
+            Some(at) => self.groups[*at].1.join(&self.terms, states),
             None => {
-                self.insert(key, group);
+                self.insert(key, Group { fields, states });
             }
         }
         if self.used_bytes > self.memory_bytes { self.spill() } else { Ok(()) }
@@ -170,8 +150,7 @@ impl Table {
 
     /// Adds a new group. Returns where it is.
     fn insert(&mut self, key: Vec<u8>, group: Group) -> usize {
-        let extra_bytes: usize = group.states.iter().map(State::extra_bytes).sum();
-        self.used_bytes += 3 * key.len() + GROUP_BYTES + self.terms.len() * size_of::<State>() + extra_bytes;
+        self.used_bytes += 3 * key.len() + GROUP_BYTES + self.terms.len() * size_of::<State>();
         let at = self.groups.len();
         self.index.insert(key.clone(), at);
         self.groups.push((key, group));
@@ -192,19 +171,42 @@ impl Table {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> Result<Groups> {
-        let groups = if self.spilled.is_some() {
+    /// The groups of several tables of the same terms; of values whose order matters there is one table.
+    pub(super) fn finish(tables: Vec<Table>) -> Result<Groups> {
+        let (mut parts, mut values, mut shown) = (Vec::new(), None, None);
+        for mut table in tables {
+            parts.push(table.take_parts()?);
+            let sorted = table.values.map(|values| values.sorter.finish()).transpose()?;
+            values = values.or(sorted.map(|sorted| SortedValues { sorted, next: None }));
+            shown = Some((table.group, table.terms));
+        }
+        let (group, terms) = shown.unwrap_or_default();
+        Ok(Groups { group, terms, parts, values })
+    }
+
+    fn take_parts(&mut self) -> Result<Parts> {
+        if self.spilled.is_some() {
             self.spill()?;
-            let sorted = self.spilled.take().expect("it is there").finish()?;
-            Parts::Spilled { sorted, next: None }
-        } else {
-            let mut groups = std::mem::take(&mut self.groups);
-            groups.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-            Parts::Kept(groups.into_iter())
+        }
+        let from = match self.spilled.take() {
+            Some(spilled) => Origin::Spilled(spilled.finish()?),
+            None => {
+                let mut groups = std::mem::take(&mut self.groups);
+                groups.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+                Origin::Kept(groups.into_iter())
+            }
         };
-        let values = self.values.map(|values| values.sorter.finish()).transpose()?;
-        let values = values.map(|sorted| SortedValues { sorted, next: None });
-        Ok(Groups { group: self.group, terms: self.terms, groups, values })
+        let mut parts = Parts { from, next: None };
+        parts.step(&self.terms)?;
+        Ok(parts)
+    }
+}
+
+impl Group {
+    /// Joins the states of other documents of the group.
+    fn join(&mut self, terms: &[Term], states: Vec<State>) {
+        let all = terms.iter().zip(&mut self.states).zip(states);
+        all.for_each(|((term, own), other)| term.join(own, other));
     }
 }
 
@@ -239,13 +241,19 @@ fn value_key(group: &[u8], term: usize) -> Vec<u8> {
 pub(super) struct Groups {
     group: Vec<Path>,
     terms: Vec<Term>,
-    groups: Parts,
+    parts: Vec<Parts>,
     values: Option<SortedValues>,
 }
 
-enum Parts {
+/// Groups of one table, sorted by their keys. Of a table that was spilled a group may come several times.
+struct Parts {
+    from: Origin,
+    next: Option<(Vec<u8>, Group)>,
+}
+
+enum Origin {
     Kept(std::vec::IntoIter<(Vec<u8>, Group)>),
-    Spilled { sorted: Sorted, next: Option<(Vec<u8>, Group)> },
+    Spilled(Sorted),
 }
 
 struct SortedValues {
@@ -256,7 +264,7 @@ struct SortedValues {
 
 impl Groups {
     pub(super) fn next(&mut self) -> Result<Option<Document>> {
-        let Some((key, group)) = self.groups.next(&self.terms)? else { return Ok(None) };
+        let Some((key, group)) = self.next_group()? else { return Ok(None) };
         let mut shown = Document::new();
         for (path, value) in self.group.iter().zip(group.fields) {
             shown.set(path.text(), value);
@@ -273,30 +281,36 @@ impl Groups {
         }
         Ok(Some(shown))
     }
+
+    /// The first group that is left, with its states of all tables.
+    fn next_group(&mut self) -> Result<Option<(Vec<u8>, Group)>> {
+        let keys = self.parts.iter().filter_map(|parts| Some(parts.next.as_ref()?.0.as_slice()));
+        let Some(first) = keys.min().map(<[u8]>::to_vec) else { return Ok(None) };
+        let mut joined: Option<Group> = None;
+        for parts in &mut self.parts {
+            while let Some((_, group)) = parts.next.take_if(|(key, _)| *key == first) {
+                parts.step(&self.terms)?;
+                match &mut joined {
+                    Some(joined) => joined.join(&self.terms, group.states),
+                    None => joined = Some(group),
+                }
+            }
+        }
+        Ok(joined.map(|group| (first, group)))
+    }
 }
 
 impl Parts {
-    fn next(&mut self, terms: &[Term]) -> Result<Option<(Vec<u8>, Group)>> {
-        let (sorted, next) = match self {
-            Parts::Kept(groups) => return Ok(groups.next()),
-            Parts::Spilled { sorted, next } => (sorted, next),
+    /// Goes to the next group.
+    fn step(&mut self, terms: &[Term]) -> Result<()> {
+        self.next = match &mut self.from {
+            Origin::Kept(groups) => groups.next(),
+            Origin::Spilled(sorted) => match sorted.next()? {
+                Some((key, stored)) => Some((key.to_vec(), stored_group(terms, stored)?)),
+                None => None,
+            },
         };
-        let mut current = next.take();
-        while let Some((key, stored)) = sorted.next()? {
-            let group = stored_group(terms, stored)?;
-            match &mut current {
-                Some((own, joined)) if own == key => {
-                    let states = terms.iter().zip(&mut joined.states).zip(group.states);
-                    states.for_each(|((term, state), other)| term.join(state, other));
-                }
-                Some(_) => {
-                    *next = Some((key.to_vec(), group));
-                    return Ok(current);
-                }
-                None => current = Some((key.to_vec(), group)),
-            }
-        }
-        Ok(current)
+        Ok(())
     }
 }
 

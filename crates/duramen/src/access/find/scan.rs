@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::field_set::FieldSet;
 use super::plan::{Index, IndexRange};
 use crate::access::reads::sealed::Readable;
+use crate::access::snapshot::Snapshot;
 use crate::access::views::found::{lost, order_by};
 use crate::catalog::entries::Entry;
 use crate::catalog::forms;
 use crate::catalog::shapes::Shape;
 use crate::store::error::Result;
-use crate::store::{Cursor, Direction, KeyRange, Source};
+use crate::store::{Cursor, Direction, KeyRange};
 use crate::value::document::{Document, Value};
 use crate::value::msgpack::{DEPTH_MAX, Reader, begins_with_a_shape};
 use crate::value::span::Span;
@@ -24,7 +25,8 @@ use crate::value::version;
 /// Ranges for each of several threads: they take unequal times, and none should wait for another at the end.
 const RANGES_PER_THREAD: u64 = 8;
 
-/// The fewest rows of a range that is made for another thread: reading them takes longer than its start.
+/// A range is divided only into ranges of at least so many rows: a thread for fewer would cost more than it
+/// saves.
 const RANGE_ROWS_MIN: u64 = 4_096;
 
 /// The documents of some ranges of an index, in its order.
@@ -55,17 +57,17 @@ impl Scan {
         Scan { entry, index, direction, spans, rows: None, key: Vec::new(), stored: Vec::new() }
     }
 
-    /// Another scan of the same ranges: what one of them reads the other does not.
+    /// Another scan that shares the ranges with this one: each document is read by one of them.
     pub(super) fn beside(&self) -> Scan {
         Scan::of(Arc::clone(&self.entry), self.index.clone(), self.direction, Arc::clone(&self.spans))
     }
 
-    /// Divides the ranges for so many scans beside each other, in no order. Returns for how many there are
-    /// enough rows. Call it before the first document.
+    /// Divides the ranges so that several scans can share them; the documents then come in no order. Returns
+    /// for how many scans there are enough rows: at most `threads`. Call it before the first document.
     ///
-    /// Costs O(log n) for each range that it makes.
-    pub(super) fn divide(&self, source: &dyn Source, threads: usize) -> Result<usize> {
-        let tree = self.index.tree;
+    /// Costs O(log n) for each range.
+    pub(super) fn divide(&self, snapshot: &Snapshot, threads: usize) -> Result<usize> {
+        let (tree, source) = (self.index.tree, snapshot.source());
         let whole: Vec<KeyRange> = self.spans().iter().cloned().map(Span::into_bytes).collect();
         let counts: Vec<u64> = whole.iter().map(|range| source.count(tree, range)).collect::<Result<_>>()?;
         let rows: u64 = counts.iter().sum();
@@ -78,15 +80,14 @@ impl Scan {
         for (KeyRange { mut from, to }, count) in whole.into_iter().zip(counts) {
             let before = source.rank(tree, &from)?;
             for at in (1..).map(|part| part * each).take_while(|at| *at < count) {
-                let Some((key, _)) = source.nth(tree, before + at)? else { break };
+                let Some(key) = snapshot.nth_key(tree, before + at)? else { break };
                 divided.push(KeyRange { from, to: Some(key.clone()) });
                 from = key;
             }
             divided.push(KeyRange { from, to });
         }
-        let threads = threads.min(divided.len());
         *self.spans() = divided.into_iter().map(Span::of_bytes).collect();
-        Ok(threads)
+        Ok(threads.min(usize::try_from(wanted).unwrap_or(threads)))
     }
 
     fn spans(&self) -> MutexGuard<'_, Vec<Span>> {
