@@ -280,7 +280,8 @@ impl Workplace {
 }
 
 /// Runs `work` on each part and returns the results in order. The first part runs in this thread, the others
-/// in threads of their own. If the system gives no thread for a part, it runs here.
+/// in threads of their own. If the system gives no thread for a part, it runs here, after the first: no part
+/// may wait for another.
 ///
 /// # Panics
 /// As `work` does.

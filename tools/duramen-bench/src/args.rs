@@ -34,6 +34,9 @@ pub(crate) enum Command {
     Flights(crate::flights::Flights),
     /// Measures databases of growing size.
     Growth(Growth),
+    /// Computes, without any engine, what checkpoints would write by several designs.
+    #[cfg(feature = "sqlite")]
+    Model(crate::model::Model),
     /// Filters, sorts, groups and joins the flights, beside SQLite.
     #[cfg(feature = "sqlite")]
     Queries(crate::queries::Queries),

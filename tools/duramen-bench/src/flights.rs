@@ -59,7 +59,7 @@ const QUESTIONS: [(&str, &[&str], &str); 3] = [
 ];
 
 /// The rows of the table.
-const ROWS: [&str; 7] = [
+const ROWS: [&str; 9] = [
     "import in durable batches of 1,000: s",
     "the same: processor s",
     "processor ms",
@@ -67,6 +67,8 @@ const ROWS: [&str; 7] = [
     "processor ms",
     "export as CSV: processor ms",
     "export as CSV: MB of memory",
+    "sum of a field by scan, one thread: wall ms",
+    "sum of a field by scan, two threads here: wall ms",
 ];
 
 struct Paths {
@@ -156,6 +158,19 @@ fn measure(words: &Flights, duramen: &Path, dir: &Path) -> Result<(Figures, [Vec
                 }
                 let ms = (machine::children_cpu_seconds() - begun) * 1e3 / RUNS as f64;
                 figures[2 + at][who].push(ms);
+            }
+        }
+        for (at, threads) in ["1", "2"].into_iter().enumerate() {
+            let (_, own, other) = QUESTIONS[1];
+            let own = [own, &["--threads", threads]].concat();
+            let asked = [ask_own(duramen, &paths, &own), ask_other(&words.sqlite, &paths, other)];
+            for turn in 0..2 {
+                let who = (turn + round as usize) % 2;
+                let begun = Instant::now();
+                for _ in 0..RUNS {
+                    finish(command(&asked[who]).spawn()?, "sum")?;
+                }
+                figures[7 + at][who].push(begun.elapsed().as_secs_f64() * 1e3 / RUNS as f64);
             }
         }
         let export = [

@@ -25,6 +25,8 @@ mod flights;
 mod growth;
 mod job;
 mod machine;
+#[cfg(feature = "sqlite")]
+mod model;
 mod output;
 #[cfg(feature = "sqlite")]
 mod queries;
@@ -62,6 +64,8 @@ fn run(words: Words) -> Result<()> {
         #[cfg(feature = "sqlite")]
         Command::Flights(words) => flights::run(&words)?,
         Command::Growth(words) => growth::run(&words)?,
+        #[cfg(feature = "sqlite")]
+        Command::Model(words) => model::run(&words)?,
         #[cfg(feature = "sqlite")]
         Command::Queries(words) => queries::run(&words)?,
         Command::Compare(args) => report::show(&args, &compare::run(&args)?)?,

@@ -73,9 +73,9 @@ pub(crate) struct FindArgs {
     #[arg(long)]
     pub(crate) scan: bool,
 
-    /// Threads that read documents to count or group them, at most 64; 1 unless given. One thread reads for
+    /// Threads that read documents to count or group them, at most 32; 1 unless given. One thread reads for
     /// --distinct and --quantile. Several pay off from some ten thousand documents on
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=32))]
     pub(crate) threads: Option<u16>,
 
     /// Show the access path and the number of documents it would read, without reading any

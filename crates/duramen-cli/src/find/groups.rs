@@ -95,10 +95,7 @@ pub(super) fn show(
     let results = aggregates.iter().map(|(aggregate, kind)| (aggregate.name().to_owned(), *kind));
     let columns: Vec<Column> = fields.chain(results).map(|(name, kind)| Column { name, kind }).collect();
     let count = results::write(schema, &columns, &mut || found.next(), u64::MAX, args.format, out)?;
-    if let Some(number) = found.signals.received() {
-        out.note(&format!("stopped by signal {number} after {}", counted(count, "group")));
-        return Err(Failure::signal(number));
-    }
+    found.check_signal(out)?;
     let limited = if Some(count) == args.limit { ", the limit" } else { "" };
     out.note(&format!(
         "{}{limited}; {} read by {}",
@@ -114,33 +111,29 @@ pub(super) fn count(find: &Find<'_>, out: Output) -> Result<u64> {
     let none: [&str; 0] = [];
     let mut found = Found::of(&find.group_by(none, [Aggregate::count()]))?;
     let counted = found.next()?;
-    if let Some(number) = found.signals.received() {
-        let read = self::counted(found.groups.read_count(), "document");
-        out.note(&format!("stopped by signal {number} after {read} read"));
-        return Err(Failure::signal(number));
-    }
-    match counted.as_ref().and_then(|counted| counted.get("count")) {
-        Some(Value::Int(count)) => Ok((*count).try_into().unwrap_or(u64::MAX)),
-        _ => Ok(0),
-    }
+    found.check_signal(out)?;
+    let counted = counted.as_ref().and_then(|counted| counted.get("count"));
+    let Some(Value::Int(count)) = counted else { unreachable!("it was asked for") };
+    Ok((*count).try_into().expect("a count of documents"))
 }
 
 /// The groups, until a signal comes.
 struct Found<'a> {
     groups: GroupIter<'a>,
     signals: Signals,
-    /// Documents between two checks for signals.
-    look_rows: u64,
 }
 
 impl<'a> Found<'a> {
     fn of(grouped: &Grouped<'a>) -> Result<Found<'a>> {
-        let groups = grouped.iter()?;
-        let look_rows = match groups.threads() {
-            1 => LOOK_ROWS,
-            threads => threads as u64 * THREAD_LOOK_ROWS,
-        };
-        Ok(Found { groups, signals: Signals::watch()?, look_rows })
+        Ok(Found { groups: grouped.iter()?, signals: Signals::watch()? })
+    }
+
+    /// Fails if a signal ended the query.
+    fn check_signal(&self, out: Output) -> Result<()> {
+        let Some(number) = self.signals.received() else { return Ok(()) };
+        let read = counted(self.groups.read_count(), "document");
+        out.note(&format!("stopped by signal {number} after {read} read"));
+        Err(Failure::signal(number))
     }
 
     fn next(&mut self) -> Result<Option<Document>> {
@@ -148,7 +141,11 @@ impl<'a> Found<'a> {
             if self.signals.received().is_some() {
                 return Ok(None);
             }
-            match self.groups.next_within(self.look_rows)? {
+            let look_rows = match self.groups.threads() {
+                1 => LOOK_ROWS,
+                threads => threads as u64 * THREAD_LOOK_ROWS,
+            };
+            match self.groups.next_within(look_rows)? {
                 Step::Found(group) => return Ok(Some(group)),
                 Step::Unfinished => {}
                 Step::End => return Ok(None),

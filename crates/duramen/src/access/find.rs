@@ -104,7 +104,7 @@ pub use plan::{AccessPath, FindPlan, Sorting};
 pub use sort::{SORT_BYTES_DEFAULT, SORT_BYTES_MIN};
 
 /// The most threads of a query.
-pub const THREADS_MAX: usize = 64;
+pub const THREADS_MAX: usize = 32;
 
 /// The least memory of each of several threads: that of its groups, and of a sort in which they are spilled.
 const THREAD_BYTES_MIN: usize = 4 * SORT_BYTES_MIN;
@@ -292,9 +292,9 @@ impl<'s> Find<'s> {
         Find { fields: Some(fields.into_iter().map(Into::into).collect()), ..self.clone() }
     }
 
-    /// How much memory a sort may take, in bytes; [`SORT_BYTES_DEFAULT`] unless set, and at least
-    /// [`SORT_BYTES_MIN`]. Beyond it sorted parts go to a temporary file without a name, in the database's
-    /// directory or in that of [`DbOptions::spill_dir`](crate::DbOptions::spill_dir).
+    /// How much memory a sort, or the groups of a query, may take, in bytes; [`SORT_BYTES_DEFAULT`] unless
+    /// set, and at least [`SORT_BYTES_MIN`]. Beyond it sorted parts go to a temporary file without a name, in
+    /// the database's directory or in that of [`DbOptions::spill_dir`](crate::DbOptions::spill_dir).
     #[must_use]
     pub fn memory_bytes(&self, bytes: usize) -> Self {
         Find { memory_bytes: bytes.max(SORT_BYTES_MIN), ..self.clone() }
@@ -304,11 +304,12 @@ impl<'s> Find<'s> {
     /// [`THREADS_MAX`].
     ///
     /// Several threads pay off from some ten thousand documents on. They share [`Find::memory_bytes`], and
-    /// there is one for each 2 MiB of it at most. The answers are the same; but of maps with the same fields
-    /// in another order, which are equal here, any one may be shown.
+    /// there is one for each 2 MiB of it at most. Since each thread may have all groups, a temporary file is
+    /// needed earlier. The answers are the same; but of maps with the same fields in another order, which are
+    /// equal here, any one may be shown, and of several errors any one is returned.
     ///
-    /// One thread reads for [`Find::iter`], in a transaction, and for numbers of distinct values and
-    /// quantiles.
+    /// One thread reads for [`Find::iter`], in a transaction, for numbers of distinct values and quantiles,
+    /// and where there is no directory for a temporary file.
     ///
     /// ```
     /// # use duramen::prelude::*;
@@ -449,8 +450,8 @@ impl<'s> Find<'s> {
     /// How many documents satisfy the conditions, up to [`Find::limit`].
     ///
     /// Costs O(log n), without reading a document, if the conditions restrict the access path and nothing
-    /// else ([`FindPlan::is_exact`]). Otherwise the documents along the path are read: by
-    /// [`Find::threads`], or with a limit by one, until there are so many.
+    /// else ([`FindPlan::is_exact`]). Otherwise the documents along the path are read, by as many threads as
+    /// [`Find::threads`] allows; with a limit by one, which stops there.
     ///
     /// # Errors
     /// As [`Find`], and as [`FindIter::next_within`].
@@ -466,10 +467,9 @@ impl<'s> Find<'s> {
         if self.limit.is_some() {
             return unordered.iter()?.try_fold(0, |count, found| found.map(|_| count + 1));
         }
-        match unordered.aggregate([Aggregate::count()])?.get("count") {
-            Some(Value::Int(count)) => Ok((*count).try_into().expect("a count of documents")),
-            _ => Ok(0),
-        }
+        let counted = unordered.aggregate([Aggregate::count()])?;
+        let Some(Value::Int(count)) = counted.get("count") else { unreachable!("it was asked for") };
+        Ok((*count).try_into().expect("a count of documents"))
     }
 
     /// The schema of what is found, and the joins.

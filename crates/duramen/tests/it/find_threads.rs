@@ -1,9 +1,12 @@
 //! Counts and groups that several threads read: the answers are those of one.
 
-use duramen::Code;
-use duramen::find::{Aggregate, Condition, Find, Join, SORT_BYTES_MIN, Step};
+use std::sync::Arc;
+
+use duramen::find::{Aggregate, Condition, Find, Join, Operator, SORT_BYTES_MIN, Step};
 use duramen::prelude::*;
 use duramen::view::{KeyField, ViewSpec};
+use duramen::{Code, DbOptions};
+use duramen_disk::MemDisk;
 use duramen_disk::memory::Random;
 
 /// Enough for eight ranges of a scan, and more than two calls for two threads read.
@@ -109,7 +112,7 @@ fn groups_of_threads_go_to_temporary_files() {
     let (_db, sales) = sales(6);
     let find = sales.find([]).memory_bytes(12 * SORT_BYTES_MIN);
     assert_eq!(find.threads(3).group_by(["any"], []).iter().unwrap().threads(), 3);
-    assert_eq!(find.threads(64).group_by(["any"], []).iter().unwrap().threads(), 3);
+    assert_eq!(find.threads(32).group_by(["any"], []).iter().unwrap().threads(), 3);
     assert_eq!(groups(&find.threads(3), &["any", "n"]), groups(&find, &["any", "n"]));
 }
 
@@ -171,4 +174,51 @@ fn an_error_of_any_thread_is_the_answer() {
         assert_eq!(groups.next().unwrap().unwrap_err().code(), Code::InvalidArgument);
         assert!(groups.next().is_none(), "what was read is not complete");
     }
+}
+
+/// Groups after one whose sum is beyond 64 bits would lack what was not read of that one.
+#[test]
+fn an_error_of_a_group_ends_the_groups() {
+    let db = Db::in_memory().unwrap();
+    let rows = db.ensure(&Schema::new("rows").key(["id"]).column("n", ColumnType::Any)).unwrap();
+    for (id, group, n) in [(1, 1, u64::MAX), (2, 1, u64::MAX), (3, 2, 5)] {
+        rows.put(doc! { "id": id, "group": group, "n": n }).unwrap();
+    }
+    let mut groups =
+        rows.find([]).group_by(["group"], [Aggregate::sum("n"), Aggregate::distinct("n")]).iter().unwrap();
+    assert!(groups.next().unwrap().unwrap_err().message().contains("which no integer of 64 bits holds"));
+    assert!(groups.next().is_none());
+}
+
+/// Such a value is in no row of the view, and documents without a row in it may have it.
+#[test]
+fn a_count_by_a_value_too_long_for_a_view_reads_documents() {
+    let db = Db::options().background(false).in_memory().unwrap();
+    let schema = Schema::new("rows").key(["id"]).column("t", ColumnType::Text);
+    let rows = db.ensure(&schema.view(ViewSpec::new("by_t", ["t", "u"]))).unwrap();
+    let long = "x".repeat(1_100);
+    rows.put(doc! { "id": 1, "t": long.clone() }).unwrap();
+    rows.put(doc! { "id": 2, "t": "short", "u": 1 }).unwrap();
+    let equal = Condition::new(&rows.schema().unwrap(), "t", Operator::Equal, long).unwrap();
+    let find = rows.find([equal]);
+    assert_eq!((find.iter().unwrap().count(), find.count().unwrap()), (1, 1));
+}
+
+#[test]
+fn one_thread_reads_where_nothing_can_be_spilled() {
+    let disk = Arc::new(MemDisk::new(1));
+    let threads = |options: DbOptions| {
+        let db = options.open_on(Arc::clone(&disk) as _, "/db").unwrap();
+        let rows = db.documents("rows");
+        let groups = rows.find([]).threads(2).group_by([] as [&str; 0], [Aggregate::max("id")]);
+        groups.iter().unwrap().threads()
+    };
+    let db = Db::options().open_on(Arc::clone(&disk) as _, "/db").unwrap();
+    db.ensure(&Schema::new("rows").key(["id"])).unwrap();
+    db.transact(|tx| (0..9_000).try_for_each(|id| tx.documents("rows").put(doc! { "id": id }))).unwrap();
+    db.close().unwrap();
+    drop(db);
+    assert_eq!(threads(Db::options()), 2);
+    assert_eq!(threads(Db::options().read_only(true)), 1);
+    assert_eq!(threads(Db::options().read_only(true).spill_dir("/tmp")), 2);
 }

@@ -50,9 +50,9 @@ impl<'s> Gathering<'s> {
         self.readers.iter().map(|reader| reader.documents.read_count()).sum()
     }
 
-    /// How many threads read.
+    /// How many threads would read now.
     pub(super) fn threads(&self) -> usize {
-        self.readers.len()
+        self.readers.iter().filter(|reader| !reader.is_at_end).count().max(1)
     }
 
     /// Reads at most `read_max` documents. `true` if there are no more. After an error what was read is not
@@ -91,6 +91,20 @@ impl<'s> Gathering<'s> {
     }
 }
 
+/// Sets a flag unless its thread has done its part: after an error, and after a panic.
+struct SetUnlessDone<'f> {
+    has_failed: &'f AtomicBool,
+    is_done: bool,
+}
+
+impl Drop for SetUnlessDone<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Reader {
     /// Reads at most `read_max` documents, or until another reader has failed.
     fn read_beside_others(
@@ -99,12 +113,13 @@ impl Reader {
         read_max: u64,
         has_failed: &AtomicBool,
     ) -> Result<()> {
-        let mut left = read_max;
+        let (mut left, mut part) = (read_max, SetUnlessDone { has_failed, is_done: false });
         while left > 0 && !self.is_at_end && !has_failed.load(Ordering::Relaxed) {
             let some = left.min(LOOK_READS);
-            self.read(snapshot, some).inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
+            self.read(snapshot, some)?;
             left -= some;
         }
+        part.is_done = true;
         Ok(())
     }
 

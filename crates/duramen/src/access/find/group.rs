@@ -152,12 +152,15 @@ impl<'s> Grouped<'s> {
         if let Some(reduced) = reduced {
             let mut table = Table::new(place, self.find.memory_bytes, group, aggregates);
             reduced.groups(state.source(), |fields, states| table.join(fields, states))?;
-            let stage = Stage::Gathered(Box::new(Table::finish(vec![table])?));
+            let stage = Stage::Gathered(Box::new(table));
             return Ok(GroupIter { stage, read_count: 0, shown, order, sorter, left });
         }
         let unordered = Find { order: Vec::new(), ..self.find.clone() };
         let (scan, _) = unordered.scan(state, entry, &terms)?;
-        let is_shared = self.find.threads > 1 && !aggregates.iter().any(Term::is_of_sorted_values);
+        // Each thread may have all groups, and less memory for them: there must be a place to spill them to.
+        let is_shared = self.find.threads > 1
+            && place.directory.is_some()
+            && !aggregates.iter().any(Term::is_of_sorted_values);
         let threads = match state.as_snapshot() {
             Some(snapshot) if is_shared => scan.divide(snapshot, self.find.threads_in_memory())?,
             _ => 1,
@@ -227,8 +230,8 @@ pub struct GroupIter<'s> {
 
 enum Stage<'s> {
     Gather(Box<Gathering<'s>>),
-    /// Complete, but not yet in the order that was asked for.
-    Gathered(Box<Groups>),
+    /// All groups are in a table.
+    Gathered(Box<Table>),
     Groups(Box<Groups>),
     Sorted(Sorted),
     End,
@@ -241,7 +244,7 @@ impl GroupIter<'_> {
         self.read_count
     }
 
-    /// With how many threads documents are read: at most [`Find::threads`].
+    /// With how many threads the next documents are read: at most [`Find::threads`], and 1 if all are read.
     #[must_use]
     pub fn threads(&self) -> usize {
         if let Stage::Gather(gathering) = &self.stage { gathering.threads() } else { 1 }
@@ -256,67 +259,55 @@ impl GroupIter<'_> {
     /// As [`FindIter::next_within`](crate::find::FindIter::next_within). `InvalidArgument` (E0201) for a sum
     /// of values that are no numbers, and for one beyond 64 bits.
     pub fn next_within(&mut self, read_max: u64) -> Result<Step> {
-        while read_max > 0 {
-            if self.left == 0 {
-                self.stage = Stage::End;
-            }
-            let next = match &mut self.stage {
+        if read_max == 0 {
+            return Ok(Step::Unfinished);
+        }
+        // It stays at the end after an error or a panic: what was read is not complete then.
+        let mut stage = std::mem::replace(&mut self.stage, Stage::End);
+        if self.left == 0 {
+            return Ok(Step::End);
+        }
+        loop {
+            let next = match stage {
                 Stage::End => return Ok(Step::End),
-                Stage::Gather(gathering) => {
-                    let is_at_end = gathering.read(read_max);
+                Stage::Gather(mut gathering) => {
+                    let is_at_end = gathering.read(read_max)?;
                     self.read_count = gathering.read_count();
-                    match is_at_end {
-                        Ok(true) => self.end_of_documents()?,
-                        Ok(false) => return Ok(Step::Unfinished),
-                        Err(error) => {
-                            self.left = 0;
-                            return Err(error);
-                        }
+                    if !is_at_end {
+                        self.stage = Stage::Gather(gathering);
+                        return Ok(Step::Unfinished);
                     }
+                    stage = self.in_order(gathering.finish()?)?;
                     continue;
                 }
-                Stage::Gathered(_) => {
-                    self.end_of_documents()?;
+                Stage::Gathered(table) => {
+                    stage = self.in_order(Table::finish(vec![*table])?)?;
                     continue;
                 }
-                Stage::Groups(groups) => groups.next()?,
-                Stage::Sorted(sorted) => {
+                Stage::Groups(ref mut groups) => groups.next()?,
+                Stage::Sorted(ref mut sorted) => {
                     sorted.next()?.map(|(_, stored)| Document::from_bytes(stored)).transpose()?
                 }
             };
-            match next {
-                Some(group) => {
-                    self.left -= 1;
-                    return Ok(Step::Found(group));
-                }
-                None => self.stage = Stage::End,
-            }
+            let Some(group) = next else { return Ok(Step::End) };
+            self.left -= 1;
+            self.stage = stage;
+            return Ok(Step::Found(group));
         }
-        Ok(Step::Unfinished)
     }
 
-    /// All documents were read: brings their groups into order.
-    fn end_of_documents(&mut self) -> Result<()> {
-        let mut groups = match std::mem::replace(&mut self.stage, Stage::End) {
-            Stage::Gather(gathering) => Box::new(gathering.finish()?),
-            Stage::Gathered(groups) => groups,
-            Stage::Groups(_) | Stage::Sorted(_) | Stage::End => return Ok(()),
-        };
-        self.stage = match self.sorter.take() {
-            None => Stage::Groups(groups),
-            Some(mut sorter) => {
-                let mut at = 0_u64;
-                while let Some(group) = groups.next()? {
-                    let mut key = Vec::with_capacity(64);
-                    // Equal groups are in the order of their fields, as equal documents are in that of keys.
-                    self.order.write_key(&self.shown, &group, &at.to_be_bytes(), &mut key);
-                    sorter.push(&key, &group.to_bytes()?)?;
-                    at += 1;
-                }
-                Stage::Sorted(sorter.finish()?)
-            }
-        };
-        Ok(())
+    /// The groups in the order that was asked for.
+    fn in_order<'s>(&mut self, mut groups: Groups) -> Result<Stage<'s>> {
+        let Some(mut sorter) = self.sorter.take() else { return Ok(Stage::Groups(Box::new(groups))) };
+        let mut at = 0_u64;
+        while let Some(group) = groups.next()? {
+            let mut key = Vec::with_capacity(64);
+            // Equal groups are in the order of their fields, as equal documents are in that of keys.
+            self.order.write_key(&self.shown, &group, &at.to_be_bytes(), &mut key);
+            sorter.push(&key, &group.to_bytes()?)?;
+            at += 1;
+        }
+        Ok(Stage::Sorted(sorter.finish()?))
     }
 }
 

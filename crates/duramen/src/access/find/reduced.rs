@@ -15,7 +15,7 @@ use crate::access::selection::GroupWalk;
 use crate::access::views::state::answering_by_name;
 use crate::catalog::entries::{Entry, OpenView};
 use crate::catalog::schema::{ColumnType, Schema};
-use crate::store::error::Result;
+use crate::store::error::{Code, Result};
 use crate::store::{KeyRange, Source};
 use crate::value::document::Value;
 use crate::value::tuple::values;
@@ -56,7 +56,10 @@ impl Reduced {
             if view.spec.reductions().iter().any(|reduce| matches!(reduce, Reduce::Code { .. })) {
                 continue;
             }
-            let range = range(&index, &terms.before)?;
+            let range = match range(&index, &terms.before) {
+                Err(error) if error.code() == Code::KeyTooLong => continue,
+                range => range?,
+            };
             let mut is_complete = |view: &Index| is_complete(state, entry, view);
             if range.is_exact() && has_all(&index, &terms.before, &mut is_complete)? {
                 return Ok(Some(Reduced { range, view: view.clone(), elements, parts }));
