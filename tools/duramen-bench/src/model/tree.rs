@@ -121,7 +121,8 @@ impl Tree {
         self.patches += more;
         self.fresh += more;
         if leaf.keys.len() * entry + PAGE_BYTES > LEAF_BYTES_MAX {
-            self.split(first, at, is_last && leaf.keys.last() == Some(&key));
+            let is_append = is_last && leaf.keys.last() == Some(&key);
+            self.split(first, at, is_append);
         }
         self.written.changes_max = self.written.changes_max.max(self.patches);
         let is_due = match self.design {

@@ -69,6 +69,7 @@ pub(super) fn unknown(schema: &Schema, field: &str) -> Error {
 mod tests {
     //! A path that is misread finds another value.
     use super::*;
+    use crate::catalog::schema::Field;
     use crate::doc;
 
     fn schema() -> Schema {
@@ -111,6 +112,16 @@ mod tests {
         check("lines[].name", &[Value::Null, Value::Null]);
         check("new.x", &[Value::Null]);
         check("home[]", &[]);
+    }
+
+    #[test]
+    fn a_part_is_found_under_a_name_that_its_field_has_had() {
+        let mut field = Field::of::<i64>("new", "i64");
+        field.also.push("old".to_owned());
+        let schema = Schema::new("people").field(field, ColumnType::Any);
+        let path = Path::of(&schema, "new.x").unwrap();
+        let document = doc! { "old": Value::Map(doc! { "x": 1 }) };
+        assert_eq!(path.value(&schema, &document), &Value::from(1));
     }
 
     #[test]
