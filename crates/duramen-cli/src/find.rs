@@ -31,8 +31,11 @@ const READ_MAX: u64 = 100_000;
 /// Documents between two checks for signals.
 const LOOK_ROWS: u64 = 1024;
 
-/// The same for each of several threads, which start after each check: so many that they do start.
-const THREAD_LOOK_ROWS: u64 = 4 * 1024;
+/// The same for several threads together, which start after each check.
+const THREADS_LOOK_ROWS: u64 = 64 * 1024;
+
+/// As many for each of them, at least: with fewer they would not start.
+const THREAD_LOOK_ROWS_MIN: u64 = 4 * 1024;
 
 /// How a query is run, and how it would be cheaper.
 struct Planned {

@@ -4,7 +4,7 @@ use duramen::find::{Aggregate, Find, FindPlan, GroupIter, Grouped, Step};
 use duramen::schema::{Column, ColumnType};
 use duramen::{Document, Schema, Value};
 
-use super::{LOOK_ROWS, THREAD_LOOK_ROWS, order, results};
+use super::{LOOK_ROWS, THREAD_LOOK_ROWS_MIN, THREADS_LOOK_ROWS, order, results};
 use crate::args::{AggregateFlags, FindArgs};
 use crate::failure::{Failure, Result};
 use crate::names::listed;
@@ -143,7 +143,7 @@ impl<'a> Found<'a> {
             }
             let look_rows = match self.groups.threads() {
                 1 => LOOK_ROWS,
-                threads => threads as u64 * THREAD_LOOK_ROWS,
+                threads => THREADS_LOOK_ROWS.max(threads as u64 * THREAD_LOOK_ROWS_MIN),
             };
             match self.groups.next_within(look_rows)? {
                 Step::Found(group) => return Ok(Some(group)),
