@@ -160,19 +160,7 @@ fn measure(words: &Flights, duramen: &Path, dir: &Path) -> Result<(Figures, [Vec
                 figures[2 + at][who].push(ms);
             }
         }
-        for (at, threads) in ["1", "2"].into_iter().enumerate() {
-            let (_, own, other) = QUESTIONS[1];
-            let own = [own, &["--threads", threads]].concat();
-            let asked = [ask_own(duramen, &paths, &own), ask_other(&words.sqlite, &paths, other)];
-            for turn in 0..2 {
-                let who = (turn + round as usize) % 2;
-                let begun = Instant::now();
-                for _ in 0..RUNS {
-                    finish(command(&asked[who]).spawn()?, "sum")?;
-                }
-                figures[7 + at][who].push(begun.elapsed().as_secs_f64() * 1e3 / RUNS as f64);
-            }
-        }
+        sums(words, duramen, &paths, round, &mut figures[7..])?;
         let export = [
             vec![
                 duramen.display().to_string(),
@@ -202,6 +190,30 @@ fn measure(words: &Flights, duramen: &Path, dir: &Path) -> Result<(Figures, [Vec
         disk_bytes[1].push(fs::metadata(&paths.other)?.len() as f64 / 1e6);
     }
     Ok((figures, disk_bytes))
+}
+
+/// Wall times of a sum by scan, with one thread and with two; SQLite has one.
+fn sums(
+    words: &Flights,
+    duramen: &Path,
+    paths: &Paths,
+    round: u64,
+    figures: &mut [[Vec<f64>; 2]],
+) -> Result<()> {
+    let (question, own, other) = QUESTIONS[1];
+    for (threads, figures) in ["1", "2"].into_iter().zip(figures) {
+        let own = [own, &["--threads", threads]].concat();
+        let asked = [ask_own(duramen, paths, &own), ask_other(&words.sqlite, paths, other)];
+        for turn in 0..2 {
+            let who = (turn + round as usize) % 2;
+            let begun = Instant::now();
+            for _ in 0..RUNS {
+                finish(command(&asked[who]).spawn()?, question)?;
+            }
+            figures[who].push(begun.elapsed().as_secs_f64() * 1e3 / RUNS as f64);
+        }
+    }
+    Ok(())
 }
 
 fn ask_own(duramen: &Path, paths: &Paths, arguments: &[&str]) -> Vec<String> {
