@@ -271,6 +271,11 @@ impl Space {
         }
     }
 
+    /// As [`Space::value_aborted`], for one extent.
+    pub(crate) fn value_given_up(&self, block: u64, block_count: u32) {
+        self.lock().free_value(block, block_count);
+    }
+
     /// Marks the blocks that a replayed frame names, so that nothing is allocated over them.
     ///
     /// # Errors

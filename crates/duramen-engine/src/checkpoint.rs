@@ -20,8 +20,10 @@ use crate::data_file::{Page, SUPERBLOCK_OFFSETS, Superblock};
 use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::ids::{CommitSeq, Generation, TreeId};
+use crate::page_cache::Meter;
 use crate::tree::{
-    Apply, ApplyError, Change, Compacting, Loading, Node, NodePointer, Slot, StoredValue, write_tree,
+    Apply, ApplyError, Body, Change, Compacting, Loading, MergedLeaf, Node, NodePointer, NodeSink, Slot,
+    StoredValue, write_leaves, write_tree,
 };
 use crate::wal::LogPosition;
 
@@ -151,8 +153,8 @@ impl Checkpointer {
     pub(crate) fn let_go_of_replaced(&self, newest: &Root) {
         let trees = self.newest().trees.clone();
         for id in newest.trees.changed_since(&trees) {
-            if let Some(slot) = trees.get(id).and_then(|tree| tree.slot.as_ref()) {
-                slot.evict();
+            if let Some((tree, slot)) = trees.get(id).and_then(|tree| Some((tree, tree.slot.as_ref()?))) {
+                slot.evict(&self.store.pages, tree.reducer.as_deref());
             }
         }
     }
@@ -192,8 +194,10 @@ impl Checkpointer {
             self.store.defer_free_unread(root.seq);
         }
         let generation = newest.superblock.generation.next();
+        let writing = Writing::begin(self.store.pages.meter(), true);
         let mut output = Output::new(&self.store, between);
         let (new_roots, draft) = self.write_all(&newest, &mut reclaiming, root, generation, &mut output)?;
+        drop(writing);
         let written_bytes = output.written_bytes();
         drop(output);
         let NewRoots { slot: roots, pointer: roots_pointer, .. } = new_roots;
@@ -252,6 +256,7 @@ impl Checkpointer {
     /// `Full` or `Io`.
     pub(crate) fn write_back(&self, root: &Root, between: &mut dyn FnMut()) -> Result<()> {
         let _one_at_a_time = self.io();
+        let _writing = Writing::begin(self.store.pages.meter(), false);
         self.begun.fetch_add(1, Ordering::SeqCst);
         let mut output = Output::new(&self.store, between);
         for tree in root.trees.iter() {
@@ -261,6 +266,45 @@ impl Checkpointer {
             }
         }
         output.flush()
+    }
+
+    /// Writes the dirty leaves of a root, so that they can leave memory. Durable only with the next
+    /// checkpoint.
+    ///
+    /// # Errors
+    /// `Full` or `Io`.
+    pub(crate) fn write_leaves(&self, root: &Root) -> Result<()> {
+        let _one_at_a_time = self.io();
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        let between = &mut || ();
+        let mut output = Output::new(&self.store, between);
+        for tree in root.trees.iter() {
+            let Some(slot) = tree.slot.as_ref().filter(|_| tree.dropped_at.is_none()) else { continue };
+            output.begin_tree(tree.id);
+            write_leaves(&self.store.pages, slot, tree.reducer.as_deref(), &mut output)?;
+        }
+        output.flush()
+    }
+
+    /// Writes leaves that a commit will put into a tree. Durable only with the checkpoint of that commit.
+    ///
+    /// # Errors
+    /// `Full` or `Io`; the extents of all of them are free again.
+    pub(crate) fn write_ahead(&self, tree: TreeId, leaves: &[MergedLeaf]) -> Result<()> {
+        let _one_at_a_time = self.io();
+        let between = &mut || ();
+        let mut output = Output::ahead(&self.store, between, tree);
+        let written = leaves.iter().try_for_each(|leaf| {
+            let Body::Leaf(body) = leaf.node.body() else { unreachable!("a merged leaf is a leaf") };
+            let page = body.page().expect("a merged leaf has no patch");
+            output.put(&leaf.node, page, leaf.reduction.clone()).map(drop)
+        });
+        let written = written.and_then(|()| output.flush());
+        drop(output);
+        written.inspect_err(|_| {
+            let pages = leaves.iter().filter_map(MergedLeaf::page);
+            self.store.space.value_aborted(&pages.collect::<Vec<_>>());
+        })
     }
 
     /// Writes everything but the superblock.
@@ -273,8 +317,7 @@ impl Checkpointer {
         output: &mut Output<'_>,
     ) -> Result<(NewRoots, MapDraft)> {
         let new_roots = self.write_roots(newest, reclaiming, root, output)?;
-        let gone =
-            new_roots.replaced.iter().filter_map(|node| node.pointer()).map(|pointer| pointer.page.extent());
+        let gone = new_roots.replaced.iter().filter_map(|node| node.page()).map(|page| page.extent());
         let put = &mut |page: &Page, block| output.put_at(page, block);
         let draft = self.store.space.draft(root.seq, generation, gone.collect(), put)?;
         let roots = new_roots.pointer.as_ref().map(|pointer| pointer.page.extent());
@@ -446,6 +489,22 @@ impl Checkpointer {
     }
 }
 
+/// While a root is written, room is kept for what is left of it, too.
+struct Writing<'a>(&'a Meter);
+
+impl<'a> Writing<'a> {
+    fn begin(meter: &'a Meter, of_latest: bool) -> Writing<'a> {
+        meter.begin_writing(of_latest);
+        Writing(meter)
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.end_writing();
+    }
+}
+
 /// What holds of a superblock that follows another (D2, D3): nothing goes back, and it covers what it names.
 fn check_succession(before: &Superblock, next: &Superblock) {
     let (old, new) = (before.generation, next.generation);
@@ -459,6 +518,7 @@ fn check_succession(before: &Superblock, next: &Superblock) {
     invariant!(new >= old, "the next tree is {new}, and {old} may have been given");
     let stays = |feature| !before.features.contains(feature) || next.features.contains(feature);
     invariant!(stays(Features::LZ4_PAGES), "pages that were compressed before are still there");
+    invariant!(stays(Features::PATCHES), "patches that were written before are still there");
     let end_block = next.end_block;
     for page in [next.roots, next.space].iter().flatten() {
         let (block, block_count) = page.extent();

@@ -16,7 +16,7 @@ mod tests;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use duramen_disk::File;
@@ -53,8 +53,8 @@ pub struct DataFile {
     seen_bytes: Arc<AtomicU64>,
     /// Whether pages are compressed when they are written.
     compresses: bool,
-    /// Whether a page may be compressed.
-    has_compressed: Arc<AtomicBool>,
+    /// The features that pages have.
+    features: Arc<AtomicU64>,
 }
 
 impl DataFile {
@@ -71,7 +71,7 @@ impl DataFile {
             syncing: Arc::default(),
             seen_bytes: Arc::default(),
             compresses: false,
-            has_compressed: Arc::default(),
+            features: Arc::default(),
         }
     }
 
@@ -87,19 +87,14 @@ impl DataFile {
         self.compresses
     }
 
-    /// Notes that a page is compressed.
-    pub(crate) fn note_compressed(&self) {
-        self.has_compressed.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether a page may be compressed.
-    pub(crate) fn has_compressed(&self) -> bool {
-        self.has_compressed.load(Ordering::Relaxed)
+    /// Notes that there are pages with these features.
+    pub(crate) fn note(&self, features: Features) {
+        self.features.fetch_or(features.bits(), Ordering::Relaxed);
     }
 
     /// What a build must know to read the pages.
     pub(crate) fn features(&self) -> Features {
-        if self.has_compressed() { Features::LZ4_PAGES } else { Features::NONE }
+        Features::from_bits(self.features.load(Ordering::Relaxed)).expect("only known ones are noted")
     }
 
     /// The file itself, for syncs and its length.

@@ -313,7 +313,7 @@ impl Engine {
         // All steps run, as in threads: the checkpoint must not wait for a log without room, since it makes
         // that room.
         maintenance.evict();
-        let written_back = maintenance.write_back_snapshots();
+        let written_back = maintenance.write_leaves_when_due().and(maintenance.write_back_snapshots());
         let written = maintenance.checkpoint_when_due();
         let reviewed = maintenance.review_feed();
         let reclaimed = maintenance.reclaim_when_quiet();
@@ -577,7 +577,7 @@ fn start_threads(
             space.store().pages.meter().free_evicted();
             space.store().pages.meter().evict_again();
             space.evict();
-            let written_back = space.write_back_snapshots();
+            let written_back = space.write_leaves_when_due().and(space.write_back_snapshots());
             let written = space.checkpoint_when_due();
             let reviewed = space.review_feed();
             let reclaimed = space.reclaim_when_quiet();

@@ -21,8 +21,14 @@ impl Features {
     /// Pages whose payload is an LZ4 block.
     pub const LZ4_PAGES: Features = Features(2);
 
+    /// Inner nodes with patches of their leaves.
+    pub const PATCHES: Features = Features(4);
+
+    /// Features of pages; the others are of trees.
+    const OF_PAGES: Features = Features(Features::LZ4_PAGES.0 | Features::PATCHES.0);
+
     /// Every feature that this build knows.
-    pub const KNOWN: Features = Features(Features::SHAPES.0 | Features::LZ4_PAGES.0);
+    pub const KNOWN: Features = Features(Features::SHAPES.0 | Features::OF_PAGES.0);
 
     /// The bits as they are stored.
     #[must_use]
@@ -39,6 +45,11 @@ impl Features {
     /// The features of a tree from their stored bits; `None` if this build knows no such tree.
     pub(crate) fn of_tree(bits: u64) -> Option<Features> {
         Features(bits).only(Features::SHAPES)
+    }
+
+    /// Those among them that pages have.
+    pub(crate) fn of_pages(self) -> Features {
+        Features(self.0 & Features::OF_PAGES.0)
     }
 
     /// These, if all of them are among others.
@@ -69,7 +80,11 @@ impl BitOr for Features {
 
 impl fmt::Display for Features {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = [(Features::SHAPES, "shapes"), (Features::LZ4_PAGES, "compressed pages")];
+        let named = [
+            (Features::SHAPES, "shapes"),
+            (Features::LZ4_PAGES, "compressed pages"),
+            (Features::PATCHES, "patches"),
+        ];
         let names: Vec<_> =
             named.into_iter().filter(|(one, _)| self.0 & one.0 != 0).map(|one| one.1).collect();
         f.write_str(&if names.is_empty() { "none".to_owned() } else { names.join(", ") })

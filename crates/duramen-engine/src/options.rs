@@ -119,7 +119,7 @@ impl Geometry {
     }
 }
 
-/// Thresholds and slice sizes for giving space back. Not stored on disk.
+/// Thresholds and slice sizes for giving space and memory back. Not stored on disk.
 ///
 /// The default is what releases use. With debug assertions it is small, so that little data crosses every
 /// threshold.
@@ -139,6 +139,11 @@ pub struct GiveBack {
     /// A commit of a compaction ends with the group of leaves that reaches this many bytes. It is applied
     /// under the order lock: a larger one would delay concurrent commits.
     pub compacted_bytes: usize,
+    /// Patches that are kept after a checkpoint take this part of their room in memory, in percent.
+    ///
+    /// With less, more leaves are written for as many changes; with more, checkpoints come more often, and
+    /// each writes all that is kept (decision 0037).
+    pub kept_patch_percent: usize,
 }
 
 impl GiveBack {
@@ -150,6 +155,7 @@ impl GiveBack {
         take_back_bytes: 1024 * 1024,
         reclaimed_pages_max: 16384,
         compacted_bytes: 256 * 1024,
+        kept_patch_percent: 55,
     };
 
     /// Little data crosses these, and reclaiming takes several checkpoints.
@@ -160,6 +166,7 @@ impl GiveBack {
         take_back_bytes: 8 * 1024,
         reclaimed_pages_max: 8,
         compacted_bytes: 8 * 1024,
+        kept_patch_percent: 3,
     };
 }
 
@@ -207,6 +214,10 @@ pub struct Options {
     /// is read either way, and stays so until it is written anew. A database with compressed pages cannot be
     /// opened by builds that do not know them.
     pub compress: bool,
+    /// Write what changes in a leaf as a patch beside its page, where that is on disk already. Patches that
+    /// are there are read either way. Tests open databases without new ones.
+    #[doc(hidden)]
+    pub patches: bool,
     /// When space is given back.
     #[doc(hidden)]
     pub give_back: GiveBack,
@@ -243,6 +254,7 @@ impl Default for Options {
             allow_network_fs: false,
             geometry: Geometry::default(),
             compress: true,
+            patches: true,
             give_back: GiveBack::default(),
             background: Background::Threads,
             snapshot_space_bytes_max: None,

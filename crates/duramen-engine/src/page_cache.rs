@@ -5,6 +5,7 @@
 //! module counts, reads and verifies. It never chooses what to evict; `tree::evict` does. The bounds for
 //! writers are described at [`DirtyBounds`].
 
+mod charge;
 mod epochs;
 #[cfg(test)]
 mod tests;
@@ -17,9 +18,11 @@ use crate::alarm::invariant;
 use crate::data_file::{DataFile, Page, PageKind, PagePointer};
 use crate::error::Result;
 use crate::limits::{QUEUE_MEMORY_PART, WRITES_BYTES_FREE, WRITES_MEMORY_PART};
+use crate::options::GiveBack;
 
 use epochs::{Epochs, Evicted};
 
+pub(crate) use charge::{Charge, PatchCharge};
 pub(crate) use epochs::Pin;
 
 /// Nodes may take this part of `memory_bytes`, in percent; the rest is for buffers and write sets.
@@ -36,6 +39,9 @@ const BESIDES_BYTES: usize = 29 << 20;
 const CLEAN_BYTES: usize = 20 << 20;
 const CLEAN_PART: usize = 16;
 const CLEAN_PERCENT_MAX: usize = 55;
+
+/// As `CLEAN_PERCENT_MAX`, where patches take all the rest: their leaves are clean.
+const CLEAN_BESIDE_PATCHES_PERCENT: usize = 20;
 
 /// Commits wait when nodes that only a checkpoint can free take this part of what nodes may take, in percent.
 const WAIT_AT_PERCENT: usize = 109;
@@ -70,7 +76,9 @@ const _: () = assert!(
     "nodes, buffered writes and idle buffers fit into the memory together"
 );
 const _: () = assert!(
-    CLEAN_PERCENT_MAX < 100 && CLEAN_PERCENT_MAX + WAIT_AT_PERCENT > 100,
+    CLEAN_BESIDE_PATCHES_PERCENT <= CLEAN_PERCENT_MAX
+        && CLEAN_PERCENT_MAX < 100
+        && CLEAN_PERCENT_MAX + WAIT_AT_PERCENT > 100,
     "a checkpoint begins before commits wait"
 );
 const _: () = assert!(
@@ -83,7 +91,24 @@ pub(crate) struct Meter {
     resident_bytes: AtomicUsize,
     /// Nodes that were evicted and that readers may still use.
     waiting_bytes: AtomicUsize,
+    /// Of dirty nodes, with the patches that their pages will have.
     dirty_bytes: AtomicUsize,
+    /// The part of `dirty_bytes` of nodes that the latest root does not use.
+    superseded_bytes: AtomicUsize,
+    /// The part of `dirty_bytes` that is patches, and that of `superseded_bytes`.
+    dirty_patch_bytes: AtomicUsize,
+    superseded_patch_bytes: AtomicUsize,
+    /// What dirty nodes that the latest root does not use take in memory. Versions of a node share most of
+    /// it.
+    old_node_bytes: AtomicUsize,
+    /// What a checkpoint may still write of nodes that the latest root does not use, at most.
+    writing_bytes: AtomicUsize,
+    /// Patches that are kept with the nodes above their leaves.
+    patch_bytes: AtomicUsize,
+    /// Patches that only older roots have.
+    old_patch_bytes: AtomicUsize,
+    /// See `GiveBack::kept_patch_percent`.
+    kept_patch_percent: AtomicUsize,
     pages_read: AtomicU64,
     /// Writes of open transactions.
     written_bytes: AtomicUsize,
@@ -112,7 +137,8 @@ type Evictor = Box<dyn Fn() + Send + Sync>;
 
 /// Bounds for the bytes of memory that only a checkpoint can free: the throttle of writers.
 ///
-/// [`Meter::unfreeable_bytes`] is compared with the three bounds:
+/// [`Meter::unfreeable_bytes`] is compared with the last two bounds, and what is dirty of the latest root
+/// with the first:
 /// - `checkpoint_from`: the thread `duramen-space` begins a checkpoint. Commits run at full speed. The room
 ///   up to the bound of all nodes stays clean, so that reads during the checkpoint find something to evict.
 /// - `delay_from`, 3/7 of the way to `wait_at`: each commit requests a checkpoint and pauses once
@@ -133,6 +159,8 @@ type Evictor = Box<dyn Fn() + Send + Sync>;
 ///   write-back, commits at `wait_at` wait for ever (decision 0008: 12 writers in 4 MiB).
 /// - Patched leaves share a page, yet each version counts as a whole page to be written. Without the cap at
 ///   the resident bytes, commits would wait for memory that is not in use.
+/// - Patches take most of the room where they are many, and their leaves are clean. Without the larger bounds
+///   that follow from that, each checkpoint would write all patches for few new ones (decision 0038).
 /// - Without the error of the failed checkpoint, commits would wait for ever on a full disk.
 /// - While a checkpoint runs, commits count the old and the new version of what it writes. If its end did not
 ///   clear their requests, another checkpoint would follow at once.
@@ -151,9 +179,12 @@ pub(crate) struct DirtyBounds {
 }
 
 impl DirtyBounds {
-    fn new(nodes_bytes_max: usize) -> DirtyBounds {
+    /// The bounds where patches are `patch_percent` of what only a checkpoint can free.
+    fn new(nodes_bytes_max: usize, patch_percent: usize) -> DirtyBounds {
         let percent = nodes_bytes_max / 100;
-        let clean = CLEAN_BYTES.max(nodes_bytes_max / CLEAN_PART).min(percent * CLEAN_PERCENT_MAX);
+        let clean_percent =
+            CLEAN_PERCENT_MAX - (CLEAN_PERCENT_MAX - CLEAN_BESIDE_PATCHES_PERCENT) * patch_percent / 100;
+        let clean = CLEAN_BYTES.max(nodes_bytes_max / CLEAN_PART).min(percent * clean_percent);
         let checkpoint_from = nodes_bytes_max - clean;
         let wait_at = percent * WAIT_AT_PERCENT;
         let delay_from = checkpoint_from + (wait_at - checkpoint_from) / 7 * 3;
@@ -177,6 +208,14 @@ impl Meter {
             resident_bytes: AtomicUsize::new(0),
             waiting_bytes: AtomicUsize::new(0),
             dirty_bytes: AtomicUsize::new(0),
+            superseded_bytes: AtomicUsize::new(0),
+            dirty_patch_bytes: AtomicUsize::new(0),
+            superseded_patch_bytes: AtomicUsize::new(0),
+            old_node_bytes: AtomicUsize::new(0),
+            writing_bytes: AtomicUsize::new(0),
+            patch_bytes: AtomicUsize::new(0),
+            old_patch_bytes: AtomicUsize::new(0),
+            kept_patch_percent: AtomicUsize::new(GiveBack::default().kept_patch_percent),
             pages_read: AtomicU64::new(0),
             evict_from_bytes: AtomicUsize::new(nodes_bytes_max(memory_bytes) / 100 * EVICT_FROM_PERCENT),
             evictor: OnceLock::new(),
@@ -233,17 +272,59 @@ impl Meter {
         self.bytes_max() < self.nodes_bytes_max()
     }
 
-    /// Bytes of memory that only a checkpoint can free.
+    /// Bytes of memory that only a checkpoint, or the end of an older root, can free.
     ///
     /// Patched leaves share their pages, so that what they will take on disk may be more than what they take
     /// in memory.
     pub(crate) fn unfreeable_bytes(&self) -> usize {
-        self.dirty_bytes().min(self.resident_bytes())
+        let of = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        let older = of(&self.old_node_bytes) + of(&self.old_patch_bytes);
+        (self.latest_dirty_bytes() + older).min(self.resident_bytes())
+    }
+
+    /// Bytes of memory that a checkpoint of the latest root would free.
+    pub(crate) fn latest_dirty_bytes(&self) -> usize {
+        self.latest_bytes().min(self.resident_bytes())
+    }
+
+    /// Bytes that a checkpoint of the latest root writes at most: dirty nodes, with all of their patches.
+    ///
+    /// While a commit is applied, two versions of what it changes count. They share most patches, so a patch
+    /// counts once.
+    fn latest_bytes(&self) -> usize {
+        let of = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        let of_dirty = of(&self.dirty_patch_bytes).saturating_sub(of(&self.superseded_patch_bytes));
+        self.whole_dirty_bytes() + of_dirty.min(self.patch_bytes())
+    }
+
+    /// A checkpoint writes a root from now on: nodes that are dirty now may be superseded before that.
+    /// Without `of_latest` it is any older root.
+    pub(crate) fn begin_writing(&self, of_latest: bool) {
+        let bytes = if of_latest { self.latest_bytes() } else { usize::MAX };
+        self.writing_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The checkpoint has ended.
+    pub(crate) fn end_writing(&self) {
+        self.writing_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Changes the part of their room that patches may take after a checkpoint.
+    pub(crate) fn set_kept_patch_percent(&self, percent: usize) {
+        self.kept_patch_percent.store(percent, Ordering::Relaxed);
+    }
+
+    /// The bytes that patches may take after a checkpoint. Until the next one new patches take the rest of
+    /// their room.
+    pub(crate) fn kept_patch_bytes(&self) -> usize {
+        DirtyBounds::new(self.nodes_bytes_max(), 100).checkpoint_from / 100
+            * self.kept_patch_percent.load(Ordering::Relaxed)
     }
 
     /// The bounds that [`Meter::unfreeable_bytes`] is compared with.
     pub(crate) fn dirty_bounds(&self) -> DirtyBounds {
-        DirtyBounds::new(self.nodes_bytes_max())
+        let part = (self.patch_bytes() * 100).checked_div(self.latest_dirty_bytes()).unwrap_or_default();
+        DirtyBounds::new(self.nodes_bytes_max(), part.min(100))
     }
 
     /// The bytes that nodes may take while little is buffered.
@@ -324,9 +405,29 @@ impl Meter {
         if bytes > isize::MAX as usize { 0 } else { bytes }
     }
 
-    /// Bytes that dirty nodes will take on disk, in whole blocks.
+    /// Bytes that checkpoints will write at most, in whole blocks: the dirty nodes of the latest root, and
+    /// what is left of a root that is being written. All patches of a dirty node are written again.
     pub(crate) fn dirty_bytes(&self) -> usize {
+        let superseded = self.superseded_bytes.load(Ordering::Relaxed);
+        self.latest_bytes() + superseded.min(self.writing_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of all dirty nodes, those that only older roots hold included, with the patches of each.
+    pub(crate) fn all_dirty_bytes(&self) -> usize {
         self.dirty_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of dirty nodes of the latest root, without patches.
+    pub(crate) fn whole_dirty_bytes(&self) -> usize {
+        let of = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        let latest = of(&self.dirty_bytes).saturating_sub(of(&self.superseded_bytes));
+        let patches = of(&self.dirty_patch_bytes).saturating_sub(of(&self.superseded_patch_bytes));
+        latest.saturating_sub(patches)
+    }
+
+    /// Bytes of the patches that nodes in memory keep.
+    pub(crate) fn patch_bytes(&self) -> usize {
+        self.patch_bytes.load(Ordering::Relaxed)
     }
 
     /// Pages read from disk since the engine was opened.
@@ -340,87 +441,18 @@ impl Drop for Meter {
     fn drop(&mut self) {
         let nodes = [&mut self.resident_bytes, &mut self.waiting_bytes, &mut self.dirty_bytes];
         let nodes = nodes.map(|counter| *counter.get_mut());
-        debug_assert_eq!(nodes, [0; 3], "no node is charged to a meter that is dropped");
+        let parts = [
+            &mut self.superseded_bytes,
+            &mut self.dirty_patch_bytes,
+            &mut self.superseded_patch_bytes,
+            &mut self.old_node_bytes,
+            &mut self.patch_bytes,
+            &mut self.old_patch_bytes,
+        ];
+        let parts = parts.map(|counter| *counter.get_mut());
+        debug_assert_eq!((nodes, parts), ([0; 3], [0; 6]), "no node is charged to a meter that is dropped");
         let buffered = [*self.written_bytes.get_mut(), *self.queued_bytes.get_mut()];
         debug_assert_eq!(buffered, [0; 2], "no write is buffered when the meter is dropped");
-    }
-}
-
-/// Flag in the bytes of a charge: the node was evicted.
-const LEFT: usize = 1 << (usize::BITS - 1);
-
-/// One node's share of the meter; returned when the node is dropped.
-#[derive(Debug)]
-pub(crate) struct Charge {
-    meter: Arc<Meter>,
-    /// With [`LEFT`] if charged to `waiting_bytes`.
-    bytes: AtomicUsize,
-    dirty: AtomicUsize,
-}
-
-impl Charge {
-    /// Charges `bytes` of memory to the meter, and the bytes that a checkpoint will write for them.
-    #[must_use]
-    pub(crate) fn new(meter: &Arc<Meter>, bytes: usize, dirty_bytes: usize) -> Charge {
-        meter.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if dirty_bytes > 0 {
-            meter.dirty_bytes.fetch_add(dirty_bytes, Ordering::Relaxed);
-        }
-        Charge {
-            meter: Arc::clone(meter),
-            bytes: AtomicUsize::new(bytes),
-            dirty: AtomicUsize::new(dirty_bytes),
-        }
-    }
-
-    /// The meter that is charged.
-    pub(crate) fn meter(&self) -> &Arc<Meter> {
-        &self.meter
-    }
-
-    /// The node was evicted, but its page stays in use.
-    pub(crate) fn stay(&self) {
-        // Loaded first: it nearly always never left, and other threads read the same cache line.
-        if self.bytes.load(Ordering::Relaxed) & LEFT != 0 {
-            let before = self.bytes.fetch_and(!LEFT, Ordering::Relaxed);
-            if before & LEFT != 0 {
-                self.meter.resident_bytes.fetch_add(before & !LEFT, Ordering::Relaxed);
-                self.meter.waiting_bytes.fetch_sub(before & !LEFT, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// The node was evicted: it is charged to `waiting_bytes` until it is freed.
-    pub(crate) fn leave(&self) {
-        let before = self.bytes.fetch_or(LEFT, Ordering::Relaxed);
-        if before & LEFT == 0 {
-            self.meter.waiting_bytes.fetch_add(before, Ordering::Relaxed);
-            self.meter.resident_bytes.fetch_sub(before, Ordering::Relaxed);
-        }
-    }
-
-    /// The node has a page on disk now.
-    pub(crate) fn clean(&self) {
-        if self.dirty.load(Ordering::Relaxed) > 0 {
-            let dirty_bytes = self.dirty.swap(0, Ordering::Relaxed);
-            let before = self.meter.dirty_bytes.fetch_sub(dirty_bytes, Ordering::Relaxed);
-            invariant!(before >= dirty_bytes, "{dirty_bytes} clean bytes are among {before} dirty ones");
-        }
-    }
-
-    /// Whether it is charged for bytes that a checkpoint will write.
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.dirty.load(Ordering::Relaxed) > 0
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.clean();
-        let bytes = *self.bytes.get_mut();
-        let charged_to =
-            if bytes & LEFT == 0 { &self.meter.resident_bytes } else { &self.meter.waiting_bytes };
-        charged_to.fetch_sub(bytes & !LEFT, Ordering::Relaxed);
     }
 }
 

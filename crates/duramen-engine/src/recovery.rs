@@ -18,7 +18,6 @@ use crate::catalog::{CATALOG, RootEntry, TreeState, TreeTable};
 use crate::checkpoint::{Store, UnreadValues, read_superblocks};
 use crate::data_file::{DataFile, Superblock};
 use crate::error::{Code, Error, Result};
-use crate::features::Features;
 use crate::ids::TreeId;
 use crate::options::Options;
 use crate::page_cache::Pages;
@@ -64,9 +63,7 @@ pub(crate) fn load(
     check_length(&file, &superblock, path)?;
     let data = DataFile::new(file, path, superblock.database, superblock.geometry.block_bytes)
         .compressing(options.compress);
-    if superblock.features.contains(Features::LZ4_PAGES) {
-        data.note_compressed();
-    }
+    data.note(superblock.features.of_pages());
     let space = match &superblock.space {
         Some(index) => Space::load(data.clone(), index, options.give_back)?,
         None => Space::new(data.clone(), options.give_back),
@@ -79,6 +76,7 @@ pub(crate) fn load(
         }
     }
     let pages = Pages::new(data, options.memory_bytes);
+    pages.meter().set_kept_patch_percent(options.give_back.kept_patch_percent);
     let store = Arc::new(Store {
         alarm: Alarm::new(),
         registry: Registry::new(pages.clone()),
@@ -87,6 +85,7 @@ pub(crate) fn load(
         reducers: reducers.clone(),
         geometry: superblock.geometry,
         unread: UnreadValues::default(),
+        patches: options.patches,
         give_back: options.give_back,
     });
     let (roots, trees) = load_trees(&store, &superblock)?;

@@ -232,7 +232,7 @@ impl Trees {
         let mut trees = Trees::default();
         let Some(pointer) = superblock.roots else { return Ok(trees) };
         let mut roots = Rows::of(TREE_OF_ROOTS);
-        walk(pages, &NodePointer { page: pointer, reduction: Reduction::UNKNOWN }, None, &mut roots)?;
+        walk(pages, &NodePointer::whole(pointer, Reduction::UNKNOWN), None, &mut roots)?;
         for (key, value) in std::mem::take(&mut roots.rows) {
             match names::tree_id(&key).zip(RootEntry::decode(&value)) {
                 Some((id, entry)) => drop(trees.roots.insert(id, entry)),

@@ -153,7 +153,7 @@ impl RootEntry {
         let is_bounded = reclaimed_to.len() <= KEY_BYTES_MAX
             && reduction.bytes().is_none_or(|bytes| bytes.len() <= REDUCTION_BYTES_MAX)
             && dropped_at.is_none_or(CommitSeq::is_plausible);
-        let pointer = pointer.map(|pointer| NodePointer { page: pointer, reduction });
+        let pointer = pointer.map(|pointer| NodePointer::whole(pointer, reduction));
         let has_big_values = flags & HAS_BIG_VALUES != 0;
         (rest.0.is_empty() && is_bounded).then_some(RootEntry {
             spec,

@@ -16,7 +16,7 @@ fn rows_read_back_and_cut_short_are_refused() {
     let entry = RootEntry {
         spec: Some(spec()),
         features: Features::SHAPES,
-        pointer: Some(NodePointer { page: pointer, reduction: Reduction::of(&[4, 5]) }),
+        pointer: Some(NodePointer::whole(pointer, Reduction::of(&[4, 5]))),
         count: 6,
         has_big_values: true,
         dropped_at: Some(CommitSeq(8)),
@@ -122,13 +122,13 @@ fn hostile_rows_are_refused() {
     let entry = RootEntry {
         spec: None,
         features: Features::NONE,
-        pointer: Some(NodePointer { page: pointer, reduction: Reduction::of(&[4, 5]) }),
+        pointer: Some(NodePointer::whole(pointer, Reduction::of(&[4, 5]))),
         count: u64::MAX,
         has_big_values: true,
         dropped_at: Some(CommitSeq(8)),
         reclaimed_to: Vec::new(),
     };
-    let long = Some(NodePointer { page: pointer, reduction: Reduction::of(&[1; 5000]) });
+    let long = Some(NodePointer::whole(pointer, Reduction::of(&[1; 5000])));
     let hostile = [
         RootEntry { reclaimed_to: vec![0; 1025], ..entry.clone() },
         RootEntry { dropped_at: Some(CommitSeq(u64::MAX)), ..entry.clone() },

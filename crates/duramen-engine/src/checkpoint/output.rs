@@ -8,8 +8,9 @@ use crate::alarm::invariant;
 use crate::allocator::DeferredExtent;
 use crate::data_file::{Compressor, Page, PagePointer, TreeNumber, first_free_block};
 use crate::error::{Error, Result};
+use crate::features::Features;
 use crate::ids::TreeId;
-use crate::tree::{DeferredPage, Node, NodePointer, NodeSink, Reduction, inner_page_bytes_max};
+use crate::tree::{Body, DeferredPage, Node, NodePointer, NodeSink, Reduction, inner_page_bytes_max};
 
 use super::Store;
 
@@ -48,6 +49,8 @@ pub(super) struct Output<'a> {
     tree: TreeNumber,
     /// Extents of the new tree of roots, written or not.
     roots: Option<Vec<(u64, u32)>>,
+    /// Nodes are written before the commit that needs them: until then their extents are those of values.
+    is_ahead: bool,
 }
 
 impl<'a> Output<'a> {
@@ -64,7 +67,16 @@ impl<'a> Output<'a> {
             pending: Vec::new(),
             tree: TreeNumber::ROOTS,
             roots: None,
+            is_ahead: false,
         }
+    }
+
+    /// For nodes of one tree that a later commit puts into it.
+    pub(super) fn ahead(store: &'a Store, between: &'a mut dyn FnMut(), tree: TreeId) -> Output<'a> {
+        let mut output = Output::new(store, between);
+        output.begin_tree(tree);
+        output.is_ahead = true;
+        output
     }
 
     /// Later nodes belong to this tree.
@@ -115,11 +127,19 @@ impl<'a> Output<'a> {
     fn put_node(&mut self, stored: &[u8]) -> Result<PagePointer> {
         let data = self.store.pages.data();
         let block_count = data.blocks_of(stored.len());
-        let block = self.store.space.allocate(block_count)?;
-        let start =
-            self.add(stored, block).inspect_err(|_| self.store.space.give_back(block, block_count))?;
+        let space = &self.store.space;
+        let block =
+            if self.is_ahead { space.allocate_value(block_count) } else { space.allocate(block_count) }?;
+        let start = self.add(stored, block).inspect_err(|_| self.free(block, block_count))?;
         let added = &mut self.slice[start..start + stored.len()];
         Ok(data.locate_node(added, block, self.tree))
+    }
+
+    fn free(&self, block: u64, block_count: u32) {
+        match self.is_ahead {
+            true => self.store.space.value_given_up(block, block_count),
+            false => self.store.space.give_back(block, block_count),
+        }
     }
 
     /// Adds a page to the slice. Returns where it begins there.
@@ -180,10 +200,13 @@ impl NodeSink for Output<'_> {
     }
 
     fn put(&mut self, node: &Arc<Node>, page: &Page, reduction: Reduction) -> Result<NodePointer> {
-        if node.level() > 0 {
+        if let Body::Inner(inner) = node.body() {
             let bytes_max = inner_page_bytes_max(self.inner_bytes_max());
-            let bytes = page.bytes().len();
+            let bytes = page.bytes().len() - inner.patch_bytes();
             invariant!(bytes <= bytes_max, "an inner node of {bytes} bytes was cut at {bytes_max}");
+            if inner.patch_bytes() > 0 {
+                self.store.pages.data().note(Features::PATCHES);
+            }
         }
         let mut compressor = std::mem::take(&mut self.compressor);
         let data = self.store.pages.data();
@@ -194,7 +217,7 @@ impl NodeSink for Output<'_> {
         if let Some(roots) = &mut self.roots {
             roots.push(pointer.extent());
         }
-        let pointer = NodePointer { page: pointer, reduction };
+        let pointer = NodePointer::whole(pointer, reduction);
         self.pending.push((Arc::clone(node), pointer.clone()));
         Ok(pointer)
     }
@@ -206,14 +229,9 @@ impl Drop for Output<'_> {
     /// That is every extent of the tree of roots, or else those of nodes that were not written. A written
     /// node owns its extent, and the next checkpoint finds it there.
     fn drop(&mut self) {
-        let unwritten = self.pending.drain(..).map(|(_, pointer)| pointer.page.extent());
-        let owned: Vec<(u64, u32)> = match self.roots.take() {
-            Some(roots) => roots,
-            None => unwritten.collect(),
-        };
-        for (block, block_count) in owned {
-            self.store.space.give_back(block, block_count);
-        }
+        let unwritten: Vec<_> = self.pending.drain(..).map(|(_, pointer)| pointer.page.extent()).collect();
+        let owned = self.roots.take().unwrap_or(unwritten);
+        owned.into_iter().for_each(|(block, block_count)| self.free(block, block_count));
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Store {
     pub reducers: Reducers,
     /// Sizes.
     pub geometry: Geometry,
+    /// Whether leaves become patches to their pages.
+    pub patches: bool,
     /// When space is given back.
     pub give_back: GiveBack,
     /// Dropped big values with an unread list of extents.

@@ -8,7 +8,9 @@ use crate::checkpoint::Store;
 use crate::error::{Code, Error};
 use crate::ids::{CommitSeq, TreeId};
 use crate::page_cache::Pages;
-use crate::tree::{Apply, ApplyError, Change, DeferredPage, Loading, Node, Slot, find};
+use crate::tree::{
+    Apply, ApplyError, Change, DeferredPage, Loading, Node, Prebuilt, Slot, StoredPatch, find,
+};
 
 /// The trees after a transaction, and what they no longer reference.
 #[derive(Debug)]
@@ -17,6 +19,8 @@ pub(crate) struct Applied {
     pub trees: TreeTable,
     /// Nodes that the new trees do not reference.
     pub replaced: Vec<Arc<Node>>,
+    /// Patches that the new trees do not have.
+    pub superseded: Vec<Arc<StoredPatch>>,
     /// Pages of nodes that the new trees do not reference. Replay does not keep the nodes themselves.
     pub deferred: Vec<DeferredPage>,
     /// References to big values that the new trees do not hold.
@@ -24,10 +28,11 @@ pub(crate) struct Applied {
 }
 
 /// The source of the changes that are applied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Applying {
-    /// One transaction. Writing to a tree that does not exist is an error.
-    Commit(Loading),
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Applying<'a> {
+    /// One transaction, with the leaves that were built for it. Writing to a tree that does not exist is an
+    /// error.
+    Commit(Loading, &'a Prebuilt),
     /// Many transactions, shared among threads. A tree that does not exist was dropped later in the log.
     Replay {
         /// Number of threads.
@@ -45,13 +50,14 @@ pub(crate) fn apply_changes(
     trees: &TreeTable,
     changes: &[(TreeId, Vec<Change<'_>>)],
     seq: CommitSeq,
-    applying: Applying,
+    applying: Applying<'_>,
 ) -> Result<Applied, ApplyError> {
     // The catalogue is tree 0: a tree is created before anything is put into it.
     invariant!(changes.is_sorted_by(|a, b| a.0 < b.0), "the trees of commit {seq} are sorted, each once");
     let mut applied = Applied {
         trees: trees.clone(),
         replaced: Vec::new(),
+        superseded: Vec::new(),
         deferred: Vec::new(),
         dropped_values: Vec::new(),
     };
@@ -70,31 +76,36 @@ fn one_tree(
     id: TreeId,
     changes: &[Change<'_>],
     seq: CommitSeq,
-    applying: Applying,
+    applying: Applying<'_>,
 ) -> Result<(), ApplyError> {
     let known = applied.trees.get(id).filter(|tree| tree.dropped_at.is_none());
     let tree = match (known, applying) {
         (Some(tree), _) => Arc::clone(tree),
         (None, Applying::Replay { .. }) => return Ok(()),
-        (None, Applying::Commit(_)) => {
+        (None, Applying::Commit(..)) => {
             let message = format!("tree {id} was dropped or never created");
             return Err(ApplyError::Failed(Error::new(Code::NoSuchTree, message)));
         }
     };
     let reducer = tree.reducer.as_deref();
-    let apply = |loading| Apply::new(&store.pages, &store.geometry, seq, loading).reduced_by(reducer);
+    let apply = |loading| {
+        let apply = Apply::new(&store.pages, &store.geometry, seq, loading);
+        // The catalogue can be read leaf by leaf when all else is lost.
+        apply.reduced_by(reducer).with_patches(store.patches && id != CATALOG)
+    };
     let mut apply = match applying {
-        Applying::Commit(loading) => apply(loading),
+        Applying::Commit(loading, prebuilt) => apply(loading).with_prebuilt(prebuilt.get(&id)),
         Applying::Replay { threads } => apply(Loading::PassThrough).in_bulk(threads),
     };
     let slot = apply.tree(tree.slot.as_ref(), changes)?;
     applied.replaced.append(&mut apply.replaced);
+    applied.superseded.append(&mut apply.superseded);
     applied.deferred.append(&mut apply.deferred);
     applied.dropped_values.append(&mut apply.dropped_values);
     let has_big_values = tree.has_big_values || changes.iter().any(|c| c.value.is_some_and(|v| v.big));
     // What the other list holds would never be freed.
     let is_one_kind = match applying {
-        Applying::Commit(_) => applied.deferred.is_empty(),
+        Applying::Commit(..) => applied.deferred.is_empty(),
         Applying::Replay { .. } => applied.replaced.is_empty(),
     };
     invariant!(is_one_kind, "commits keep the nodes they replace, and replay only their pages: tree {id}");

@@ -7,7 +7,7 @@ use crate::alarm::invariant;
 use crate::data_file::PagePointer;
 use crate::ids::CommitSeq;
 use crate::page_cache::Buffered;
-use crate::tree::Node;
+use crate::tree::{Node, StoredPatch};
 use crate::wal::Record;
 
 /// Transactions that will share one write.
@@ -29,6 +29,8 @@ pub(super) struct CommitEffects {
     pub seq: CommitSeq,
     /// Nodes that only older roots reference.
     pub replaced: Vec<Arc<Node>>,
+    /// Patches that only older roots have.
+    pub superseded: Vec<Arc<StoredPatch>>,
     /// References to big values that only older roots hold.
     pub dropped_values: Vec<Vec<u8>>,
     /// Pages of the big values that it wrote.
@@ -38,6 +40,20 @@ pub(super) struct CommitEffects {
     /// Its call has returned for good, at level `Memory`. If the group is dropped, no caller is left to
     /// receive the error.
     pub has_returned: bool,
+}
+
+impl CommitEffects {
+    /// The latest root does not use what it replaces.
+    pub(super) fn supersede(&self) {
+        self.replaced.iter().for_each(|node| node.supersede(true));
+        self.superseded.iter().for_each(|patch| patch.supersede(true));
+    }
+
+    /// It was dropped: the latest root uses what it replaced again.
+    pub(super) fn reinstate(&self) {
+        self.replaced.iter().for_each(|node| node.supersede(false));
+        self.superseded.iter().for_each(|patch| patch.supersede(false));
+    }
 }
 
 impl Forming {

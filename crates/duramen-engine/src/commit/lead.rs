@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use super::Committer;
 use super::drops::Dropped;
-use super::group::Forming;
+use super::group::{CommitEffects, Forming};
 use super::order_lock::Order;
 use super::wait::{GroupOutcome, WakeReason};
 use crate::alarm::invariant;
@@ -120,6 +120,7 @@ impl Committer {
                 position,
             }));
         }
+        group.members().iter().chain(built_on_it.members()).for_each(CommitEffects::reinstate);
         let is_clean = self.poison_cause().is_none();
         if is_clean {
             let (dropped, count) = (latest.0 - kept.0, group.records().len() + built_on_it.records().len());

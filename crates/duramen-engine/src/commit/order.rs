@@ -35,7 +35,7 @@ use super::throttle::RoomFor;
 use super::wait::{Waiter, WakeReason};
 use super::{Changes, Committer, Ordered, Reads, Submission, Throttle, Wait};
 use crate::alarm::invariant;
-use crate::catalog::Root;
+use crate::catalog::{CATALOG, Root};
 use crate::data_file::PagePointer;
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
@@ -43,7 +43,7 @@ use crate::options::Durability;
 use crate::page_cache::Buffered;
 use crate::snapshot::Registration;
 use crate::sync::MutexGuard;
-use crate::tree::{Apply, ApplyError, Loading};
+use crate::tree::{Apply, ApplyError, Loading, Prebuilt};
 use crate::wal::Record;
 
 /// After so many rounds a commit loads missing nodes under the order lock.
@@ -114,7 +114,7 @@ impl Committer {
                 EnterError::Failed(error) => Err(error),
                 EnterError::Missing => {
                     warm_rounds += 1;
-                    self.warm(&prepared, warm_rounds)
+                    self.warm(&mut prepared, warm_rounds)
                 }
                 EnterError::NoRoom(bytes) if room_rounds == ROOM_ROUNDS_MAX => {
                     Err(Throttle::no_room(&self.store, bytes))
@@ -148,13 +148,12 @@ impl Committer {
     }
 
     fn submit_empty(&self, level: Durability, relocation: Option<Relocation>) -> Result<Ordered> {
-        let moved = relocation.iter().flat_map(|relocation| &relocation.values);
         let submitted = self.submit(Submission {
             base: self.hold_latest(),
             reads: Reads::default(),
             changes: Changes::default(),
             buffered: Buffered::new(self.store.pages.meter()),
-            values: moved.flat_map(|value| &value.pages).copied().collect(),
+            values: relocation.iter().flat_map(Relocation::pages).collect(),
             relocation,
             level,
             serves_feed: false,
@@ -167,7 +166,9 @@ impl Committer {
     fn slow_down(&self, submission: &Submission) -> Result<()> {
         self.usable()?;
         self.store.pages.meter().make_room();
-        if RoomFor::of(submission) == RoomFor::Deletes {
+        // The checkpoint that ends the wait comes after the merge.
+        let merges = submission.relocation.as_ref().is_some_and(|moved| !moved.merged.is_empty());
+        if merges || RoomFor::of(submission) == RoomFor::Deletes {
             Ok(())
         } else {
             self.throttle.wait(&self.store, &|| self.usable())
@@ -190,12 +191,24 @@ impl Committer {
             serves_feed: _,
             wait,
         } = submission;
-        let bytes = changes.encode();
+        let (bytes, prebuilt) = (changes.encode(), Prebuilt::new());
         // From here on the record holds the values. It stays in the group until it is written.
         let keys = changes.into_keys();
         buffered.queue(bytes.capacity());
         let record = Record::new(bytes);
-        Ok(Prepared { base, reads, record, keys, room_for, buffered, values, relocation, level, wait })
+        Ok(Prepared {
+            base,
+            reads,
+            record,
+            prebuilt,
+            keys,
+            room_for,
+            buffered,
+            values,
+            relocation,
+            level,
+            wait,
+        })
     }
 
     /// Makes sure that the leaves a transaction changes fit into memory. It waits for a checkpoint here,
@@ -220,9 +233,11 @@ impl Committer {
         for (id, changes) in record_lists(prepared.record.bytes()) {
             let tree = held.root().trees.get(id);
             let Some(slot) = tree.and_then(|tree| tree.slot.as_ref()) else { continue };
-            match Apply::leaf_bytes(&self.store.pages, slot, &changes, bytes_max - bytes) {
+            let apply = Apply::new(&self.store.pages, &self.store.geometry, CommitSeq(0), Loading::Allowed);
+            let apply = apply.with_patches(self.store.patches);
+            match apply.kept_bytes(slot, &changes, bytes_max - bytes) {
                 Ok(more) => bytes += more,
-                Err(_) if held.is_dropped() => return Ok(0),
+                Err(_) if held.is_dropped() || held.is_expired() => return Ok(0),
                 Err(error) => return Err(error),
             }
             if bytes > bytes_max {
@@ -331,11 +346,13 @@ impl Committer {
         let effects = CommitEffects {
             seq,
             replaced: applied.replaced,
+            superseded: applied.superseded,
             dropped_values: applied.dropped_values,
             values,
             _buffered: prepared.buffered.take(),
             has_returned: false,
         };
+        effects.supersede();
         order.forming.join(std::mem::take(&mut prepared.record), effects);
         self.latest.set(Arc::new(root));
         Ok(seq)
@@ -353,8 +370,9 @@ impl Committer {
             return relocate(&self.store, &latest.trees, relocation, seq, loading);
         }
         let lists = record_lists(prepared.record.bytes());
-        let applied = apply_changes(&self.store, &latest.trees, &lists, seq, Applying::Commit(loading))
-            .map_err(dropped_is_conflict)?;
+        let applying = Applying::Commit(loading, &prepared.prebuilt);
+        let applied =
+            apply_changes(&self.store, &latest.trees, &lists, seq, applying).map_err(dropped_is_conflict)?;
         Ok(Relocated { applied, unused: Vec::new() })
     }
 
@@ -414,31 +432,46 @@ impl Committer {
     }
 
     /// Loads what the changes touch, without the lock. The first round loads the paths to the keys. Later
-    /// rounds also load the neighbours that nodes are merged with.
-    fn warm(&self, prepared: &Prepared, round: u32) -> Result<()> {
+    /// rounds also load the neighbours that nodes are merged with. Where leaves would fill much of the
+    /// memory, what they become is built instead.
+    fn warm(&self, prepared: &mut Prepared, round: u32) -> Result<()> {
         let held = self.hold_latest();
         match self.warm_in(held.root(), prepared, round) {
             // Its pages may have been reused. The next round uses the root that replaced it.
-            Err(_) if held.is_dropped() => Ok(()),
+            Err(_) if held.is_dropped() || held.is_expired() => Ok(()),
             warmed => warmed,
         }
     }
 
-    fn warm_in(&self, root: &Root, prepared: &Prepared, round: u32) -> Result<()> {
+    fn warm_in(&self, root: &Root, prepared: &mut Prepared, round: u32) -> Result<()> {
         let (trees, changes) = (&root.trees, record_lists(prepared.record.bytes()));
         if let Some(relocation) = &prepared.relocation {
             let relocated = relocate(&self.store, trees, relocation, root.seq.next(), Loading::Allowed);
             return relocated.map(drop).map_err(ApplyError::into_error);
         }
-        if round == 1 {
-            for (id, changes) in &changes {
-                if let Some(slot) = trees.get(*id).and_then(|tree| tree.slot.as_ref()) {
-                    Apply::warm(&self.store.pages, slot, changes)?;
-                }
+        let bytes_max = self.store.pages.meter().nodes_bytes_max() / FEW_LEAVES_PART;
+        let leaves_bytes = prepared.keys.count().saturating_mul(self.store.geometry.leaf_bytes_max);
+        let prebuilds = self.store.patches && (round > 1 || leaves_bytes > bytes_max);
+        for (id, changes) in &changes {
+            let Some(tree) = trees.get(*id).filter(|tree| tree.dropped_at.is_none()) else { continue };
+            let Some(slot) = &tree.slot else { continue };
+            if !prebuilds || *id == CATALOG {
+                Apply::warm(&self.store.pages, slot, changes)?;
+                continue;
             }
+            let (pages, geometry) = (&self.store.pages, &self.store.geometry);
+            let apply = Apply::new(pages, geometry, root.seq.next(), Loading::Allowed).with_patches(true);
+            let apply = apply.reduced_by(tree.reducer.as_deref());
+            // What was built for an earlier round and still fits is not read again.
+            let earlier = prepared.prebuilt.remove(id);
+            let apply = apply.with_prebuilt(earlier.as_ref());
+            let built = apply.prebuild(slot, changes, self.throttle.threads())?;
+            prepared.prebuilt.insert(*id, built);
+        }
+        if round == 1 {
             return Ok(());
         }
-        let applying = Applying::Commit(Loading::Allowed);
+        let applying = Applying::Commit(Loading::Allowed, &prepared.prebuilt);
         let applied = apply_changes(&self.store, trees, &changes, root.seq.next(), applying);
         applied.map(|_| ()).map_err(|stop| dropped_is_conflict(stop).into_error())
     }
@@ -449,6 +482,7 @@ pub(super) struct Prepared {
     pub(super) base: Registration,
     reads: Reads,
     record: Record,
+    prebuilt: Prebuilt,
     keys: WrittenKeys,
     room_for: RoomFor,
     buffered: Buffered,

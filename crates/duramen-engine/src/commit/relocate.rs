@@ -19,7 +19,7 @@ use crate::catalog::{TreeState, TreeTable};
 use crate::checkpoint::Store;
 use crate::data_file::PagePointer;
 use crate::ids::{CommitSeq, TreeId};
-use crate::tree::{Apply, ApplyError, Compacting, Loading};
+use crate::tree::{Apply, ApplyError, Compacting, Loading, MergedLeaf};
 
 /// What one commit of compaction moves.
 #[derive(Debug)]
@@ -30,12 +30,30 @@ pub(crate) struct Relocation {
     pub ranges: Vec<MovedRange>,
     /// Copies of big values, in order of tree and key.
     pub values: Vec<MovedValue>,
+    /// Leaves with their patches merged into them, written, by tree.
+    pub merged: Vec<(TreeId, Vec<MergedLeaf>)>,
 }
 
 impl Relocation {
+    /// Of leaves with their patches merged into them.
+    pub(crate) fn of_merged(merged: Vec<(TreeId, Vec<MergedLeaf>)>) -> Relocation {
+        let compacting = Compacting { end_block: u64::MAX, packs: false };
+        Relocation { compacting, ranges: Vec::new(), values: Vec::new(), merged }
+    }
+
+    fn merged_of(&self, tree: TreeId) -> impl Iterator<Item = &MergedLeaf> {
+        self.merged.iter().filter(move |(id, _)| *id == tree).flat_map(|(_, leaves)| leaves)
+    }
+
+    /// The pages of big values and leaves that were written for it.
+    pub(super) fn pages(&self) -> impl Iterator<Item = PagePointer> {
+        let of_values = self.values.iter().flat_map(|value| &value.pages).copied();
+        of_values.chain(self.merged.iter().flat_map(|(_, leaves)| leaves).filter_map(MergedLeaf::page))
+    }
+
     /// Whether it moves nothing.
     pub(crate) fn is_empty(&self) -> bool {
-        self.ranges.is_empty() && self.values.is_empty()
+        self.ranges.is_empty() && self.values.is_empty() && self.merged.is_empty()
     }
 }
 
@@ -69,7 +87,7 @@ pub(crate) struct MovedValue {
 #[derive(Debug)]
 pub(super) struct Relocated {
     pub applied: Applied,
-    /// Pages of copies whose original was replaced meanwhile.
+    /// Pages of copies and of leaves whose original was replaced meanwhile.
     pub unused: Vec<PagePointer>,
 }
 
@@ -84,11 +102,13 @@ pub(super) fn relocate(
     let applied = Applied {
         trees: trees.clone(),
         replaced: Vec::new(),
+        superseded: Vec::new(),
         deferred: Vec::new(),
         dropped_values: Vec::new(),
     };
     let mut relocated = Relocated { applied, unused: Vec::new() };
     let ids = relocation.ranges.iter().map(|range| range.tree);
+    let ids = ids.chain(relocation.merged.iter().map(|(id, _)| *id));
     let mut ids: Vec<TreeId> = ids.chain(relocation.values.iter().map(|value| value.tree)).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -97,6 +117,7 @@ pub(super) fn relocate(
         let known = relocated.applied.trees.get(id).filter(|tree| tree.dropped_at.is_none());
         let Some(tree) = known.filter(|tree| tree.slot.is_some()).map(Arc::clone) else {
             relocated.unused.extend(values.iter().flat_map(|value| &value.pages));
+            relocated.unused.extend(relocation.merged_of(id).filter_map(MergedLeaf::page));
             continue;
         };
         one_tree(store, &mut relocated, &tree, &values, relocation, (seq, loading))?;
@@ -124,6 +145,9 @@ fn one_tree(
     }
     let packs = relocation.compacting.packs && tree.can_be_packed();
     let compacting = Compacting { packs, ..relocation.compacting };
+    for (_, leaves) in relocation.merged.iter().filter(|(id, _)| *id == tree.id) {
+        slot = apply.merged(&slot, leaves, &mut relocated.unused)?;
+    }
     for range in relocation.ranges.iter().filter(|range| range.tree == tree.id) {
         slot = apply.compacted(&slot, &range.from, range.to.as_deref(), compacting)?;
     }

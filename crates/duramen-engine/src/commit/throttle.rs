@@ -8,6 +8,7 @@ use super::Submission;
 use crate::alarm::{invariant, locked};
 use crate::checkpoint::Store;
 use crate::error::{Code, Error, Result};
+use crate::threads::processors;
 
 const DELAY_US_MAX: u64 = 5000;
 
@@ -57,6 +58,11 @@ impl Throttle {
             asked: AtomicBool::new(false),
             ended: AtomicU64::new(0),
         }
+    }
+
+    /// How many threads may share the work of a commit. A simulation repeats what one does.
+    pub(super) fn threads(&self) -> usize {
+        if self.stepped { 1 } else { processors() }
     }
 
     /// Microseconds that commits were delayed so far.
@@ -174,6 +180,14 @@ impl Throttle {
             Code::DiskFull => Throttle::no_room(store, bytes),
             _ => error,
         })
+    }
+
+    /// Keeps the room back that the next checkpoint needs.
+    ///
+    /// # Errors
+    /// `Full`.
+    pub(crate) fn ensure_room_for_checkpoint(&self, store: &Store) -> Result<()> {
+        self.ensure_room(store, room_wanted(store, 0))
     }
 
     /// The error of a transaction that found no room. This many bytes must be free for the next checkpoint.

@@ -11,6 +11,7 @@ use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use super::mark::TREE_AT;
 use super::page::{CODEC_AT, LZ4, PAGE_HEADER_BYTES, STORED_BYTES_AT};
 use super::{DataFile, Page, PageKind};
+use crate::features::Features;
 
 /// Pages of a tree that did not get shorter, before it is taken for one that does not compress.
 const FAILED_MAX: u32 = 4;
@@ -43,7 +44,7 @@ impl Compressor {
             return page.bytes();
         }
         self.failed = 0;
-        data.note_compressed();
+        data.note(Features::LZ4_PAGES);
         &self.stored
     }
 

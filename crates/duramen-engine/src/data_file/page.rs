@@ -15,8 +15,9 @@ pub const INDEX_SLACK_BYTES: usize = 8 * POINTER_BYTES;
 /// Bytes before the payload of every page.
 pub const PAGE_HEADER_BYTES: usize = 48;
 
-/// No node that this build writes has a longer page, far from it. So a corrupt length costs little memory.
-const NODE_BYTES_MAX: usize = 1024 * 1024;
+/// No node that this build writes has a longer page: at most some 300 leaves below it have a patch of a
+/// quarter of a leaf. So a corrupt length costs little memory.
+const NODE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Where the fields of the header lie; the magic number comes first.
 const KIND_AT: usize = 4;

@@ -94,6 +94,7 @@ impl Engine {
             geometry: self.inner.store.geometry,
             background: own.background,
             compress: own.compress,
+            patches: own.patches,
             ..Options::default()
         };
         let hooks = Hooks { reducers: self.inner.store.reducers.clone(), ..Hooks::default() };

@@ -200,9 +200,8 @@ pub(super) fn give_memory_back(store: &Store, trees: &TreeTable) {
     if enough() {
         return;
     }
-    for slot in trees.iter().filter_map(|tree| tree.slot.as_ref()) {
-        if !enough() {
-            evict(slot, &[], &enough);
-        }
+    for tree in trees.iter() {
+        let Some(slot) = tree.slot.as_ref().filter(|_| !enough()) else { continue };
+        evict((&store.pages, tree.reducer.as_deref()), slot, &[], &enough);
     }
 }

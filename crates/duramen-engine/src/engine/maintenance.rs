@@ -3,9 +3,10 @@
 
 mod checkpoints;
 mod eviction;
+mod merging;
 mod space;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -48,6 +49,9 @@ pub(super) struct Maintenance {
     ages: Mutex<Ages>,
     unsynced_since_ns: AtomicU64,
     checkpoints: AtomicU64,
+    leaves_merged: AtomicU64,
+    /// Bytes that were dirty after dirty leaves were written last: nodes above them.
+    dirty_above_bytes: AtomicUsize,
     /// Checkpoints still to write, after the last dropped tree is gone, until its pages are free.
     settling: AtomicU64,
     /// The commit at which no dropped tree was left.
@@ -105,6 +109,8 @@ impl Maintenance {
             ages: Mutex::default(),
             unsynced_since_ns: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
+            leaves_merged: AtomicU64::new(0),
+            dirty_above_bytes: AtomicUsize::new(0),
             settling: AtomicU64::new(0),
             rested_at: AtomicU64::new(u64::MAX),
             told: Mutex::new(None),
@@ -166,6 +172,11 @@ impl Maintenance {
     /// Number of checkpoints since the database was opened.
     pub(super) fn checkpoint_count(&self) -> u64 {
         self.checkpoints.load(Ordering::Relaxed)
+    }
+
+    /// Number of leaves merged with their patches since the database was opened.
+    pub(super) fn merged_count(&self) -> u64 {
+        self.leaves_merged.load(Ordering::Relaxed)
     }
 
     /// Stops work on the log that can be done later.

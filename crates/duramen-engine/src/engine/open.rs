@@ -18,6 +18,7 @@ use super::feeding::Feeding;
 use super::maintenance::Maintenance;
 use super::stats::RecoveryStats;
 use super::{Engine, Hooks, Inner, Mode, method, start_threads};
+use crate::alarm::locked_if_free;
 use crate::catalog::{CATALOG, Root};
 use crate::checkpoint::{Checkpointer, Store, make_durable};
 use crate::commit::{Committer, Throttle};
@@ -283,14 +284,18 @@ fn evict_when_full(store: &Arc<Store>, newest: &Arc<Newest>) {
     // Weak references: nodes hold the meter, and the root holds the nodes.
     let (store, newest) = (Arc::downgrade(store), Arc::downgrade(newest));
     let pages = store.upgrade().expect("just given");
+    let evicting = Mutex::new(());
     pages.pages.meter().set_evictor(Box::new(move || {
+        // The reduction of a patch may need a value, and reading that finds the memory full again.
+        let Some(_one_at_a_time) = locked_if_free(evicting.try_lock()) else { return };
         let (Some(store), Some(newest)) = (store.upgrade(), newest.upgrade()) else { return };
         let root = newest.get();
         let meter = store.pages.meter();
         let enough = || meter.eviction_target(80) == 0;
         // Two rounds: the first clears the use bits.
-        for slot in root.trees.iter().chain(root.trees.iter()).filter_map(|tree| tree.slot.as_ref()) {
-            evict(slot, &[], &enough);
+        for tree in root.trees.iter().chain(root.trees.iter()) {
+            let reducer = tree.reducer.as_deref();
+            tree.slot.iter().for_each(|slot| drop(evict((&store.pages, reducer), slot, &[], &enough)));
         }
         meter.evicted();
     }));

@@ -28,8 +28,12 @@ pub struct Stats {
     /// Bytes of evicted nodes that stay in memory until readers that may have found them have finished: the
     /// time of one lookup.
     pub evicted_bytes: u64,
-    /// Bytes of nodes that are not on disk yet.
+    /// Bytes of nodes that are not on disk yet, with the patches that their pages will have.
     pub dirty_bytes: u64,
+    /// Bytes of the patches in memory: what has changed in leaves since their pages were written.
+    pub patch_bytes: u64,
+    /// Leaves into which patches were merged, to make room for others.
+    pub leaves_merged: u64,
     /// Bytes of writes not committed yet, or not in the log yet. Small transactions count once they commit.
     pub buffered_bytes: u64,
     /// Pages read from disk.
@@ -116,14 +120,14 @@ impl Engine {
     pub fn stats(&self) -> Stats {
         let inner = &self.inner;
         let meter = inner.store.pages.meter();
-        let (mut commit, log, checkpoints, delayed_us) = match &inner.mode {
+        let (mut commit, log, (checkpoints, leaves_merged), delayed_us) = match &inner.mode {
             Mode::Write { committer, maintenance } => (
                 committer.stats(),
                 committer.log().stats(),
-                maintenance.checkpoint_count(),
+                (maintenance.checkpoint_count(), maintenance.merged_count()),
                 committer.throttle.delayed_us(),
             ),
-            Mode::Read { .. } => (CommitStats::default(), LogStats::default(), 0, 0),
+            Mode::Read { .. } => (CommitStats::default(), LogStats::default(), (0, 0), 0),
         };
         // What opening found is durable and visible before it is in the trees.
         commit.durable = commit.durable.max(inner.deferred_redo.seq());
@@ -135,7 +139,9 @@ impl Engine {
             block_bytes: inner.store.geometry.block_bytes as u64,
             resident_bytes: meter.resident_bytes() as u64,
             evicted_bytes: meter.waiting_bytes() as u64,
-            dirty_bytes: meter.dirty_bytes() as u64,
+            dirty_bytes: meter.all_dirty_bytes() as u64,
+            patch_bytes: meter.patch_bytes() as u64,
+            leaves_merged,
             buffered_bytes: meter.buffered_bytes() as u64,
             pages_read: meter.pages_read(),
             checkpoints,

@@ -132,12 +132,7 @@ fn entries_of_log(
 fn rows(pages: &Pages, nodes: &[FoundNode]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut collected = Collected(Vec::new());
     for node in nodes {
-        walk(
-            pages,
-            &NodePointer { page: node.pointer, reduction: Reduction::UNKNOWN },
-            None,
-            &mut collected,
-        )?;
+        walk(pages, &NodePointer::whole(node.pointer, Reduction::UNKNOWN), None, &mut collected)?;
     }
     Ok(collected.0)
 }

@@ -52,8 +52,7 @@ impl Walk<'_> {
             Ok(node) => node,
             Err(error) => {
                 self.meets.unreadable(&pointer.page);
-                self.lose(count, &error);
-                return Ok(());
+                return self.lose_page(pointer, count, &error);
             }
         };
         match node.body() {
@@ -71,6 +70,13 @@ impl Walk<'_> {
                 Ok(())
             }),
         }
+    }
+
+    /// Notes a page that cannot be read. What its patch puts is there all the same, within the lost range.
+    fn lose_page(&mut self, pointer: &NodePointer, count: Option<u64>, error: &Error) -> Result<()> {
+        let puts: Vec<_> = pointer.patch.iter().flat_map(|patch| patch.puts()).collect();
+        self.lose(count.map(|count| count.saturating_sub(puts.len() as u64)), error);
+        puts.into_iter().try_for_each(|(key, value)| self.meets.entry(&key, value))
     }
 
     /// Reads a node, and checks it against its parent.

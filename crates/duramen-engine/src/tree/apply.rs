@@ -4,17 +4,20 @@
 //! root stays as it was (I1).
 
 mod compacted;
+mod merged;
+mod prebuilt;
 
 use std::sync::Arc;
 
 use super::bounds::{Bounds, corrupt};
 use super::inner::{Changed, Inner, Piece, child_cost};
-use super::leaf::{Entry, StoredValue};
+use super::leaf::{Entry, Leaf, StoredValue, kept_patch_bytes_max};
 use super::node::{Body, DeferredPage, Node};
 use super::reduce::node_reduction;
 use super::reducer::Reducer;
 use super::separators::Separators;
 use super::slot::Slot;
+use super::stored_patch::StoredPatch;
 use crate::alarm::invariant;
 use crate::error::Error;
 use crate::ids::CommitSeq;
@@ -22,6 +25,8 @@ use crate::limits::INNER_CHILDREN_MIN;
 use crate::options::Geometry;
 use crate::page_cache::Pages;
 use crate::threads::side_by_side;
+
+pub(crate) use prebuilt::{Prebuilt, PrebuiltLeaf};
 
 /// One change: a value to put, or `None` to delete the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,10 +89,16 @@ pub(crate) struct Apply<'a> {
     bulk: bool,
     /// The new root is read by one transaction and never written.
     private: bool,
+    /// Leaves whose page is on disk become patches to it.
+    patches: bool,
+    /// Leaves that were built before, in order of keys.
+    prebuilt: &'a [PrebuiltLeaf],
     /// Entries added to leaves less those deleted, modulo 2^64.
     added: u64,
     /// Nodes of the old root that the new one no longer uses.
     pub replaced: Vec<Arc<Node>>,
+    /// Patches of the old root that the new one does not have.
+    pub superseded: Vec<Arc<StoredPatch>>,
     /// Their pages, where the nodes themselves are not kept ([`Loading::PassThrough`]).
     pub deferred: Vec<DeferredPage>,
     /// References to big values that the new root no longer uses, encoded.
@@ -124,8 +135,11 @@ impl<'a> Apply<'a> {
             threads: 1,
             bulk: false,
             private: false,
+            patches: false,
+            prebuilt: &[],
             added: 0,
             replaced: Vec::new(),
+            superseded: Vec::new(),
             deferred: Vec::new(),
             dropped_values: Vec::new(),
         }
@@ -141,7 +155,14 @@ impl<'a> Apply<'a> {
     /// For a root that one transaction reads and that is never written.
     #[must_use]
     pub(crate) fn in_private(mut self) -> Apply<'a> {
-        self.private = true;
+        (self.private, self.patches) = (true, false);
+        self
+    }
+
+    /// Keeps what changes in a leaf beside its page on disk, instead of making a new page.
+    #[must_use]
+    pub(crate) fn with_patches(mut self, patches: bool) -> Apply<'a> {
+        self.patches = patches;
         self
     }
 
@@ -174,10 +195,17 @@ impl<'a> Apply<'a> {
                 self.added = count_of(&pieces);
                 pieces
             }
-            Some(root) => match self.node(root, changes, Bounds::default())? {
-                Outcome::Same => return Ok(Some(root.clone())),
-                Outcome::Pieces(pieces) => pieces,
-            },
+            Some(root) => {
+                // No node is above a leaf that is the root: it has no place for a patch.
+                let patches = self.patches;
+                self.patches &= matches!(self.load(root)?.body(), Body::Inner(_));
+                let outcome = self.node(root, changes, Bounds::default());
+                self.patches = patches;
+                match outcome? {
+                    Outcome::Same => return Ok(Some(root.clone())),
+                    Outcome::Pieces(pieces) => pieces,
+                }
+            }
         };
         while pieces.len() > 1 {
             let level = pieces[0].slot.peek().expect("a piece just built is in memory").level() + 1;
@@ -207,22 +235,25 @@ impl<'a> Apply<'a> {
         Ok(())
     }
 
-    /// Bytes of the leaves on disk that `changes` lead to, counted until they exceed `bytes_max`.
-    ///
-    /// Once changed, these leaves take that much memory until a checkpoint. Reads inner nodes only.
+    /// Bytes that `changes` take in memory until a checkpoint, counted until they exceed `bytes_max`: of a
+    /// leaf on disk the patch, where that is kept, and otherwise the whole leaf. Reads inner nodes only.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read.
-    pub(crate) fn leaf_bytes(
-        pages: &Pages,
+    pub(crate) fn kept_bytes(
+        &self,
         root: &Slot,
         changes: &[Change<'_>],
         bytes_max: usize,
     ) -> Result<usize, Error> {
-        if let Some(pointer) = root.pointer().filter(|pointer| !pointer.page.is_inner()) {
-            return Ok(pointer.page.raw_bytes as usize);
+        if let Some(page) = root.page().filter(|page| !page.is_inner()) {
+            let change_bytes =
+                |change: &Change<'_>| change.key.len() + change.value.map_or(0, |v| v.bytes.len());
+            let patch_bytes = root.patch_bytes() + changes.iter().map(change_bytes).sum::<usize>();
+            let is_patch = self.patches && patch_bytes <= kept_patch_bytes_max(self.geometry.leaf_bytes_max);
+            return Ok(if is_patch { patch_bytes } else { page.raw_bytes as usize });
         }
-        let node = root.load(pages, false)?;
+        let node = root.load(self.pages, false)?;
         // A dirty leaf as root is in memory and charged to the meter already.
         let Body::Inner(inner) = node.body() else { return Ok(0) };
         let (mut rest, mut bytes) = (changes, 0);
@@ -230,7 +261,7 @@ impl<'a> Apply<'a> {
             && let Some((child, here, later)) = next_child(inner, rest)
         {
             rest = later;
-            bytes += Apply::leaf_bytes(pages, inner.slot(child), here, bytes_max - bytes)?;
+            bytes += self.kept_bytes(inner.slot(child), here, bytes_max - bytes)?;
         }
         Ok(bytes)
     }
@@ -244,6 +275,11 @@ impl<'a> Apply<'a> {
                     Body::Inner(inner) if inner.len() == 1 => {
                         self.replace(&node);
                         inner.slot(0).clone()
+                    }
+                    Body::Leaf(leaf) if root.patch_bytes() > 0 => {
+                        let whole = self.leaf_anew(&node, leaf.rebuilt(self.pages, self.birth.0));
+                        self.replace(&node);
+                        return Ok(whole.slot);
                     }
                     _ => break,
                 }
@@ -276,12 +312,23 @@ impl<'a> Apply<'a> {
         changes: &[Change<'_>],
         bounds: Bounds<'_>,
     ) -> Result<Outcome, ApplyError> {
+        let old_count = slot.count;
+        if let Some(new) = self.prebuilt(slot, changes) {
+            self.added = self.added.wrapping_add(new.count).wrapping_sub(old_count);
+            self.superseded.extend(slot.pointer().and_then(|pointer| pointer.patch));
+            return Ok(Outcome::Pieces(vec![Piece { separator: Vec::new(), slot: new, small: false }]));
+        }
         let node = self.load(slot)?;
         bounds.check(self.pages, &node)?;
         let outcome = match node.body() {
             Body::Leaf(leaf) => {
+                if let Some(patch) = self.patch(&node, leaf, changes) {
+                    self.added = self.added.wrapping_add(patch.count()).wrapping_sub(old_count);
+                    self.superseded.extend(node.kept_patch());
+                    return Ok(Outcome::Pieces(vec![self.leaf_piece(Vec::new(), patch)]));
+                }
                 let bytes_max = self.geometry.leaf_bytes_max;
-                if let Some(leaf) = leaf.patched(changes, bytes_max, &mut self.dropped_values) {
+                if let Some(leaf) = leaf.patched(changes, bytes_max, None, &mut self.dropped_values) {
                     let node = Node::of_leaf(self.pages, leaf, self.birth, !self.private);
                     Outcome::Pieces(vec![self.leaf_piece(Vec::new(), node)])
                 } else {
@@ -294,12 +341,27 @@ impl<'a> Apply<'a> {
             Body::Inner(inner) => self.inner(inner, changes, bounds)?,
         };
         if let Outcome::Pieces(pieces) = &outcome {
+            node.keep_shared(pieces.iter().map(|piece| &piece.slot));
             if let Body::Leaf(_) = node.body() {
                 self.added = self.added.wrapping_add(count_of(pieces)).wrapping_sub(node.count());
             }
             self.replace(&node);
         }
         Ok(outcome)
+    }
+
+    /// The leaf after changes as a patch to its page on disk, which stays in use. `None` if that page cannot
+    /// be kept.
+    fn patch(&mut self, node: &Node, leaf: &Leaf, changes: &[Change<'_>]) -> Option<Node> {
+        let page = node.page().filter(|_| self.patches)?;
+        let kept = Some(self.pages.meter());
+        let (bytes_max, dropped) = (self.geometry.leaf_bytes_max, &mut self.dropped_values);
+        let patched = match node.base_page() {
+            Some(_) => leaf.patched(changes, bytes_max, kept, dropped)?,
+            // What is in memory is the page before the one that was written, and a patch.
+            None => leaf.rebuilt(self.pages, node.birth().0).patched(changes, bytes_max, kept, dropped)?,
+        };
+        Some(Node::of_patch(self.pages, patched, (page, node.birth())))
     }
 
     fn inner(
@@ -354,10 +416,11 @@ impl<'a> Apply<'a> {
     fn share(&mut self, inner: &Inner, work: &[Work<'_>]) -> Result<Changed, ApplyError> {
         let parts: Vec<_> = work.chunks(work.len().div_ceil(self.threads)).collect();
         let (pages, geometry, reducer) = (self.pages, self.geometry, self.reducer);
-        let (birth, loading, private) = (self.birth, self.loading, self.private);
+        let (birth, loading) = (self.birth, self.loading);
+        let (private, patches) = (self.private, self.patches);
         let done = side_by_side(&parts, |part| {
             let mut apply = Apply::new(pages, geometry, birth, loading).reduced_by(reducer).in_bulk(1);
-            apply.private = private;
+            (apply.private, apply.patches) = (private, patches);
             apply.children(inner, part).map(|changed| (changed, apply))
         });
         let mut all = Vec::with_capacity(work.len());
@@ -366,6 +429,7 @@ impl<'a> Apply<'a> {
             self.added = self.added.wrapping_add(apply.added);
             all.extend(changed);
             self.replaced.extend(apply.replaced);
+            self.superseded.extend(apply.superseded);
             self.deferred.extend(apply.deferred);
             self.dropped_values.extend(apply.dropped_values);
         }
@@ -549,7 +613,7 @@ fn inserted<'a>(changes: &[Change<'a>]) -> Vec<Entry<'a>> {
 /// Merges a leaf with changes. `None` if nothing changes; otherwise the entries, and whether all were added
 /// at the end.
 fn merge<'a>(
-    leaf: &'a super::Leaf,
+    leaf: &'a Leaf,
     changes: &[Change<'a>],
     dropped: &mut Vec<Vec<u8>>,
 ) -> Option<(Vec<Entry<'a>>, bool)> {

@@ -22,6 +22,9 @@ use crate::page_cache::Pages;
 /// Leaves are packed if that saves at least this part of their blocks.
 const SAVED_PART: u64 = 8;
 
+/// A patch is merged into its leaf if it takes at least this part of it.
+const PATCH_PART: usize = 16;
+
 /// Bytes of a page of a leaf besides its prefix and its entries.
 const LEAF_PAGE_BYTES: usize = PAGE_HEADER_BYTES + LEAF_HEAD_BYTES;
 
@@ -60,7 +63,18 @@ impl Compacting {
     /// Whether the node in a slot is moved.
     pub(super) fn moves(&self, slot: &Slot) -> bool {
         let end = |page: &crate::data_file::PagePointer| page.block + u64::from(page.block_count);
-        slot.pointer().is_some_and(|pointer| end(&pointer.page) > self.end_block)
+        slot.page().is_some_and(|page| end(&page) > self.end_block)
+    }
+
+    /// Whether the patch of a leaf is merged into it, because it takes a large part of the room of the leaf.
+    fn merges(&self, slot: &Slot) -> bool {
+        let patch_bytes = slot.patch_bytes();
+        self.packs && patch_bytes > 0 && patch_bytes >= page_bytes(slot) / PATCH_PART
+    }
+
+    /// Whether the leaf in a slot is written anew.
+    pub(super) fn rewrites(&self, slot: &Slot) -> bool {
+        self.moves(slot) || self.merges(slot)
     }
 
     /// Whether leaves of this room are packed.
@@ -110,7 +124,7 @@ impl Sizes {
         let compresses = pages.data().compresses();
         let mut may_compress = compresses;
         for slot in which.clone().map(|child| inner.slot(child)) {
-            let (now, whole) = (blocks_now(pages, slot), blocks_of(page_bytes(slot)));
+            let (now, whole) = (blocks_now(pages, slot), blocks_of(raw_bytes(slot)));
             // It was tried, and saved no block.
             may_compress &= now < whole || whole == 1;
             sizes.entries += slot.count;
@@ -142,10 +156,10 @@ pub(super) fn packed_bytes(geometry: &Geometry, prefix_bytes: usize) -> usize {
     }
 }
 
-/// Bytes of the page of a leaf, written or not.
+/// About the bytes of the page of a leaf when it is written anew.
 fn page_bytes(slot: &Slot) -> usize {
-    if let Some(pointer) = slot.pointer() {
-        return pointer.page.raw_bytes as usize;
+    if let Some(bytes) = slot.merged_page_bytes() {
+        return bytes;
     }
     slot.peek().map_or(0, |node| match node.body() {
         Body::Leaf(leaf) => leaf.page_bytes_max(),
@@ -153,9 +167,14 @@ fn page_bytes(slot: &Slot) -> usize {
     })
 }
 
+/// Bytes of the page of a leaf in memory, as it is.
+fn raw_bytes(slot: &Slot) -> usize {
+    slot.page().map_or_else(|| page_bytes(slot), |page| page.raw_bytes as usize)
+}
+
 /// The blocks that the page of a leaf takes, or will take at most.
 fn blocks_now(pages: &Pages, slot: &Slot) -> u64 {
-    let written = slot.pointer().map(|pointer| u64::from(pointer.page.block_count));
+    let written = slot.page().map(|page| u64::from(page.block_count));
     written.unwrap_or_else(|| u64::from(pages.data().blocks_of(page_bytes(slot))))
 }
 
@@ -211,7 +230,7 @@ impl Walk<'_> {
         if self.with.compacting.moves(slot) {
             self.above.add(self.with.pages, slot);
         }
-        let is_leaf = slot.pointer().is_some_and(|pointer| !pointer.page.is_inner());
+        let is_leaf = slot.page().is_some_and(|page| !page.is_inner());
         let node = if is_leaf { None } else { Some(slot.load(self.with.pages, true)?) };
         let Some(Body::Inner(inner)) = node.as_ref().map(|node| node.body()) else {
             return self.lone_leaf(slot, place);
@@ -240,7 +259,7 @@ impl Walk<'_> {
             moved,
             entries: slot.count,
             blocks,
-            whole_blocks: u64::from(self.with.pages.data().blocks_of(page_bytes(slot))),
+            whole_blocks: u64::from(self.with.pages.data().blocks_of(raw_bytes(slot))),
             packed_blocks: blocks,
             is_due: moved != Moved::default(),
         })
@@ -258,7 +277,7 @@ impl Walk<'_> {
             }
             let sizes = Sizes::of(self.with.pages, self.with.geometry, inner, start..end);
             let is_packed = self.with.compacting.is_worth_it(&sizes);
-            let is_due = |slot: &&Slot| is_packed || self.with.compacting.moves(slot);
+            let is_due = |slot: &&Slot| is_packed || self.with.compacting.rewrites(slot);
             let due: Vec<&Slot> = (start..end).map(|child| inner.slot(child)).filter(is_due).collect();
             if self.with.loads {
                 due.iter().try_for_each(|slot| slot.load(self.with.pages, false).map(drop))?;

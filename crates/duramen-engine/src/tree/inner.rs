@@ -2,7 +2,8 @@
 //!
 //! Payload: child count (u16), level (u8), flags (u8), prefix length (u16), two zero bytes, prefix, then for
 //! each child: separator suffix length (u16; the first child has none), suffix, pointer (36 bytes), entries
-//! below (u64), reduction length (u16, 0xFFFF for "not known"), reduction.
+//! below (u64), reduction length (u16, 0xFFFF for "not known"), reduction. Where the flag [`HAS_PATCHES`] is
+//! set, the length of the child's patch (u16, zero for none) and the patch follow.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,12 +11,20 @@ use std::sync::{Arc, OnceLock};
 use super::pointer::{NodePointer, Reduction};
 use super::separators::Separators;
 use super::slot::Slot;
+use super::stored_patch::StoredPatch;
 use crate::alarm::invariant;
 use crate::data_file::{PAGE_HEADER_BYTES, POINTER_BYTES, Page, PageKind, PagePointer};
 use crate::limits::{INNER_BYTES_MAX, INNER_CHILDREN_MIN, KEY_BYTES_MAX, REDUCTION_BYTES_MAX};
-use crate::page_cache::Meter;
+use crate::page_cache::{Meter, PatchCharge};
 
 const FIXED_BYTES: usize = 8;
+
+/// Flag of a page of height 1: children have patches. The flag 1 is reserved.
+const HAS_PATCHES: u8 = 2;
+
+/// Bytes of the length of a patch.
+const PATCH_LENGTH_BYTES: usize = 2;
+
 const UNKNOWN_REDUCTION: u16 = u16::MAX;
 
 /// Upper bound for the bytes of a child in a page, without its separator and its reduction.
@@ -59,6 +68,8 @@ pub(crate) struct Inner {
     /// The longest known reduction of a child. Shared by all versions of a node, and updated when one is
     /// written.
     reduction_bytes: Arc<AtomicUsize>,
+    /// Bytes of the patches of all children. They do not count where nodes are split.
+    patch_bytes: usize,
     /// Reductions of whole chunks, computed on first use.
     reductions: OnceLock<Box<[OnceLock<Reduction>]>>,
 }
@@ -97,6 +108,7 @@ impl Inner {
         reduction_bytes: usize,
     ) -> Inner {
         let (between, child_count) = (separators.len(), slots.len());
+        let patch_bytes = if level == 1 { slots.iter().map(Slot::patch_bytes).sum() } else { 0 };
         invariant!(between + 1 == child_count, "{between} separators are between {child_count} children");
         let mut chunks = Vec::with_capacity(child_count.div_ceil(CHUNK_SLOTS));
         let mut slots = slots.into_iter();
@@ -107,8 +119,9 @@ impl Inner {
         let separators = Arc::new(separators);
         let chunks = chunks.into();
         let reduction_bytes = Arc::new(AtomicUsize::new(reduction_bytes));
+        let reductions = OnceLock::new();
         let inner =
-            Inner { level, separators, chunks, child_count, reduction_bytes, reductions: OnceLock::new() };
+            Inner { level, separators, chunks, child_count, reduction_bytes, patch_bytes, reductions };
         debug_assert!(inner.is_sound(), "a node built of {child_count} children is sound");
         inner
     }
@@ -172,10 +185,30 @@ impl Inner {
             chunks: chunks.into(),
             child_count,
             reduction_bytes: Arc::clone(&self.reduction_bytes),
+            patch_bytes: self.patch_bytes_with(changed),
             reductions: OnceLock::new(),
         };
         debug_assert!(inner.is_sound(), "a node with {} replaced children is sound", changed.len());
         Some(inner)
+    }
+
+    /// Bytes of the patches of all children, after some are replaced.
+    fn patch_bytes_with(&self, changed: &Changed) -> usize {
+        if self.level > 1 {
+            return 0;
+        }
+        let gone: usize = changed.iter().map(|(index, _)| self.slot(*index).patch_bytes()).sum();
+        let new = changed.iter().flat_map(|(_, pieces)| pieces).map(|piece| piece.slot.patch_bytes());
+        invariant!(gone <= self.patch_bytes, "{gone} bytes of patches are among {}", self.patch_bytes);
+        self.patch_bytes - gone + new.sum::<usize>()
+    }
+
+    /// Bytes that the patches of the children take in its page.
+    pub(crate) fn patch_bytes(&self) -> usize {
+        match self.patch_bytes {
+            0 => 0,
+            bytes => bytes + PATCH_LENGTH_BYTES * self.child_count,
+        }
     }
 
     fn separators_with(&self, changed: &Changed) -> Option<Arc<Separators>> {
@@ -242,7 +275,7 @@ impl Inner {
         self.separators.heap_bytes() + chunks
     }
 
-    /// Approximate bytes of its page: reductions may not be known yet.
+    /// Approximate bytes of its page without patches. Reductions may not be known yet.
     pub(crate) fn page_bytes_about(&self) -> usize {
         let reduction = self.reduction_bytes().max(USUAL_REDUCTION_BYTES);
         let separators = self.separators.prefix().len() + self.separators.suffix_bytes();
@@ -269,15 +302,19 @@ impl Inner {
         let longest = pointers.iter().filter_map(|pointer| Some(pointer.reduction.bytes()?.len())).max();
         self.note_reduction_bytes(longest.unwrap_or_default());
         let prefix = self.separators.prefix();
+        let patch_bytes: usize = pointers.iter().map(NodePointer::patch_bytes).sum();
+        invariant!(patch_bytes == self.patch_bytes, "{patch_bytes} of {} bytes of patches", self.patch_bytes);
         let payload = FIXED_BYTES
             + prefix.len()
             + self.separators.suffix_bytes()
-            + pointers.iter().map(|p| child_cost(p.reduction.bytes())).sum::<usize>();
-        let short =
-            |n: usize| u16::try_from(n).expect("an inner node is below 64 KiB (limits.rs)").to_le_bytes();
+            + pointers.iter().map(|p| child_cost(p.reduction.bytes())).sum::<usize>()
+            + self.patch_bytes();
+        let short = |n: usize| {
+            u16::try_from(n).expect("no part of an inner node is longer (limits.rs)").to_le_bytes()
+        };
         Page::build(PageKind::Inner, generation, payload, |out| {
             out.extend_from_slice(&short(self.child_count));
-            out.extend_from_slice(&[self.level, 0]);
+            out.extend_from_slice(&[self.level, if patch_bytes > 0 { HAS_PATCHES } else { 0 }]);
             out.extend_from_slice(&short(prefix.len()));
             out.extend_from_slice(&[0; 2]);
             out.extend_from_slice(prefix);
@@ -293,6 +330,11 @@ impl Inner {
                         out.extend_from_slice(reduction);
                     }
                     None => out.extend_from_slice(&UNKNOWN_REDUCTION.to_le_bytes()),
+                }
+                if patch_bytes > 0 {
+                    let patch = pointer.patch.as_ref().map_or(&[][..], |patch| patch.bytes());
+                    out.extend_from_slice(&short(patch.len()));
+                    out.extend_from_slice(patch);
                 }
             }
         })
@@ -311,9 +353,11 @@ impl Inner {
         let mut rest = Bytes(page.payload());
         let count = rest.short()? as usize;
         let level = rest.take(1)?[0];
-        if rest.take(1)? != [0] {
-            return Err("inner node of a kind that this build does not know");
-        }
+        let has_patches = match rest.take(1)? {
+            [0] => false,
+            [HAS_PATCHES] if level == 1 => true,
+            _ => return Err("inner node of a kind that this build does not know"),
+        };
         let prefix_bytes = rest.short()? as usize;
         rest.take(2)?;
         let prefix = rest.take(prefix_bytes)?;
@@ -336,7 +380,7 @@ impl Inner {
                 separators.extend_from_slice(suffix);
                 ends.push(u32::try_from(separators.len()).map_err(|_| "inner node too long")?);
             }
-            slots.push(read_child(meter, &mut rest, level)?);
+            slots.push(read_child(meter, &mut rest, level, has_patches)?);
         }
         let count = slots.iter().try_fold(0u64, |sum, slot| sum.checked_add(slot.count));
         if count.is_none_or(|count| count > COUNT_MAX) {
@@ -409,7 +453,12 @@ pub(super) fn child_cost(reduction: Option<&[u8]>) -> usize {
     CHILD_FIXED_BYTES + reduction.map_or(0, <[u8]>::len)
 }
 
-fn read_child(meter: &Arc<Meter>, rest: &mut Bytes<'_>, level: u8) -> Result<Slot, &'static str> {
+fn read_child(
+    meter: &Arc<Meter>,
+    rest: &mut Bytes<'_>,
+    level: u8,
+    has_patches: bool,
+) -> Result<Slot, &'static str> {
     let pointer = PagePointer::decode(rest.take(POINTER_BYTES)?).ok_or("inner node cut short")?;
     if pointer.is_inner() != (level > 1) {
         return Err("inner node with a child of another height");
@@ -421,7 +470,14 @@ fn read_child(meter: &Arc<Meter>, rest: &mut Bytes<'_>, level: u8) -> Result<Slo
         bytes if bytes as usize > REDUCTION_BYTES_MAX => return Err("inner node with a reduction too long"),
         bytes => Reduction::of(rest.take(bytes as usize)?),
     };
-    Ok(Slot::below(meter, count, NodePointer { page: pointer, reduction }, level))
+    let patch = match if has_patches { rest.short()? } else { 0 } {
+        0 => None,
+        bytes => {
+            let charge = |bytes| PatchCharge::new(meter, bytes);
+            Some(Arc::new(StoredPatch::parse(rest.take(bytes as usize)?, charge)?))
+        }
+    };
+    Ok(Slot::below(meter, count, NodePointer { page: pointer, reduction, patch }, level))
 }
 
 struct Bytes<'a>(&'a [u8]);

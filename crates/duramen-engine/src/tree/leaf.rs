@@ -9,8 +9,9 @@ use std::sync::{Arc, OnceLock};
 
 use super::apply::Change;
 use super::heads::Heads;
-use super::patch::{Edit, Patch};
+use super::patch::{Edit, Patch, PatchFor};
 use super::pointer::Reduction;
+use super::stored_patch::StoredPatch;
 use crate::alarm::invariant;
 use crate::data_file::{PAGE_HEADER_BYTES, Page, PageKind};
 use crate::limits::{BIG_VALUE_BYTES, KEY_BYTES_MAX, LEAF_BYTES_MAX};
@@ -22,12 +23,18 @@ pub(super) const LEAF_HEAD_BYTES: usize = FIXED_BYTES;
 pub(super) const ENTRY_FIXED_BYTES: usize = 4;
 /// Flag in an entry's first two bytes: its value is big. The other bits are the length of the key after the
 /// prefix.
-const BIG_BIT: u16 = 0x8000;
+pub(super) const BIG_BIT: u16 = 0x8000;
 const LENGTH_BITS: usize = 0x7fff;
 
-/// A patch may take this part of a page. A larger one costs more to copy at each change than a new page now
-/// and then.
+/// The bits of those for the length of a key. In a patch the others are flags, on a page they are zero.
+pub(super) const KEY_LENGTH_BITS: usize = 0x1fff;
+
+/// The patch of a leaf that is written whole may take this part of a page. A larger one costs more to copy at
+/// each change than a new page now and then.
 const PATCH_PART: usize = 8;
+
+/// A patch that is written instead of the leaf may take this part of a page.
+const KEPT_PATCH_PART: usize = 4;
 
 /// A short range ends within so many entries.
 const NEAR_ENTRIES: usize = 3;
@@ -38,6 +45,11 @@ pub(super) const RUN_ENTRIES: usize = 16;
 /// Bytes of an entry's offset in the page's table.
 pub(super) const START_BYTES: usize = 2;
 
+/// The entries of a leaf with any prefix take no more.
+const ENTRIES_BYTES_MAX: usize = u16::MAX as usize - FIXED_BYTES - KEY_BYTES_MAX;
+
+const _: () =
+    assert!(LEAF_BYTES_MAX <= ENTRIES_BYTES_MAX, "a leaf is split before its entries take too much");
 const _: () = assert!(FIXED_BYTES == 2 + 2 + 4, "the header: count, length of the prefix, four zero bytes");
 const _: () = assert!(ENTRY_FIXED_BYTES == START_BYTES + 2, "an entry's start, and the length of its key");
 const _: () = assert!(KEY_BYTES_MAX <= LENGTH_BITS, "the length of a key leaves room for the big-value bit");
@@ -214,11 +226,13 @@ impl Leaf {
     /// lacks the common prefix, the patch is full, or the entries would take more than `bytes_max` or less
     /// than a quarter of it.
     ///
-    /// References to big values that the new leaf does not hold are added to `dropped`.
+    /// With `kept` the patch is kept with the node above the leaf, and charged to this meter. References to
+    /// big values that the new leaf does not hold are added to `dropped`.
     pub(crate) fn patched(
         &self,
         changes: &[Change<'_>],
         bytes_max: usize,
+        kept: Option<&Arc<Meter>>,
         dropped: &mut Vec<Vec<u8>>,
     ) -> Option<Leaf> {
         let prefix = self.prefix();
@@ -241,8 +255,12 @@ impl Leaf {
         if edits.is_empty() || entry_bytes > bytes_max || entry_bytes < bytes_max / 4 {
             return None;
         }
-        let (heads, patch) =
-            Patch::of(self.patch.as_ref(), &self.heads, &edits, entry_bytes, bytes_max / PATCH_PART)?;
+        let patch_bytes_max = match kept {
+            Some(_) => kept_patch_bytes_max(bytes_max),
+            None => bytes_max / PATCH_PART,
+        };
+        let patch = PatchFor { prefix, entry_bytes, bytes_max: patch_bytes_max, kept };
+        let (heads, patch) = Patch::of(self.patch.as_ref(), &self.heads, &edits, patch)?;
         let values = edits.iter().filter_map(|edit| Some(self.value(edit.at.ok()?)));
         dropped.extend(values.filter(|value| value.big).map(|value| value.bytes.to_vec()));
         let base = Arc::clone(&self.base);
@@ -251,6 +269,43 @@ impl Leaf {
         let leaf = Leaf { base, heads, patch: Some(patch), reductions: OnceLock::new() };
         debug_assert!(leaf.is_sound(), "a leaf after {} edits is sound", edits.len());
         Some(leaf)
+    }
+
+    /// The leaf of a page with a patch that was read; returns what is wrong with the patch otherwise.
+    pub(crate) fn with_stored(self, stored: &Arc<StoredPatch>) -> Result<Leaf, &'static str> {
+        if stored.prefix() != self.prefix() {
+            return Err("patch of another leaf");
+        }
+        let edits: Vec<Edit<'_>> = (0..stored.len()).map(|index| self.edit(stored, index)).collect();
+        let old = |edit: &Edit<'_>| edit.at.ok().map(|index| self.raw(index));
+        let taken: usize = edits.iter().filter_map(old).map(|raw| raw.len() + START_BYTES).sum();
+        let given: usize = edits.iter().map(Edit::bytes).sum();
+        let entry_bytes = self.entry_bytes() + given - taken;
+        let patch = PatchFor { prefix: self.prefix(), entry_bytes, bytes_max: usize::MAX, kept: None };
+        let patched =
+            Patch::of(None, &self.heads, &edits, patch).filter(|_| entry_bytes <= ENTRIES_BYTES_MAX);
+        let Some((heads, patch)) = patched else { return Err("patch that is too long") };
+        // Its flags say what the page has: a patch of an older page has others.
+        if **patch.stored() != **stored || heads.len() == 0 {
+            return Err("patch that does not fit the page");
+        }
+        let base = Arc::clone(&self.base);
+        let patch = Some(patch.sharing(Arc::clone(stored)));
+        let leaf = Leaf { base, heads, patch, reductions: OnceLock::new() };
+        debug_assert!(leaf.is_sound(), "a leaf with a patch of {} changes is sound", stored.len());
+        Ok(leaf)
+    }
+
+    /// A change of a patch as an edit of this leaf.
+    fn edit<'a>(&self, stored: &'a StoredPatch, index: usize) -> Edit<'a> {
+        let (suffix, value) = taken_apart(stored.change(index));
+        let at = self.find_suffix(suffix);
+        Edit { at, suffix, value: (!stored.deletes(index)).then_some(value) }
+    }
+
+    /// The changes since the page was built, if there are any.
+    pub(super) fn stored_patch(&self) -> Option<&Arc<StoredPatch>> {
+        self.patch.as_ref().map(Patch::stored)
     }
 
     /// Whether keys are sorted, heads are those of the keys, and entries take no more than is recorded.
@@ -330,10 +385,7 @@ impl Leaf {
 
     /// The key of entry `index` after the prefix, and its value.
     pub(crate) fn suffix_and_value(&self, index: usize) -> (&[u8], StoredValue<'_>) {
-        let entry = self.raw(index);
-        let word = short_at(entry, 0);
-        let (suffix, bytes) = entry[2..].split_at(word & LENGTH_BITS);
-        (suffix, StoredValue { big: word > LENGTH_BITS, bytes })
+        taken_apart(self.raw(index))
     }
 
     /// The bytes of entry `index` as stored.
@@ -378,7 +430,11 @@ impl Leaf {
             std::cmp::Ordering::Equal if key.len() < prefix.len() => return Err(0),
             std::cmp::Ordering::Equal => {}
         }
-        let rest = &key[prefix.len()..];
+        self.find_suffix(&key[prefix.len()..])
+    }
+
+    /// As [`Leaf::find`], for a key with the prefix, after which it is `rest`.
+    fn find_suffix(&self, rest: &[u8]) -> Result<usize, usize> {
         let Range { start: mut low, end: mut high } = self.heads.candidates(rest);
         while low < high {
             let middle = usize::midpoint(low, high);
@@ -414,8 +470,21 @@ impl Leaf {
     }
 }
 
+/// The longest patch that is kept, where leaves are split at `bytes_max`.
+pub(super) fn kept_patch_bytes_max(bytes_max: usize) -> usize {
+    bytes_max / KEPT_PATCH_PART
+}
+
 fn short_at(bytes: &[u8], at: usize) -> usize {
     u16::from_le_bytes([bytes[at], bytes[at + 1]]).into()
+}
+
+/// The key after the prefix and the value of an entry as stored.
+#[inline]
+pub(super) fn taken_apart(entry: &[u8]) -> (&[u8], StoredValue<'_>) {
+    let word = short_at(entry, 0);
+    let (suffix, bytes) = entry[2..].split_at(word & KEY_LENGTH_BITS);
+    (suffix, StoredValue { big: word > LENGTH_BITS, bytes })
 }
 
 fn common_prefix(entries: &[Entry<'_>]) -> usize {

@@ -2,13 +2,14 @@
 //!
 //! What is learnt later is kept in cells: its page pointer, its reduction, and that it was replaced.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::inner::Inner;
 use super::leaf::{Entry, Leaf};
 use super::pointer::{NodePointer, Reduction};
 use super::slot::Slot;
+use super::stored_patch::StoredPatch;
 use crate::alarm::invariant;
 use crate::data_file::{PageKind, PagePointer};
 use crate::error::{Error, Result};
@@ -38,8 +39,20 @@ pub(crate) struct Node {
     birth: CommitSeq,
     reduction: OnceLock<Reduction>,
     pointer: OnceLock<NodePointer>,
+    /// The page of a leaf that is a patch to it; its pointer is set once its reduction is known.
+    base: Option<PagePointer>,
     unused_since: AtomicU64,
     charge: Charge,
+}
+
+/// Where a node lies when it is made.
+enum Home {
+    /// In memory alone. If it is to be written, it is charged as dirty.
+    Nowhere { to_be_written: bool },
+    /// It is a patch to a page.
+    Base(PagePointer),
+    /// It was read from there.
+    Page(NodePointer),
 }
 
 /// A page that a newer version of its tree does not use: snapshots from `birth` to before `unused_since` do.
@@ -68,40 +81,59 @@ impl Node {
 
     /// A leaf that commit `birth` made from another one; `to_be_written` as in [`Node::new_leaf`].
     pub(crate) fn of_leaf(pages: &Pages, leaf: Leaf, birth: CommitSeq, to_be_written: bool) -> Node {
-        Node::new(pages, Body::Leaf(leaf), birth, None, to_be_written)
+        Node::new(pages, Body::Leaf(leaf), birth, Home::Nowhere { to_be_written })
+    }
+
+    /// A leaf that is a patch to the page of another one, which stays in use.
+    pub(crate) fn of_patch(pages: &Pages, leaf: Leaf, (page, birth): (PagePointer, CommitSeq)) -> Node {
+        invariant!(leaf.stored_patch().is_some(), "a leaf over the page at block {} has a patch", page.block);
+        Node::new(pages, Body::Leaf(leaf), birth, Home::Base(page))
     }
 
     /// An inner node made by commit `birth`; `to_be_written` as in [`Node::new_leaf`].
     pub(crate) fn new_inner(pages: &Pages, inner: Inner, birth: CommitSeq, to_be_written: bool) -> Node {
-        Node::new(pages, Body::Inner(inner), birth, None, to_be_written)
+        Node::new(pages, Body::Inner(inner), birth, Home::Nowhere { to_be_written })
     }
 
-    fn new(
-        pages: &Pages,
-        body: Body,
-        birth: CommitSeq,
-        pointer: Option<NodePointer>,
-        to_be_written: bool,
-    ) -> Node {
+    fn new(pages: &Pages, body: Body, birth: CommitSeq, home: Home) -> Node {
         let (count, bytes, page_bytes) = match &body {
             Body::Leaf(leaf) => (leaf.len() as u64, leaf.heap_bytes(), leaf.page_bytes_max()),
             Body::Inner(inner) => {
-                (inner.slots().map(|s| s.count).sum(), inner.heap_bytes(), inner.page_bytes_about())
+                let page_bytes = inner.page_bytes_about() + inner.patch_bytes();
+                (inner.slots().map(|s| s.count).sum(), inner.heap_bytes(), page_bytes)
             }
         };
-        let dirty = pointer.is_none();
         let block_bytes = pages.data().block_bytes();
+        let (dirty, to_be_written) = match home {
+            Home::Nowhere { to_be_written } => (true, to_be_written),
+            Home::Base(_) | Home::Page(_) => (false, false),
+        };
+        let patch_bytes = match &body {
+            Body::Inner(inner) => inner.patch_bytes(),
+            Body::Leaf(_) => 0,
+        };
         let dirty_bytes = if to_be_written { page_bytes.next_multiple_of(block_bytes) } else { 0 };
+        let (is_read, base, pointer) = match home {
+            Home::Nowhere { .. } => (false, None, OnceLock::new()),
+            Home::Base(page) => (false, Some(page), OnceLock::new()),
+            Home::Page(pointer) => (true, None, OnceLock::from(pointer)),
+        };
         Node {
             body,
             count,
             birth,
             reduction: OnceLock::new(),
             state: AtomicU8::new(if dirty { 0 } else { HAS_PAGE }),
-            pointer: pointer.map_or_else(OnceLock::new, OnceLock::from),
+            pointer,
+            base,
             unused_since: AtomicU64::new(0),
-            recent: AtomicBool::new(dirty),
-            charge: Charge::new(pages.meter(), bytes + size_of::<Node>(), dirty_bytes),
+            recent: AtomicBool::new(!is_read),
+            charge: Charge::with_patches(
+                pages.meter(),
+                bytes + size_of::<Node>(),
+                dirty_bytes,
+                patch_bytes.min(dirty_bytes),
+            ),
         }
     }
 
@@ -117,9 +149,14 @@ impl Node {
         } else {
             let page = pages.read(at, PageKind::Leaf)?;
             let birth = page.generation();
-            (Body::Leaf(Leaf::from_page(pages.meter(), page).map_err(corrupt)?), birth)
+            let leaf = Leaf::from_page(pages.meter(), page).map_err(corrupt)?;
+            let leaf = match &pointer.patch {
+                Some(patch) => leaf.with_stored(patch).map_err(corrupt)?,
+                None => leaf,
+            };
+            (Body::Leaf(leaf), birth)
         };
-        let node = Node::new(pages, body, CommitSeq(birth), Some(pointer.clone()), false);
+        let node = Node::new(pages, body, CommitSeq(birth), Home::Page(pointer.clone()));
         if pointer.reduction.bytes().is_some() {
             drop(node.reduction.set(pointer.reduction.clone()));
         }
@@ -137,7 +174,7 @@ impl Node {
         self.count
     }
 
-    /// The commit that made the node.
+    /// The commit that made the node; of a patch, the one that made its page.
     pub(crate) fn birth(&self) -> CommitSeq {
         self.birth
     }
@@ -186,6 +223,73 @@ impl Node {
         self.pointer.get()
     }
 
+    /// The page that it needs on disk, if it has one.
+    pub(crate) fn page(&self) -> Option<PagePointer> {
+        self.base.or_else(|| self.pointer.get().map(|pointer| pointer.page))
+    }
+
+    /// The page on disk that a leaf in memory has its page from. A leaf that was written anew has none.
+    pub(crate) fn base_page(&self) -> Option<PagePointer> {
+        let Body::Leaf(leaf) = &self.body else { return None };
+        let is_base = |pointer: &&NodePointer| pointer.patch.is_some() || leaf.stored_patch().is_none();
+        self.base.or_else(|| self.pointer.get().filter(is_base).map(|pointer| pointer.page))
+    }
+
+    /// Bytes of the patch that the node above this leaf keeps.
+    pub(crate) fn patch_bytes(&self) -> usize {
+        match (&self.body, self.pointer.get()) {
+            (Body::Leaf(leaf), _) if self.base.is_some() => {
+                leaf.stored_patch().filter(|patch| !patch.is_empty()).map_or(0, |patch| patch.bytes().len())
+            }
+            (_, pointer) => pointer.map_or(0, NodePointer::patch_bytes),
+        }
+    }
+
+    /// The node may have been evicted while a newer version of it was made: what both share stays in memory.
+    pub(crate) fn keep_shared<'s>(&self, newer: impl Iterator<Item = &'s Slot>) {
+        if !self.charge.has_left() {
+            return;
+        }
+        for node in newer.filter_map(Slot::peek) {
+            if let Body::Inner(inner) = &node.body {
+                inner.slots().for_each(Slot::stay);
+            }
+        }
+    }
+
+    /// The latest root does not use the node, or uses it again.
+    pub(crate) fn supersede(&self, is_superseded: bool) {
+        self.charge.supersede(is_superseded);
+        self.kept_patch().iter().for_each(|patch| patch.supersede(is_superseded));
+    }
+
+    /// The patch that the node above this leaf keeps.
+    pub(crate) fn kept_patch(&self) -> Option<Arc<StoredPatch>> {
+        match &self.body {
+            Body::Leaf(leaf) if self.base.is_some() => leaf.stored_patch().cloned(),
+            _ => self.pointer.get()?.patch.clone(),
+        }
+    }
+
+    /// Whether the node was made as a patch to a page.
+    pub(crate) fn is_patch(&self) -> bool {
+        self.base.is_some()
+    }
+
+    /// The pointer that a patch will have but for its reduction; `None` for any other node.
+    pub(crate) fn unsettled_pointer(&self) -> Option<NodePointer> {
+        let patch = self.kept_patch().filter(|patch| !patch.is_empty());
+        self.base.map(|page| NodePointer { page, reduction: Reduction::UNKNOWN, patch })
+    }
+
+    /// Sets the pointer of a patch, once its reduction is known.
+    pub(crate) fn settle(&self, reduction: Reduction) -> &NodePointer {
+        let Body::Leaf(leaf) = &self.body else { unreachable!("a patch is a leaf") };
+        let page = self.base.expect("a patch has a page");
+        let patch = leaf.stored_patch().filter(|patch| !patch.is_empty()).cloned();
+        self.pointer.get_or_init(|| NodePointer { page, reduction, patch })
+    }
+
     /// Sets the page pointer, once. If the node was replaced before, its page is freed later: it is returned
     /// for the pending-free list.
     pub(crate) fn set_pointer(&self, pointer: NodePointer) -> Option<DeferredPage> {
@@ -207,8 +311,7 @@ impl Node {
         if before & HAS_PAGE == 0 {
             return None;
         }
-        let pointer = self.pointer.get().expect("the flag follows the pointer");
-        Some(self.deferred_page(pointer.page))
+        Some(self.deferred_page(self.page().expect("the flag follows the pointer")))
     }
 
     fn deferred_page(&self, pointer: PagePointer) -> DeferredPage {

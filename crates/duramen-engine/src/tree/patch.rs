@@ -1,9 +1,14 @@
-//! A patch: entries of a leaf in memory that are not on its page, so that changing one entry does not copy
+//! A patch: entries of a leaf that are not on its page, so that changing one entry neither copies nor writes
 //! the page.
 
+use std::cmp::Ordering;
+use std::sync::Arc;
+
 use super::heads::Heads;
-use super::leaf::{ENTRY_FIXED_BYTES, Entry, START_BYTES, StoredValue};
+use super::leaf::{ENTRY_FIXED_BYTES, Entry, StoredValue};
+use super::stored_patch::{PatchBuilder, StoredPatch};
 use crate::alarm::invariant;
+use crate::page_cache::{Meter, PatchCharge};
 
 /// Flag in the index: the entry is in the patch, not on the page.
 const PATCHED: u16 = 0x8000;
@@ -27,13 +32,24 @@ pub(super) struct Edit<'a> {
 /// Changes to a leaf since its page was built.
 #[derive(Debug)]
 pub(super) struct Patch {
-    /// For each entry of the leaf, in key order, where it is; then for each entry of the patch where it ends.
+    /// For each entry of the leaf, in key order, where it is.
     index: Box<[u16]>,
-    /// Entries of the leaf.
-    len: usize,
-    /// The entries of the patch, as stored on pages; some may be replaced already.
-    bytes: Box<[u8]>,
+    /// The changes, deletes included.
+    stored: Arc<StoredPatch>,
     entry_bytes: usize,
+}
+
+/// What a patch is made for.
+#[derive(Clone, Copy)]
+pub(super) struct PatchFor<'a> {
+    /// The prefix of the page.
+    pub prefix: &'a [u8],
+    /// Bytes that all entries of the leaf will take in a page.
+    pub entry_bytes: usize,
+    /// The patch is no longer than this.
+    pub bytes_max: usize,
+    /// The meter that the patch is charged to, if it is kept with the node above the leaf.
+    pub kept: Option<&'a Arc<Meter>>,
 }
 
 impl Edit<'_> {
@@ -47,57 +63,112 @@ impl Edit<'_> {
     }
 }
 
+/// The changes of one patch with sorted edits, and the number that each change and each edit has then.
+struct Merged {
+    changes: PatchBuilder,
+    of_before: Vec<u16>,
+    of_edits: Vec<u16>,
+}
+
+impl Merged {
+    fn of(before: Option<&Patch>, edits: &[Edit<'_>], prefix: &[u8]) -> Merged {
+        let stored = before.map(|patch| &*patch.stored);
+        let (count, bytes) = stored.map_or((0, 0), |stored| (stored.len(), stored.bytes().len()));
+        let edit_bytes =
+            |edit: &Edit<'_>| edit.suffix.len() + edit.value.map_or(0, |value| value.bytes.len()) + 2;
+        let new_bytes = bytes + edits.iter().map(edit_bytes).sum::<usize>();
+        let mut merged = Merged {
+            changes: PatchBuilder::new(prefix, count + edits.len(), new_bytes),
+            of_before: Vec::with_capacity(count),
+            of_edits: Vec::with_capacity(edits.len()),
+        };
+        let mut next = 0;
+        for edit in edits {
+            let mut is_changed = false;
+            while let Some(stored) = stored.filter(|stored| next < stored.len()) {
+                let order = stored.suffix(next).cmp(edit.suffix);
+                if order == Ordering::Greater {
+                    break;
+                }
+                is_changed = order == Ordering::Equal;
+                if is_changed {
+                    break;
+                }
+                merged.copy(stored, next);
+                next += 1;
+            }
+            let is_on_page = match stored {
+                Some(stored) if is_changed => stored.is_on_page(next),
+                _ => edit.at.is_ok(),
+            };
+            if is_changed {
+                merged.of_before.push(short(merged.changes.len()));
+                next += 1;
+            }
+            merged.edit(edit, is_on_page);
+        }
+        if let Some(stored) = stored {
+            (next..stored.len()).for_each(|index| merged.copy(stored, index));
+        }
+        merged
+    }
+
+    fn copy(&mut self, stored: &StoredPatch, index: usize) {
+        self.of_before.push(short(self.changes.len()));
+        self.changes.copy(stored.change(index));
+    }
+
+    fn edit(&mut self, edit: &Edit<'_>, is_on_page: bool) {
+        self.of_edits.push(short(self.changes.len()));
+        match edit.value {
+            Some(value) => self.changes.put(&edit.entry(value), is_on_page),
+            None if is_on_page => self.changes.delete(edit.suffix),
+            None => {}
+        }
+    }
+}
+
 impl Patch {
     /// A patch and heads after sorted edits to a leaf with these heads and perhaps a patch. `None` if the
-    /// patch would exceed `bytes_max`. `entry_bytes` is what all entries of the leaf will take in a page.
+    /// patch would exceed its bound.
     pub(super) fn of(
         before: Option<&Patch>,
         heads: &Heads,
         edits: &[Edit<'_>],
-        entry_bytes: usize,
-        bytes_max: usize,
+        patch: PatchFor<'_>,
     ) -> Option<(Heads, Patch)> {
-        let (old_ends, old_bytes) = before.map_or((&[][..], &[][..]), |patch| (patch.ends(), &*patch.bytes));
-        let new_bytes = old_bytes.len() + edits.iter().map(Edit::bytes).sum::<usize>();
-        if new_bytes > bytes_max {
+        let PatchFor { prefix, entry_bytes, bytes_max, kept } = patch;
+        if edits.iter().map(Edit::bytes).sum::<usize>() > bytes_max {
             return None;
         }
-        let mut bytes = Vec::with_capacity(new_bytes);
-        bytes.extend_from_slice(old_bytes);
-        let mut index = Vec::with_capacity(heads.len() + 2 * edits.len() + old_ends.len());
+        let Merged { changes, of_before, of_edits } = Merged::of(before, edits, prefix);
+        if changes.bytes() > bytes_max {
+            return None;
+        }
+        let mut index = Vec::with_capacity(heads.len() + edits.len());
         let keep = |index: &mut Vec<u16>, from: usize, to: usize| match before {
-            Some(patch) => index.extend_from_slice(&patch.index[from..to]),
+            Some(patch) => index.extend(patch.index[from..to].iter().map(|place| match place & PATCHED {
+                0 => *place,
+                _ => PATCHED | of_before[usize::from(place & !PATCHED)],
+            })),
             None => index.extend((from..to).map(short)),
         };
-        let (mut next, mut number) = (0, old_ends.len());
-        for edit in edits {
+        let mut next = 0;
+        for (edit, number) in edits.iter().zip(&of_edits) {
             let (Ok(until) | Err(until)) = edit.at;
             keep(&mut index, next, until);
             next = until + usize::from(edit.at.is_ok());
             if edit.value.is_some() {
-                index.push(PATCHED | short(number));
-                number += 1;
+                index.push(PATCHED | number);
             }
         }
         keep(&mut index, next, heads.len());
-        let len = index.len();
-        index.extend_from_slice(old_ends);
-        for edit in edits {
-            if let Some(value) = edit.value {
-                edit.entry(value).encode(0, &mut bytes);
-                index.push(short(bytes.len()));
-            }
-        }
-        let counted = bytes.len() + START_BYTES * (number - old_ends.len());
-        invariant!(counted == new_bytes, "a patch takes the {new_bytes} bytes that its entries cost");
         let heads = heads.edited(edits);
+        let len = index.len();
         invariant!(heads.len() == len, "{len} entries of a patched leaf have {} heads", heads.len());
-        let (index, bytes) = (index.into(), bytes.into());
-        Some((heads, Patch { index, len, bytes, entry_bytes }))
-    }
-
-    fn ends(&self) -> &[u16] {
-        &self.index[self.len..]
+        let charge = kept.map(|meter| PatchCharge::new(meter, changes.bytes()));
+        let stored = Arc::new(changes.finish(charge));
+        Some((heads, Patch { index: index.into(), stored, entry_bytes }))
     }
 
     /// The bytes of entry `index` of the leaf; its index on the page if it is there (`Err`).
@@ -106,9 +177,7 @@ impl Patch {
         if place & PATCHED == 0 {
             return Err(place.into());
         }
-        let number = usize::from(place & !PATCHED);
-        let start = number.checked_sub(1).map_or(0, |before| self.ends()[before]);
-        Ok(&self.bytes[start.into()..self.ends()[number].into()])
+        Ok(self.stored.change(usize::from(place & !PATCHED)))
     }
 
     /// Bytes that all entries of the leaf take in a page.
@@ -116,9 +185,19 @@ impl Patch {
         self.entry_bytes
     }
 
-    /// Bytes of memory on the heap.
+    /// The changes.
+    pub(super) fn stored(&self) -> &Arc<StoredPatch> {
+        &self.stored
+    }
+
+    /// The same patch, with the changes in memory that another one has.
+    pub(super) fn sharing(self, stored: Arc<StoredPatch>) -> Patch {
+        Patch { stored, ..self }
+    }
+
+    /// Bytes of memory on the heap, but for changes that are charged by themselves.
     pub(super) fn heap_bytes(&self) -> usize {
-        2 * self.index.len() + self.bytes.len()
+        2 * self.index.len() + if self.stored.is_charged() { 0 } else { self.stored.bytes().len() }
     }
 }
 
@@ -163,7 +242,7 @@ mod tests {
                 .map(|(key, value)| Change { key, value: value.as_ref().map(|(big, b)| stored((*big, b))) })
                 .collect();
             let mut dropped = Vec::new();
-            let next = leaf.patched(&changes, BYTES_MAX, &mut dropped);
+            let next = leaf.patched(&changes, BYTES_MAX, None, &mut dropped);
             let mut replaced = Vec::new();
             for (key, value) in edits {
                 let old = match value {

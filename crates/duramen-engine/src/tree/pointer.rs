@@ -1,20 +1,35 @@
-//! A page pointer with the reduction of what is below: what a parent's page holds about a child.
+//! A page pointer with what else a parent's page holds about a child: its reduction, and the patch of a leaf.
 
 use std::fmt;
 use std::sync::Arc;
 
+use super::stored_patch::StoredPatch;
 use crate::data_file::PagePointer;
 
 /// Longest reduction kept without an allocation. A slot stays as small with this as without.
 const SHORT_BYTES: usize = 22;
 
-/// Where a node lies on disk, and its reduction, as its parent's page holds them.
+/// Where a node lies on disk, its reduction and its patch, as its parent's page holds them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodePointer {
     /// The page.
     pub page: PagePointer,
     /// The reduction of everything below, if it was known when the page was written.
     pub reduction: Reduction,
+    /// What has changed in a leaf since its page was written.
+    pub patch: Option<Arc<StoredPatch>>,
+}
+
+impl NodePointer {
+    /// To a page that holds all of its node.
+    pub(crate) fn whole(page: PagePointer, reduction: Reduction) -> NodePointer {
+        NodePointer { page, reduction, patch: None }
+    }
+
+    /// Bytes of its patch; 0 without one.
+    pub(crate) fn patch_bytes(&self) -> usize {
+        self.patch.as_ref().map_or(0, |patch| patch.bytes().len())
+    }
 }
 
 /// The reduction of a subtree, or that it is not known.

@@ -108,10 +108,10 @@ fn look(
     }
     let level = &mut found.levels[height];
     level.nodes += 1;
-    match slot.pointer() {
-        Some(pointer) => {
-            level.page_bytes += u64::from(pointer.page.raw_bytes);
-            level.block_bytes += u64::from(pointer.page.block_count) * pages.data().block_bytes() as u64;
+    match slot.page() {
+        Some(page) => {
+            level.page_bytes += u64::from(page.raw_bytes);
+            level.block_bytes += u64::from(page.block_count) * pages.data().block_bytes() as u64;
         }
         None => level.unwritten += 1,
     }

@@ -4,7 +4,8 @@
 //! file and `page_cache/epochs.rs`. In a slot, `child` is null or owns one reference to a node; `pointer` is
 //! set at most once.
 //!
-//! - *dirty*: child set, no page pointer. The slot cannot be emptied.
+//! - *dirty*: child set, no page pointer. The slot cannot be emptied. If the child is a patch to a page on
+//!   disk, an eviction gives it its page pointer first: it is clean then.
 //! - *clean*: child set, page pointer in the slot or in the node. The slot may be emptied at any time
 //!   (eviction).
 //! - *on disk*: child null, page pointer in the slot. A null child without a page pointer never exists.
@@ -41,8 +42,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::node::Node;
+use super::node::{Body, Node};
 use super::pointer::{NodePointer, Reduction};
+use super::reducer::Reducer;
+use super::write::settled;
 use crate::alarm::invariant;
 use crate::data_file::PagePointer;
 use crate::error::{Error, Result};
@@ -117,12 +120,20 @@ impl Slot {
         Slot::new(meter, count, None, Some(pointer), above)
     }
 
+    /// The same child that is not in memory, in memory of its own.
+    pub(super) fn copied(&self, meter: &Arc<Meter>) -> Slot {
+        let pointer = self.hold.pointer.get().expect("a child that is not in memory has a pointer");
+        let patch = pointer.patch.as_ref().map(|patch| Arc::new(patch.copied(meter)));
+        let pointer = NodePointer { page: pointer.page, reduction: pointer.reduction.clone(), patch };
+        Slot::new(meter, self.count, None, Some(pointer), self.hold.above)
+    }
+
     /// A root known only by its page pointer: read now, to learn how many entries it has.
     ///
     /// # Errors
     /// `Corrupt` or `Io`.
     pub(crate) fn of_unknown_count(pages: &Pages, pointer: PagePointer) -> Result<Slot> {
-        let pointer = NodePointer { page: pointer, reduction: Reduction::UNKNOWN };
+        let pointer = NodePointer::whole(pointer, Reduction::UNKNOWN);
         let node = Arc::new(Node::read(pages, &pointer, false)?);
         Ok(Slot::new(pages.meter(), node.count(), Some(node), Some(pointer), OF_ANY_HEIGHT))
     }
@@ -234,6 +245,33 @@ impl Slot {
         own().or_else(|| self.peek().and_then(|node| node.pointer().cloned())).or_else(own)
     }
 
+    /// The page that the child needs on disk, if it has one. A leaf that is a patch has one before its
+    /// pointer is set.
+    pub(crate) fn page(&self) -> Option<PagePointer> {
+        let own = || self.hold.pointer.get().map(|pointer| pointer.page);
+        own().or_else(|| self.peek().and_then(|node| node.page())).or_else(own)
+    }
+
+    /// About the bytes of a leaf's page, with its patch merged into it. `None` if it has no page on disk.
+    pub(crate) fn merged_page_bytes(&self) -> Option<usize> {
+        let merged = |pointer: &NodePointer| {
+            let bytes = pointer.page.raw_bytes as usize;
+            pointer.patch.as_ref().map_or(bytes, |patch| patch.merged_bytes(bytes, self.count))
+        };
+        let own = || self.hold.pointer.get().map(merged);
+        let of_node = |node: Arc<Node>| match node.body() {
+            Body::Leaf(leaf) if node.is_patch() => Some(leaf.page_bytes_max()),
+            _ => node.pointer().map(merged),
+        };
+        own().or_else(|| self.peek().and_then(of_node)).or_else(own)
+    }
+
+    /// Bytes of the child's patch; 0 if it has none.
+    pub(crate) fn patch_bytes(&self) -> usize {
+        let own = || self.hold.pointer.get().map(NodePointer::patch_bytes);
+        own().or_else(|| self.peek().map(|node| node.patch_bytes())).or_else(own).unwrap_or_default()
+    }
+
     /// Hands the child's reduction to `use_it`, if it is known without reading the child.
     #[inline]
     pub(crate) fn with_reduction<T>(&self, use_it: impl FnOnce(&[u8]) -> T) -> Option<T> {
@@ -245,10 +283,11 @@ impl Slot {
     }
 
     /// Evicts the child if it can be read again.
-    pub(crate) fn evict(&self) {
+    pub(crate) fn evict(&self, pages: &Pages, reducer: Option<&dyn Reducer>) {
         let Some(node) = self.peek() else { return };
         if self.hold.pointer.get().is_none() {
-            match node.pointer() {
+            let settled = || settled(pages, &node, reducer).ok().flatten();
+            match node.pointer().or_else(settled) {
                 // Losing a race to set the same page pointer is harmless.
                 Some(pointer) => drop(self.hold.pointer.set(pointer.clone())),
                 None => return,
@@ -272,7 +311,16 @@ impl Slot {
     pub(crate) fn leave_memory(&self) {
         if Arc::strong_count(&self.hold) == 1 {
             self.hold.charge.leave();
+            let patch = self.hold.pointer.get().and_then(|pointer| pointer.patch.as_ref());
+            patch.iter().for_each(|patch| patch.leave_memory());
         }
+    }
+
+    /// The parent was evicted, but another version of it is in use.
+    pub(crate) fn stay(&self) {
+        self.hold.charge.stay();
+        let patch = self.hold.pointer.get().and_then(|pointer| pointer.patch.as_ref());
+        patch.iter().for_each(|patch| patch.stay());
     }
 
     /// The length of the child's reduction, if that is known.
@@ -291,7 +339,7 @@ impl Slot {
             return true;
         }
         match (self.pointer(), other.pointer()) {
-            (Some(mine), Some(theirs)) => mine.page == theirs.page,
+            (Some(mine), Some(theirs)) => mine.page == theirs.page && mine.patch == theirs.patch,
             _ => false,
         }
     }

@@ -4,6 +4,7 @@
 mod alarms;
 mod bounds;
 mod compacted;
+mod patches;
 mod sizes;
 
 use std::collections::BTreeMap;
@@ -64,7 +65,7 @@ impl NodeSink for Sequential<'_> {
         let pointer = data.locate(page, self.next_block);
         self.next_block += u64::from(pointer.block_count);
         data.file().write_at(page.bytes(), data.offset(pointer.block)).unwrap();
-        let pointer = NodePointer { page: pointer, reduction };
+        let pointer = NodePointer::whole(pointer, reduction);
         assert!(node.set_pointer(pointer.clone()).is_none(), "nothing was deferred");
         self.nodes.push(Arc::clone(node));
         Ok(pointer)
@@ -96,7 +97,7 @@ fn listed(edits: &Edits) -> Vec<Change<'_>> {
 
 fn apply(pages: &Pages, root: Option<&Slot>, changes: &Edits) -> Option<Slot> {
     let list = listed(changes);
-    Apply::new(pages, &TINY, CommitSeq(1), Loading::Allowed).tree(root, &list).unwrap()
+    Apply::new(pages, &TINY, CommitSeq(1), Loading::Allowed).with_patches(true).tree(root, &list).unwrap()
 }
 
 fn rows(
@@ -170,6 +171,7 @@ fn a_tree_equals_a_map_through_growth_shrinkage_writing_and_eviction() {
         let mut sink = Sequential::new(&pages, 0);
         let (mut root, mut model) = (None, Model::new());
         let mut kept: Option<(Option<Slot>, Model)> = None;
+        let mut patched = 0;
         for round in 0..150u64 {
             let deletes = if round % 50 < 30 { 2 } else { 9 };
             let changes = random_changes(&mut random, &mut model, deletes);
@@ -180,10 +182,16 @@ fn a_tree_equals_a_map_through_growth_shrinkage_writing_and_eviction() {
                 // One pass to clear the marks of recent use, and one for each level.
                 let level = slot.peek().unwrap().level();
                 for _ in 0..level + 2 {
-                    evict(slot, &[], &|| false);
+                    evict((&pages, Some(&Builtin::Sum)), slot, &[], &|| false);
                 }
-                assert!(slot.peek().is_none(), "a written tree leaves memory whole");
+                let keeps_patches = pages.meter().patch_bytes() > 0;
+                assert!(slot.peek().is_none() || keeps_patches, "a written tree leaves memory whole");
             }
+            // Patches leave memory before they are written, with their reductions.
+            if let Some(slot) = root.as_ref().filter(|_| random.below(4) == 0) {
+                (0..2).for_each(|_| drop(evict((&pages, Some(&Builtin::Sum)), slot, &[], &|| false)));
+            }
+            patched += u64::from(pages.meter().patch_bytes() > 0);
             if round % 10 == 0 {
                 check(&pages, root.as_ref(), &model, &mut random);
                 if let Some((old, old_model)) = &kept {
@@ -192,6 +200,7 @@ fn a_tree_equals_a_map_through_growth_shrinkage_writing_and_eviction() {
                 kept = Some((root.clone(), model.clone()));
             }
         }
+        assert!(patched > 20, "patches in {patched} of 150 rounds");
     }
 }
 
@@ -230,8 +239,8 @@ fn changes_stop_where_a_node_is_not_in_memory_and_change_nothing() {
     let put = (0..2000u16).map(|n| (n.to_be_bytes().to_vec(), Some(vec![1; 16]))).collect();
     let root = apply(&pages, None, &put).unwrap();
     write_tree(&pages, &root, None, &mut Sequential::new(&pages, 0)).unwrap();
-    evict(&root, &[], &|| false);
-    evict(&root, &[], &|| false);
+    evict((&pages, None), &root, &[], &|| false);
+    evict((&pages, None), &root, &[], &|| false);
     let key = 700u16.to_be_bytes();
     let change = [Change { key: &key, value: None }];
     let mut resident = Apply::new(&pages, &TINY, CommitSeq(2), Loading::ResidentOnly);
@@ -286,7 +295,7 @@ fn changes_in_bulk_make_the_same_tree() {
     };
     let plain = self::apply(&pages, Some(&root), &second);
     let expected = rows(&pages, plain.as_ref(), KeyRange::all(), Direction::Forward);
-    root.evict();
+    root.evict(&pages, None);
     let (alone, retired_alone) = bulk(1);
     let (shared, retired_shared) = bulk(4);
     assert_eq!(retired_alone, retired_shared);
@@ -314,7 +323,7 @@ fn readers_look_at_nodes_that_others_evict() {
         // Until some nodes were read again after an eviction by another thread.
         while pages.meter().pages_read() < reads {
             if role == 3 {
-                evict(&root, &[], &|| false);
+                evict((&pages, None), &root, &[], &|| false);
                 std::thread::yield_now();
                 continue;
             }
@@ -336,7 +345,7 @@ fn readers_look_at_nodes_that_others_evict() {
     let resident_bytes = pages.meter().resident_bytes();
     let pin = pages.meter().pin();
     while root.is_resident() {
-        evict(&root, &[], &|| false);
+        evict((&pages, None), &root, &[], &|| false);
     }
     let left = pages.meter().resident_bytes();
     assert!(left < 300 && left < resident_bytes / 8, "{left} of {resident_bytes} bytes");
@@ -352,14 +361,14 @@ fn readers_look_at_nodes_that_others_evict() {
 fn nothing_evicted_waits_for_code_of_the_user() {
     struct Watches<'a> {
         other: &'a Slot,
-        meter: &'a crate::page_cache::Meter,
+        pages: &'a Pages,
     }
     impl Watches<'_> {
         fn evicted_is_freed(&self) {
             if let Some(node) = self.other.peek() {
                 let node = Arc::downgrade(&{ node });
-                self.other.evict();
-                self.meter.free_evicted();
+                self.other.evict(self.pages, None);
+                self.pages.meter().free_evicted();
                 assert!(node.upgrade().is_none(), "it waits");
             }
         }
@@ -381,7 +390,7 @@ fn nothing_evicted_waits_for_code_of_the_user() {
     let mut sink = Sequential::new(&pages, 0);
     write_tree(&pages, &other, None, &mut sink).unwrap();
     drop(sink);
-    let watches = Watches { other: &other, meter: pages.meter() };
+    let watches = Watches { other: &other, pages: &pages };
     reduce(&pages, Some(&root), &watches, &KeyRange::all()).unwrap();
     assert!(!other.is_resident(), "the reducer was asked");
     other.load(&pages, false).unwrap();
@@ -703,7 +712,7 @@ fn hostile_references_to_big_values_are_refused() {
 }
 
 fn read_all(pages: &Pages, pointer: PagePointer) {
-    let pointer = NodePointer { page: pointer, reduction: Reduction::UNKNOWN };
+    let pointer = NodePointer::whole(pointer, Reduction::UNKNOWN);
     let Ok(node) = Node::read(pages, &pointer, true) else { return };
     match node.body() {
         Body::Leaf(leaf) => {

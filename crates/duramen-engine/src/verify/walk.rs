@@ -48,8 +48,8 @@ impl<'a> Walk<'a> {
 
     /// Counts the pages of a dropped tree that have not been given back.
     pub(super) fn dropped(&mut self, slot: &Slot, from: &[u8]) {
-        if let Some(pointer) = slot.pointer() {
-            self.reach(&pointer.page);
+        if let Some(page) = slot.page() {
+            self.reach(&page);
         }
         let Ok(node) = slot.load(&self.store.pages, true) else { return };
         match node.body() {
@@ -64,9 +64,9 @@ impl<'a> Walk<'a> {
     }
 
     fn slot(&mut self, slot: &Slot, within: &Within<'_>, reducer: Option<&dyn Reducer>) {
-        let pointer = slot.pointer();
-        if let Some(pointer) = &pointer {
-            self.reach(&pointer.page);
+        let pointer = slot.pointer().or_else(|| slot.peek().and_then(|node| node.unsettled_pointer()));
+        if let Some(page) = slot.page() {
+            self.reach(&page);
         }
         // What lies on disk is read again, also where it is in memory: memory may be right and the disk
         // wrong.

@@ -31,6 +31,8 @@ mod observe;
 #[cfg(not(feature = "shuttle"))]
 mod panics;
 #[cfg(not(feature = "shuttle"))]
+mod patches;
+#[cfg(not(feature = "shuttle"))]
 mod repair;
 #[cfg(not(feature = "shuttle"))]
 mod rest;

@@ -744,6 +744,35 @@ fn databases_with_compressed_pages_are_read() {
     golden("pages-1", 3, put_many, verify_many);
 }
 
+fn put_patched(db: &Db) {
+    put_many(db);
+    db.checkpoint_with(&mut || ()).unwrap();
+    db.transact(|tx| {
+        (100..1500).step_by(50).try_for_each(|id| tx.put(&Order { cents: 7, ..order(id) }).map(drop))?;
+        (101..1500).step_by(200).try_for_each(|id| tx.delete::<Order>(id).map(drop))
+    })
+    .unwrap();
+}
+
+fn verify_patched(db: &Db) {
+    for id in 100..1500 {
+        let expected = match id % 200 {
+            101 => None,
+            _ if id % 50 == 0 => Some(Order { cents: 7, ..order(id) }),
+            _ => Some(order(id)),
+        };
+        assert_eq!(db.get::<Order>(id).unwrap(), expected);
+    }
+    assert_eq!(db.collection::<Order>().count().unwrap(), 1393);
+    sound(db);
+}
+
+// D9: the stored form of patches.
+#[test]
+fn databases_with_patches_are_read() {
+    golden("patches-1", 7, put_patched, verify_patched);
+}
+
 // D9: the stored form of shapes and of documents that name them.
 #[test]
 fn databases_with_shapes_are_read() {

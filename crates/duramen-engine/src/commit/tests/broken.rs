@@ -39,6 +39,7 @@ fn committer() -> Committer {
         reducers: Reducers::default(),
         geometry,
         unread: UnreadValues::default(),
+        patches: true,
         give_back: GiveBack::SMALL,
     };
     let root = Root::at(CommitSeq(0), TreeTable::default(), position);
@@ -77,6 +78,7 @@ fn the_records_of_a_group_are_consecutive() {
     let mut join = |seq| {
         let effects = CommitEffects {
             seq: CommitSeq(seq),
+            superseded: Vec::new(),
             replaced: Vec::new(),
             dropped_values: Vec::new(),
             values: Vec::new(),

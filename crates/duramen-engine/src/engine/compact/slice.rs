@@ -42,7 +42,8 @@ impl<'a> Plan<'a> {
         compacting: Compacting,
         bytes_max: u64,
     ) -> Plan<'a> {
-        let relocation = Relocation { compacting, ranges: Vec::new(), values: Vec::new() };
+        let relocation =
+            Relocation { compacting, ranges: Vec::new(), values: Vec::new(), merged: Vec::new() };
         Plan {
             relocation,
             bytes: 0,
@@ -76,9 +77,9 @@ impl<'a> Plan<'a> {
     }
 
     pub(super) fn finish(mut self) -> Slice {
-        let Relocation { compacting, ranges, values } = &mut self.relocation;
+        let Relocation { compacting, ranges, values, .. } = &mut self.relocation;
         let (ranges, values) = (std::mem::take(ranges), std::mem::take(values));
-        let relocation = Relocation { compacting: *compacting, ranges, values };
+        let relocation = Relocation { compacting: *compacting, ranges, values, merged: Vec::new() };
         Slice { relocation, bytes: self.bytes, stored_bytes: self.stored_bytes }
     }
 

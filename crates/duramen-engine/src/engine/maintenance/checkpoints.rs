@@ -25,6 +25,8 @@ const LOG_BYTES_MAX: u64 = 256 << 20;
 struct Aim {
     /// It is the last one, of a clean close.
     clean: bool,
+    /// Patches are merged before it.
+    merges: bool,
     /// The list of hot pages.
     hot: Option<PagePointer>,
     /// The other superblock names this checkpoint, too. This many bytes are then kept free ahead in the data
@@ -39,7 +41,7 @@ impl Maintenance {
         let asked = self.committer.throttle.take_request();
         let lags = self.committer.published().seq > self.checkpointer.superblock().replay.seq;
         (asked
-            || meter.unfreeable_bytes() >= meter.dirty_bounds().checkpoint_from
+            || meter.latest_dirty_bytes() >= meter.dirty_bounds().checkpoint_from
             || self.committer.log_bytes() >= self.checkpoint_log_bytes())
             && (lags || asked)
     }
@@ -50,12 +52,16 @@ impl Maintenance {
     /// # Errors
     /// Any error of writing it. A failed sync has poisoned the engine; otherwise it can be tried again.
     pub(in crate::engine) fn checkpoint(&self, between: &mut dyn FnMut()) -> Result<CheckpointReport> {
-        self.tell_checkpoint(Aim { clean: false, hot: None, twin_spare_bytes: None }, between)
+        self.tell_checkpoint(Aim { clean: false, merges: true, hot: None, twin_spare_bytes: None }, between)
     }
 
     fn tell_checkpoint(&self, aim: Aim, between: &mut dyn FnMut()) -> Result<CheckpointReport> {
         self.committer.not_alone()?;
         self.tell(&Event::CheckpointBegins);
+        // Patches that are not merged are written all the same.
+        if let Err(error) = if aim.merges { self.merge_patches() } else { Ok(()) } {
+            self.failed(error);
+        }
         let result = self.try_checkpoint(aim, between);
         let let_go = locked(self.let_go.lock()).take();
         let_go.iter().for_each(|event| self.tell(event));
@@ -78,7 +84,8 @@ impl Maintenance {
         if !self.checkpoint_due() {
             return Ok(());
         }
-        let aim = Aim { clean: false, hot: None, twin_spare_bytes: Some(self.spare_bytes()) };
+        let twin_spare_bytes = Some(self.spare_bytes());
+        let aim = Aim { clean: false, merges: true, hot: None, twin_spare_bytes };
         self.tell_checkpoint(aim, &mut || ()).map(|_| ())
     }
 
@@ -88,7 +95,7 @@ impl Maintenance {
     /// # Errors
     /// As [`Maintenance::checkpoint`].
     pub(in crate::engine) fn checkpoint_twice(&self, spare_bytes: u64) -> Result<()> {
-        let aim = Aim { clean: false, hot: None, twin_spare_bytes: Some(spare_bytes) };
+        let aim = Aim { clean: false, merges: false, hot: None, twin_spare_bytes: Some(spare_bytes) };
         self.tell_checkpoint(aim, &mut || ()).map(|_| ())
     }
 
@@ -100,7 +107,7 @@ impl Maintenance {
     pub(in crate::engine) fn last_checkpoint(&self, hot: Option<PagePointer>) -> Result<()> {
         self.committer.end_in_current_segment()?;
         let rest = self.rest_spare_bytes();
-        let aim = Aim { clean: true, hot, twin_spare_bytes: Some(rest) };
+        let aim = Aim { clean: true, merges: false, hot, twin_spare_bytes: Some(rest) };
         self.tell_checkpoint(aim, &mut || ())?;
         // Only now are the small segments free that the log used since the checkpoint before.
         if self.committer.begin_smallest_segment()? {
@@ -139,7 +146,7 @@ impl Maintenance {
         retained.inspect_err(|_| self.committer.add_log_bytes(log_bytes))?;
         // The roots may list these for long.
         let reclaimed = self.checkpointer.reclaimed();
-        let Aim { clean, hot, twin_spare_bytes } = aim;
+        let Aim { clean, hot, twin_spare_bytes, .. } = aim;
         let named = CheckpointAim { next_tree: self.committer.next_tree(), clean, hot };
         let written = self.write_once(&held, named, self.spare_bytes(), between);
         let mut report = written.inspect_err(|_| self.committer.add_log_bytes(log_bytes))?;

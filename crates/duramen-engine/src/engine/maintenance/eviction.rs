@@ -1,6 +1,8 @@
 //! Eviction: nodes that were not used lately leave memory, and those that only snapshots hold are written
 //! back first.
 
+use std::sync::atomic::Ordering;
+
 use super::Maintenance;
 use crate::alarm::locked_if_free;
 use crate::catalog::Root;
@@ -14,6 +16,10 @@ const EVICT_TO_PERCENT: usize = 80;
 /// Nodes that only snapshots hold are written back while memory stays above this percentage of its bound
 /// after eviction.
 const WRITE_BACK_FROM_PERCENT: usize = 90;
+
+/// Dirty leaves are written once dirty nodes take this part of what nodes may take, in percent, and patches
+/// do, too: without patches a checkpoint costs little more.
+const WRITE_LEAVES_PERCENT: usize = 12;
 
 const _: () =
     assert!(EVICT_TO_PERCENT < WRITE_BACK_FROM_PERCENT, "an eviction that succeeds writes nothing back");
@@ -49,8 +55,10 @@ impl Maintenance {
         let meter = self.store.pages.meter();
         let enough = || meter.eviction_target(EVICT_TO_PERCENT) == 0;
         for root in self.store.registry.roots().iter().filter(|root| root.seq < newest) {
-            for slot in root.trees.iter().filter_map(|tree| tree.slot.as_ref()) {
-                if evict(slot, &[], &enough).is_some() {
+            for tree in root.trees.iter() {
+                let Some(slot) = &tree.slot else { continue };
+                let with = (&self.store.pages, tree.reducer.as_deref());
+                if evict(with, slot, &[], &enough).is_some() {
                     return;
                 }
             }
@@ -70,7 +78,7 @@ impl Maintenance {
                 *hand = (tree.id, start);
                 return;
             }
-            let resume = evict(slot, &start, &enough);
+            let resume = evict((&self.store.pages, tree.reducer.as_deref()), slot, &start, &enough);
             let stopped = resume.is_some();
             *hand = (tree.id, resume.unwrap_or_default());
             if stopped {
@@ -78,7 +86,7 @@ impl Maintenance {
             }
         }
         if let Some(roots) = self.checkpointer.roots() {
-            evict(&roots, &[], &enough);
+            evict((&self.store.pages, None), &roots, &[], &enough);
         }
         *hand = (TreeId(0), Vec::new());
     }
@@ -86,6 +94,30 @@ impl Maintenance {
     /// Drops roots that are kept only for the next reader.
     pub(in crate::engine) fn let_go_of_old_roots(&self) {
         self.store.registry.let_go_before(self.committer.published().seq);
+    }
+
+    /// Writes leaves that are dirty as a whole, once they take much of the memory. They need not wait for a
+    /// checkpoint, which would write all patches again.
+    ///
+    /// # Errors
+    /// `Full` or `Io`.
+    pub(in crate::engine) fn write_leaves_when_due(&self) -> Result<()> {
+        let meter = self.store.pages.meter();
+        let due_from = meter.nodes_bytes_max() / 100 * WRITE_LEAVES_PERCENT;
+        let dirty = meter.whole_dirty_bytes();
+        let above = self.dirty_above_bytes.load(Ordering::Relaxed).min(dirty);
+        self.dirty_above_bytes.store(above, Ordering::Relaxed);
+        if !self.store.patches || meter.patch_bytes() < due_from || dirty - above < due_from {
+            return Ok(());
+        }
+        let _within = self.store.alarm.enter();
+        // As in `write_back_snapshots`.
+        let Some(_alone) = locked_if_free(self.one_at_a_time.try_lock()) else { return Ok(()) };
+        self.store.alarm.check()?;
+        let root = self.published_root();
+        let written = self.checkpointer.write_leaves(&root);
+        self.dirty_above_bytes.store(meter.whole_dirty_bytes(), Ordering::Relaxed);
+        written
     }
 
     /// Evicts nodes that only older snapshots hold. Nodes without a page pointer are written back first.

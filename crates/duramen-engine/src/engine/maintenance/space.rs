@@ -6,6 +6,7 @@ use super::Maintenance;
 use crate::alarm::locked;
 use crate::commit::checkpoint_bytes;
 use crate::error::Result;
+use crate::features::Features;
 use crate::ids::CommitSeq;
 use crate::limits::MARK_IDLE_MS;
 use crate::tree::{Compacting, GroupWalk, Slot};
@@ -63,7 +64,7 @@ impl Maintenance {
     /// in memory, since a changed leaf may compress worse.
     fn saved_blocks(&self) -> u64 {
         let data = self.store.pages.data();
-        if !data.has_compressed() {
+        if !data.features().contains(Features::LZ4_PAGES) {
             return 0;
         }
         let held = self.committer.hold_published();

@@ -5,6 +5,9 @@
 //! tree of their own, never into the tree that they are of. An entry of it is kept if no other node, current
 //! or newer, covers its key, and only where the tree cannot be read.
 //!
+//! Where leaves have patches, a leaf alone is uncertain as well: what has changed since it was written is in
+//! the node above it. A current node above leaves proves them, with their patches.
+//!
 //! The file is read once to collect, and once more to drop what newer nodes cover. What is collected lies in
 //! trees of the new database, so memory is bounded.
 
@@ -12,13 +15,13 @@ use std::collections::BTreeMap;
 
 use super::writing::{LEVEL, Writing};
 use crate::catalog::CATALOG;
-use crate::data_file::PagePointer;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::features::Features;
 use crate::ids::{CommitSeq, TreeId};
 use crate::repair::{FoundNode, Scan, Source, Standing};
 use crate::transaction::Transaction;
-use crate::tree::{Body, Direction, KeyRange, Leaf, Node, NodePointer, Reduction, StoredValue};
+use crate::tree::{Body, Direction, Inner, KeyRange, Leaf, Node, NodePointer, Reduction, StoredValue};
 
 /// The name prefix of the trees with candidates, while the file is scanned; the old id follows.
 const CANDIDATES: &str = "recovered/scan/";
@@ -83,24 +86,55 @@ impl<'a> Leaves<'_, '_, 'a> {
         if is_dropped || !is_wanted {
             return Ok(());
         }
+        let may_be_patched = !node.is_inner() && self.has_patches();
         match self.source.used.standing(node, &writing.unreadable) {
-            Standing::Current if writing.knows(id) => self.current(writing, id, &node.pointer, None),
+            Standing::Current if writing.knows(id) && !may_be_patched => {
+                let pointer = NodePointer::whole(node.pointer, Reduction::UNKNOWN);
+                self.current(writing, id, &pointer, None)
+            }
             Standing::Old => Ok(()),
             Standing::Current | Standing::Uncertain => {
-                match self.read(&node.pointer).as_ref().map(Node::body) {
+                let pointer = NodePointer::whole(node.pointer, Reduction::UNKNOWN);
+                match self.read(&pointer).as_ref().map(Node::body) {
                     Some(Body::Leaf(leaf)) => (self.meets)(writing, id, Some(node.birth), leaf),
-                    Some(Body::Inner(_)) | None => Ok(()),
+                    Some(Body::Inner(inner)) => self.patched(writing, id, node.birth, inner),
+                    None => Ok(()),
                 }
             }
         }
     }
 
-    /// A node that the checkpoint reaches. It proves its children where the space map says nothing of them.
+    /// The leaves below an uncertain node that have patches: as old as the node.
+    fn patched(
+        &mut self,
+        writing: &mut Writing<'a>,
+        id: TreeId,
+        birth: CommitSeq,
+        inner: &Inner,
+    ) -> Result<()> {
+        for child in inner.slots().filter_map(|slot| slot.pointer()).filter(|child| child.patch.is_some()) {
+            self.budget = self.budget.saturating_sub(1);
+            if self.budget == 0 {
+                break;
+            }
+            if let Some(Body::Leaf(leaf)) = self.read(&child).as_ref().map(Node::body) {
+                (self.meets)(writing, id, Some(birth), leaf)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_patches(&self) -> bool {
+        self.source.superblock.features.contains(Features::PATCHES)
+    }
+
+    /// A node that the checkpoint reaches. It proves its children where the space map says nothing of them,
+    /// or where a leaf alone is uncertain.
     fn current(
         &mut self,
         writing: &mut Writing<'a>,
         id: TreeId,
-        at: &PagePointer,
+        at: &NodePointer,
         above: Option<u8>,
     ) -> Result<()> {
         self.budget = self.budget.saturating_sub(1);
@@ -113,18 +147,18 @@ impl<'a> Leaves<'_, '_, 'a> {
         match node.body() {
             Body::Leaf(leaf) => (self.meets)(writing, id, None, leaf),
             Body::Inner(inner) => inner.slots().filter_map(|slot| slot.pointer()).try_for_each(|child| {
-                match self.source.used.says(&child.page) {
-                    None => self.current(writing, id, &child.page, Some(inner.level)),
-                    Some(_) => Ok(()),
-                }
+                let is_proven = match self.source.used.says(&child.page) {
+                    None => true,
+                    Some(is_used) => is_used && inner.level == 1 && self.has_patches(),
+                };
+                if is_proven { self.current(writing, id, &child, Some(inner.level)) } else { Ok(()) }
             }),
         }
     }
 
     /// A node that cannot be read any more, or does not decode, is as lost as one that was not found.
-    fn read(&self, at: &PagePointer) -> Option<Node> {
-        let pointer = NodePointer { page: *at, reduction: Reduction::UNKNOWN };
-        Node::read(&self.source.pages, &pointer, true).ok()
+    fn read(&self, at: &NodePointer) -> Option<Node> {
+        Node::read(&self.source.pages, at, true).ok()
     }
 }
 

@@ -69,7 +69,7 @@ impl Apply<'_> {
         }
     }
 
-    fn under_one_root(&mut self, root: &Slot, outcome: Outcome) -> Result<Slot, ApplyError> {
+    pub(super) fn under_one_root(&mut self, root: &Slot, outcome: Outcome) -> Result<Slot, ApplyError> {
         let mut pieces = match outcome {
             Outcome::Same => return Ok(root.clone()),
             Outcome::Pieces(pieces) => pieces,
@@ -80,7 +80,7 @@ impl Apply<'_> {
         }
         let new = self.collapse(pieces.pop().expect("no entry was removed").slot)?;
         let (before, after) = (root.count, new.count);
-        invariant!(before == after, "a tree of {before} entries is compacted, and has {after}");
+        invariant!(before == after, "a tree of {before} entries is written anew, and has {after}");
         Ok(new)
     }
 
@@ -128,7 +128,7 @@ impl Apply<'_> {
         bounds.check(self.pages, &node)?;
         let is_moved = compacting.moves(slot);
         let pieces = match node.body() {
-            Body::Leaf(leaf) if is_moved => {
+            Body::Leaf(leaf) if compacting.rewrites(slot) => {
                 vec![self.leaf_anew(&node, leaf.rebuilt(self.pages, self.birth.0))]
             }
             Body::Leaf(_) => return Ok(Outcome::Same),
@@ -178,7 +178,7 @@ impl Apply<'_> {
         for child in which {
             let slot = inner.slot(child);
             // A leaf that stays need not be read.
-            if inner.level == 1 && !compacting.moves(slot) {
+            if inner.level == 1 && !compacting.rewrites(slot) {
                 continue;
             }
             let bounds = bounds.of_child(inner, child);
@@ -221,7 +221,7 @@ impl Apply<'_> {
     }
 
     /// A leaf with the same entries as another node, without a page.
-    fn leaf_anew(&self, old: &Node, leaf: Leaf) -> Piece {
+    pub(super) fn leaf_anew(&self, old: &Node, leaf: Leaf) -> Piece {
         let node = Arc::new(Node::of_leaf(self.pages, leaf, self.birth, !self.private));
         let slot = Slot::resident(self.pages.meter(), node);
         let piece = Piece { separator: Vec::new(), slot, small: false };
@@ -236,7 +236,7 @@ fn is_whole(pieces: &[Piece]) -> bool {
 }
 
 /// A node with the same entries has the same reduction: it is kept even where the reducer is not registered.
-fn same_reduction(old: &Node, new: &Piece) {
+pub(super) fn same_reduction(old: &Node, new: &Piece) {
     if let (Some(reduction), Some(node)) = (old.reduction().get(), new.slot.peek()) {
         drop(node.reduction().set(reduction.clone()));
     }

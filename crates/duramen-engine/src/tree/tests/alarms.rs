@@ -32,7 +32,7 @@ fn a_page_of_another_kind_is_not_given_to_a_node() {
     let pages = pages(&disk);
     let root = small_root(&pages);
     let inner = Page::build(PageKind::Inner, 1, 0, |_| ());
-    let pointer = NodePointer { page: pages.data().locate(&inner, 9), reduction: Reduction::UNKNOWN };
+    let pointer = NodePointer::whole(pages.data().locate(&inner, 9), Reduction::UNKNOWN);
     let node = root.peek().unwrap();
     raises("the page of a node of height 0 is inner: true", || assert!(node.set_pointer(pointer).is_none()));
     assert!(node.pointer().is_none());

@@ -1,0 +1,103 @@
+//! Merging patches into their leaves before a checkpoint, so that the patches until the next one have room.
+
+use std::sync::atomic::Ordering;
+
+use super::Maintenance;
+use crate::commit::Relocation;
+use crate::error::Result;
+use crate::ids::TreeId;
+use crate::tree::{MergeSlice, MergedFrom, Merging, patch_lengths};
+
+/// Of nodes that have not changed since the last checkpoint, patches of this part of a leaf are merged first,
+/// and longer ones: what is cold should not be read with every leaf.
+const COLD_PART: usize = 64;
+
+impl Maintenance {
+    /// Merges patches, until those that are left take no more than their part of the room: first those of
+    /// nodes that no commit changes any more, then the longest.
+    ///
+    /// A slice at a time is built, written, and put into the trees by a commit without a change.
+    ///
+    /// # Errors
+    /// `Full` or `Io`; what was merged before stays so.
+    pub(super) fn merge_patches(&self) -> Result<()> {
+        let _within = self.store.alarm.enter();
+        // Its commits would take the log that is left for deletes.
+        if self.committer.log().is_refused() {
+            return Ok(());
+        }
+        let Some(mut merged_from) = self.merged_from() else { return Ok(()) };
+        let root = self.published_root();
+        let trees: Vec<TreeId> =
+            root.trees.iter().filter(|tree| tree.slot.is_some()).map(|tree| tree.id).collect();
+        drop(root);
+        for tree in trees {
+            let mut next = Some(Vec::new());
+            while let Some(from) = next.take() {
+                next = self.merge_slice(tree, &from, &mut merged_from)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges patches of a tree from a key on. Returns where to go on.
+    fn merge_slice(
+        &self,
+        tree: TreeId,
+        from: &[u8],
+        merged_from: &mut MergedFrom,
+    ) -> Result<Option<Vec<u8>>> {
+        let held = self.committer.hold_published();
+        let state = held.root().trees.get(tree).filter(|state| state.dropped_at.is_none());
+        let Some((state, slot)) = state.and_then(|state| Some((state, state.slot.as_ref()?))) else {
+            return Ok(None);
+        };
+        let merging = Merging {
+            pages: &self.store.pages,
+            reducer: state.reducer.as_deref(),
+            birth: held.root().seq,
+            merged_from,
+            slice_bytes: self.store.give_back.compacted_bytes,
+        };
+        let MergeSlice { leaves, next } = merging.slice(slot, from);
+        // What is merged must leave memory.
+        drop(held);
+        if !leaves.is_empty() {
+            let count = leaves.len() as u64;
+            self.committer.throttle.ensure_room_for_checkpoint(&self.store)?;
+            self.checkpointer.write_ahead(tree, &leaves)?;
+            self.committer.submit_relocation(Relocation::of_merged(vec![(tree, leaves)]))?;
+            self.leaves_merged.fetch_add(count, Ordering::Relaxed);
+        }
+        Ok(next)
+    }
+
+    /// Which patches are merged; `None` if all have room.
+    fn merged_from(&self) -> Option<MergedFrom> {
+        let meter = self.store.pages.meter();
+        let kept_bytes = meter.kept_patch_bytes();
+        if meter.patch_bytes() <= kept_bytes {
+            return None;
+        }
+        let cold = self.store.geometry.leaf_bytes_max / COLD_PART;
+        let root = self.published_root();
+        let mut lengths = Vec::new();
+        let slots = root.trees.iter().filter_map(|tree| tree.slot.as_ref());
+        slots.for_each(|slot| {
+            patch_lengths(slot, &mut |is_cold, length| {
+                if !is_cold || length < cold {
+                    lengths.push(length);
+                }
+            });
+        });
+        lengths.sort_unstable();
+        let excess = lengths.iter().sum::<usize>().saturating_sub(kept_bytes);
+        let mut left = kept_bytes;
+        let first = lengths.into_iter().find(|length| {
+            let is_kept = *length <= left;
+            left = left.saturating_sub(*length);
+            !is_kept
+        });
+        Some(MergedFrom { cold, hot: (first.unwrap_or(usize::MAX), excess) })
+    }
+}

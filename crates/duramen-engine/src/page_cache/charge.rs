@@ -1,0 +1,215 @@
+//! What a node or a patch takes of the memory, and of the room for the next checkpoint: given back when it is
+//! dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use super::Meter;
+use crate::alarm::invariant;
+
+/// What a patch takes in memory besides its bytes: its fields, and two allocations.
+const PATCH_BYTES: usize = size_of::<PatchCharge>() + 96;
+
+/// Flag in the bytes of a charge: the node was evicted.
+const LEFT: usize = 1 << (usize::BITS - 1);
+
+/// Flag in the dirty bytes of a charge: the latest root does not use the node.
+const SUPERSEDED: usize = 1 << (usize::BITS - 1);
+
+/// One node's share of the meter; returned when the node is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    meter: Arc<Meter>,
+    /// With [`LEFT`] if charged to `waiting_bytes`.
+    bytes: AtomicUsize,
+    /// With [`SUPERSEDED`] if it is charged to `superseded_bytes`, too.
+    dirty: AtomicUsize,
+    /// The part of `dirty` that is patches.
+    patch_bytes: usize,
+}
+
+impl Charge {
+    /// Charges `bytes` of memory to the meter, and the bytes that a checkpoint will write for them.
+    #[must_use]
+    pub(crate) fn new(meter: &Arc<Meter>, bytes: usize, dirty_bytes: usize) -> Charge {
+        Charge::with_patches(meter, bytes, dirty_bytes, 0)
+    }
+
+    /// As [`Charge::new`], where so much of what is written is patches.
+    #[must_use]
+    pub(crate) fn with_patches(
+        meter: &Arc<Meter>,
+        bytes: usize,
+        dirty_bytes: usize,
+        patch_bytes: usize,
+    ) -> Charge {
+        meter.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if dirty_bytes > 0 {
+            meter.dirty_bytes.fetch_add(dirty_bytes, Ordering::Relaxed);
+            meter.dirty_patch_bytes.fetch_add(patch_bytes, Ordering::Relaxed);
+        }
+        Charge {
+            meter: Arc::clone(meter),
+            bytes: AtomicUsize::new(bytes),
+            dirty: AtomicUsize::new(dirty_bytes),
+            patch_bytes,
+        }
+    }
+
+    /// Whether the node was evicted.
+    pub(crate) fn has_left(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) & LEFT != 0
+    }
+
+    /// The meter that is charged.
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// The node was evicted, but its page stays in use.
+    pub(crate) fn stay(&self) {
+        // Loaded first: it nearly always never left, and other threads read the same cache line.
+        if self.bytes.load(Ordering::Relaxed) & LEFT != 0 {
+            let before = self.bytes.fetch_and(!LEFT, Ordering::Relaxed);
+            if before & LEFT != 0 {
+                self.meter.resident_bytes.fetch_add(before & !LEFT, Ordering::Relaxed);
+                self.meter.waiting_bytes.fetch_sub(before & !LEFT, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The node was evicted: it is charged to `waiting_bytes` until it is freed.
+    pub(crate) fn leave(&self) {
+        let before = self.bytes.fetch_or(LEFT, Ordering::Relaxed);
+        if before & LEFT == 0 {
+            self.meter.waiting_bytes.fetch_add(before, Ordering::Relaxed);
+            self.meter.resident_bytes.fetch_sub(before, Ordering::Relaxed);
+        }
+    }
+
+    /// The node has a page on disk now.
+    pub(crate) fn clean(&self) {
+        if self.dirty.load(Ordering::Relaxed) > 0 {
+            let dirty = self.dirty.swap(0, Ordering::Relaxed);
+            let dirty_bytes = dirty & !SUPERSEDED;
+            if dirty_bytes > 0 {
+                self.meter.dirty_patch_bytes.fetch_sub(self.patch_bytes, Ordering::Relaxed);
+            }
+            if dirty & SUPERSEDED != 0 {
+                self.meter.superseded_bytes.fetch_sub(dirty_bytes, Ordering::Relaxed);
+                self.meter.superseded_patch_bytes.fetch_sub(self.patch_bytes, Ordering::Relaxed);
+                self.meter.old_node_bytes.fetch_sub(self.node_bytes(), Ordering::Relaxed);
+            }
+            let before = self.meter.dirty_bytes.fetch_sub(dirty_bytes, Ordering::Relaxed);
+            invariant!(before >= dirty_bytes, "{dirty_bytes} clean bytes are among {before} dirty ones");
+        }
+    }
+
+    /// The latest root does not use the node, or uses it again.
+    pub(crate) fn supersede(&self, is_superseded: bool) {
+        let dirty = self.dirty.load(Ordering::Relaxed);
+        let (flagged, bytes) = (dirty ^ SUPERSEDED, dirty & !SUPERSEDED);
+        let is_first = bytes > 0 && (dirty & SUPERSEDED == 0) == is_superseded;
+        // A checkpoint may clean it meanwhile.
+        let exchanged = is_first
+            && self.dirty.compare_exchange(dirty, flagged, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let (all, patches) = (&self.meter.superseded_bytes, &self.meter.superseded_patch_bytes);
+        match (exchanged, is_superseded) {
+            (true, true) => {
+                all.fetch_add(bytes, Ordering::Relaxed);
+                patches.fetch_add(self.patch_bytes, Ordering::Relaxed);
+                self.meter.old_node_bytes.fetch_add(self.node_bytes(), Ordering::Relaxed);
+            }
+            (true, false) => {
+                all.fetch_sub(bytes, Ordering::Relaxed);
+                patches.fetch_sub(self.patch_bytes, Ordering::Relaxed);
+                self.meter.old_node_bytes.fetch_sub(self.node_bytes(), Ordering::Relaxed);
+            }
+            (false, _) => {}
+        }
+    }
+
+    fn node_bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed) & !LEFT
+    }
+
+    /// Whether it is charged for bytes that a checkpoint will write.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.clean();
+        let bytes = *self.bytes.get_mut();
+        let charged_to =
+            if bytes & LEFT == 0 { &self.meter.resident_bytes } else { &self.meter.waiting_bytes };
+        charged_to.fetch_sub(bytes & !LEFT, Ordering::Relaxed);
+    }
+}
+
+/// The share of a patch that is kept with the node above its leaf.
+#[derive(Debug)]
+pub(crate) struct PatchCharge {
+    charge: Charge,
+    bytes: usize,
+    /// One of the three below.
+    counted: AtomicU8,
+}
+
+/// The latest root may have the patch, only older ones do, or it has left memory.
+const LATEST: u8 = 0;
+const OLD: u8 = 1;
+const GONE: u8 = 2;
+
+impl PatchCharge {
+    /// Charges a patch of so many bytes.
+    #[must_use]
+    pub(crate) fn new(meter: &Arc<Meter>, bytes: usize) -> PatchCharge {
+        meter.patch_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let charge = Charge::new(meter, bytes + PATCH_BYTES, 0);
+        PatchCharge { charge, bytes, counted: AtomicU8::new(LATEST) }
+    }
+
+    /// The node above its leaf was evicted.
+    pub(crate) fn leave(&self) {
+        self.charge.leave();
+        self.count(GONE);
+    }
+
+    /// The node above its leaf was evicted, but another version of it is in use.
+    pub(crate) fn stay(&self) {
+        self.charge.stay();
+        if self.counted.load(Ordering::Relaxed) == GONE {
+            self.count(LATEST);
+        }
+    }
+
+    /// The latest root does not have the patch, or has it again.
+    pub(crate) fn supersede(&self, is_superseded: bool) {
+        self.count(if is_superseded { OLD } else { LATEST });
+    }
+
+    fn count(&self, as_one: u8) {
+        let meter = self.charge.meter();
+        let counter = |one: u8| match one {
+            LATEST => Some(&meter.patch_bytes),
+            OLD => Some(&meter.old_patch_bytes),
+            _ => None,
+        };
+        // Added first: another thread may take it off again at once.
+        if let Some(counter) = counter(as_one) {
+            counter.fetch_add(self.bytes, Ordering::Relaxed);
+        }
+        if let Some(counter) = counter(self.counted.swap(as_one, Ordering::Relaxed)) {
+            counter.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for PatchCharge {
+    fn drop(&mut self) {
+        self.count(GONE);
+    }
+}
