@@ -9,6 +9,9 @@ use duramen_disk::MemDisk;
 /// The bit of compressed pages.
 pub const LZ4_PAGES: u64 = 2;
 
+/// The bit of inner nodes with patches.
+pub const PATCHES: u64 = 4;
+
 /// Where superblocks begin, and their incompatible features in each.
 const SUPERBLOCKS: [usize; 2] = [0, 16384];
 const FEATURES_AT: usize = 28;

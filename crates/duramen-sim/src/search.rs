@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use duramen_disk::memory::{CrashChoice, Trace};
 
-use crate::features::{LZ4_PAGES, features_of};
+use crate::features::{LZ4_PAGES, PATCHES, features_of};
 use crate::lives;
 use case::{Case, Choice};
 use kinds::Kind;
@@ -175,7 +175,9 @@ fn cut(
         }
         return Ok(false);
     }
-    report.compressed += u64::from(features_of(&image, PATH) & LZ4_PAGES != 0);
+    let features = features_of(&image, PATH);
+    report.compressed += u64::from(features & LZ4_PAGES != 0);
+    report.patched += u64::from(features & PATCHES != 0);
     let survival = survive(recorded, &case, &image).map_err(fail)?;
     seen.first.insert(hash, survival.seq);
     let separate = recorded.options.wal_dir.is_some();

@@ -81,6 +81,7 @@ impl Encoder {
         self.number(segment_bytes_min);
         self.number(segment_bytes_max);
         self.number(u64::from(options.compress));
+        self.number(u64::from(options.patches));
         self.number(options.memory_bytes as u64);
         let method = METHODS.iter().position(|method| Some(*method) == options.sync);
         self.number(method.unwrap_or(0) as u64);
@@ -165,7 +166,7 @@ impl<'a> Decoder<'a> {
             segment_bytes_min: self.number()?,
             segment_bytes_max: self.number()?,
         };
-        let compress = self.number()? == 1;
+        let (compress, patches) = (self.number()? == 1, self.number()? == 1);
         let memory_bytes = self.size()?;
         let sync = Some(*METHODS.get(self.size()?)?);
         let checkpoint_log_bytes = Some(self.number()?);
@@ -175,6 +176,7 @@ impl<'a> Decoder<'a> {
         Some(Options {
             geometry,
             compress,
+            patches,
             memory_bytes,
             sync,
             checkpoint_log_bytes,

@@ -22,7 +22,7 @@ use crate::search::cuts::{LOG_DIR, LOG_DISK};
 use crate::search::feed::feed_tells;
 use crate::search::model::{Commit, Effect, History};
 use crate::search::random::{Random, joined, mixed};
-use crate::search::run::{FEED_BYTES, PATH, compresses, some_sync};
+use crate::search::run::{FEED_BYTES, PATH, compresses, has_large_leaves, keeps_patches, some_sync};
 use crate::search::shapes::{DIRECT_GEOMETRY, GEOMETRY};
 
 /// How the remark of an acknowledgement begins; the sequence follows.
@@ -97,7 +97,7 @@ pub fn options_of(seed: u64) -> Options {
     let is_direct = random.chance(1, 8) && !is_old;
     let (mut geometry, mut scale) = if is_direct { (DIRECT_GEOMETRY, 4) } else { (GEOMETRY, 1) };
     let compress = compresses(seed) && !is_old;
-    if compress {
+    if compress || has_large_leaves(seed) && !is_old && !is_direct {
         (geometry.leaf_bytes_max, scale) = (4 * geometry.block_bytes, 4);
     }
     // With the engine's own threads memory has a lower bound, and the ring of recent commits reaches back to
@@ -108,6 +108,7 @@ pub fn options_of(seed: u64) -> Options {
     Options {
         geometry,
         compress,
+        patches: keeps_patches(seed),
         memory_bytes: if has_threads { 4 * 1024 * 1024 } else { tiny },
         background: if has_threads { Background::Threads } else { Background::Stepped },
         sync: Some(some_sync(&geometry, &mut random)),

@@ -19,7 +19,7 @@ use super::model::{History, State};
 use super::shop::Release;
 use super::tally::Tally;
 use super::views::Shown;
-use crate::features::{LZ4_PAGES, features_of};
+use crate::features::{LZ4_PAGES, PATCHES, features_of};
 use crate::search::cuts::{image as cut_image, some_choice};
 use crate::search::kinds::Kind;
 use crate::search::random::{Random, joined};
@@ -161,6 +161,7 @@ fn recovered(
     }
     let (state, mut tally) = equal_state(&db, ended, op, seq, ended.program(op).0, random)?;
     tally.compressed += u64::from(features & LZ4_PAGES != 0);
+    tally.patched += u64::from(features & PATCHES != 0);
     ended.looks.explain(op, seq, Shown::of(&db)?.as_ref())?;
     if random.chance(1, CHECKED_EVERY) {
         checks_are_clean(&db, &state).map_err(|what| format!("state of commit {seq}: {what}"))?;

@@ -35,6 +35,8 @@ pub struct Tally {
     pub named: u64,
     /// Databases after a cut with compressed pages.
     pub compressed: u64,
+    /// Databases after a cut with patches.
+    pub patched: u64,
 }
 
 impl Tally {
@@ -76,11 +78,12 @@ impl Tally {
         self.compactions += other.compactions;
         self.named += other.named;
         self.compressed += other.compressed;
+        self.patched += other.patched;
     }
 
     /// Each count, in words.
     #[must_use]
-    pub fn counts(&self) -> [(u64, &'static str); 14] {
+    pub fn counts(&self) -> [(u64, &'static str); 15] {
         [
             (self.views, "answers of views compared"),
             (self.backups, "backups opened and compared"),
@@ -96,6 +99,7 @@ impl Tally {
             (self.compactions, "compactions that moved pages"),
             (self.named, "processes that store documents with names"),
             (self.compressed, "databases found with compressed pages"),
+            (self.patched, "databases found with patches"),
         ]
     }
 }

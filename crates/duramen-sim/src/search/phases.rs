@@ -28,7 +28,7 @@ macro_rules! phases {
             /// that runs of this size reach these phases.
             #[must_use]
             pub fn must_be_seen(self) -> bool {
-                cfg!(debug_assertions) || !matches!(self, Phase::Punched | Phase::Nothing)
+                cfg!(debug_assertions) || !matches!(self, Phase::Punched | Phase::Nothing | Phase::Merging)
             }
 
             /// In words.
@@ -61,6 +61,7 @@ phases! {
     HalfCheckpoint = "half-written checkpoint",
     CommitInCheckpoint = "commit in a half-written checkpoint",
     Compacting = "compaction",
+    Merging = "patches merged",
     MarkIdle = "mark or background sync",
     Closing = "closing",
     Reopening = "reopening",
@@ -219,6 +220,10 @@ impl Map<'_> {
 
     fn checkpoint(&mut self, at: usize) {
         let end = self.remark(at, &["checkpointed"]);
+        let merged = self.remark(at, &["merged"]);
+        if merged < end {
+            self.span(Phase::Merging, at, merged);
+        }
         let first = self.next(at, |op| op.kind == OpKind::Write && is_data(op) && !is_superblock(op));
         let superblock = self.next(at, |op| op.kind == OpKind::Write && is_superblock(op));
         if first < superblock && superblock < end {
@@ -235,6 +240,9 @@ impl Map<'_> {
         let end = self.remark(at, &["stepped"]);
         if self.ops.get(end).is_some_and(|op| op.note.contains("empty commit")) {
             self.span(Phase::Nothing, at, end);
+        }
+        if self.ops.get(end).is_some_and(|op| op.note.contains("merged")) {
+            self.span(Phase::Merging, at, end);
         }
         let page = self.next(at, |op| op.kind == OpKind::Write && is_data(op) && !is_superblock(op));
         let superblock = self.next(at, |op| op.kind == OpKind::Write && is_superblock(op));

@@ -214,7 +214,11 @@ fn aftermath(writer: &Writer, engine: &Engine, random: &mut Random) -> Result<()
     }
     for _ in 0..random.between(1, AFTERMATH_MAX) {
         match random.below(12) {
-            0..=2 => engine.checkpoint().map_err(failed("checkpoint after recovery"))?,
+            0..=2 => {
+                let began_at = writer.disk.recorded_len();
+                engine.checkpoint().map_err(failed("checkpoint after recovery"))?;
+                writer.made_empty(engine, began_at);
+            }
             3 => drop(writer.step(engine).map_err(|what| format!("after recovery: {what}"))?),
             4..=7 => after_commit(writer, engine, Shape::Small, random)?,
             8..=9 => after_commit(writer, engine, Shape::Big, random)?,

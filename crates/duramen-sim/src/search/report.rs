@@ -37,6 +37,8 @@ pub struct Report {
     pub separate: u64,
     /// Distinct first cuts that left a database with compressed pages.
     pub compressed: u64,
+    /// Distinct first cuts that left a database with patches.
+    pub patched: u64,
     /// Distinct cuts of each kind of choice, in the order of [`Kind::ALL`].
     pub kinds: [u64; Kind::ALL.len()],
     /// Time taken.
@@ -77,6 +79,7 @@ impl Report {
         counts.extend([
             (self.separate, "a log on a disk of its own"),
             (self.compressed, "compressed pages"),
+            (self.patched, "patches"),
             (self.lost, "a lost unacknowledged transaction"),
             (self.kept, "a kept unacknowledged transaction"),
         ]);
@@ -93,6 +96,7 @@ impl Report {
         self.kept += other.kept;
         self.separate += other.separate;
         self.compressed += other.compressed;
+        self.patched += other.patched;
         self.elapsed += other.elapsed;
         let mine = self.phases.iter_mut().chain(&mut self.methods).chain(&mut self.kinds);
         let theirs = other.phases.iter().chain(&other.methods).chain(&other.kinds);
@@ -117,6 +121,7 @@ impl fmt::Display for Report {
         }
         writeln!(f, "{:>8} with the log on a disk of its own", self.separate)?;
         writeln!(f, "{:>8} with compressed pages", self.compressed)?;
+        writeln!(f, "{:>8} with patches", self.patched)?;
         for kind in Kind::ALL {
             writeln!(f, "{:>8} {}", self.kinds[*kind as usize], kind.name())?;
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use duramen_disk::memory::{Blocker, Trace};
 use duramen_disk::{Disk, MemDisk, SyncMethod};
-use duramen_engine::{Background, Durability, Engine, Error, Geometry, Hooks, Options, Snapshot};
+use duramen_engine::{Background, Durability, Engine, Error, Geometry, GiveBack, Hooks, Options, Snapshot};
 
 use super::alone::commit_alone;
 use super::compare::{check_is_clean, snapshot_equals};
@@ -69,20 +69,26 @@ pub fn options_of(seed: u64) -> Options {
     // Direct writes need larger blocks: everything else is then larger, too.
     let (mut geometry, mut scale) = if is_direct { (DIRECT_GEOMETRY, 4) } else { (GEOMETRY, 1) };
     let compress = compresses(seed);
+    let mut log_scale = scale as u64;
     if compress {
         // A leaf of one block saves none. Larger ones need more memory.
-        (geometry.leaf_bytes_max, scale) = (4 * geometry.block_bytes, 4);
+        (geometry.leaf_bytes_max, scale, log_scale) = (4 * geometry.block_bytes, 4, 4);
+    } else if has_large_leaves(seed) {
+        // The patch of a small leaf has room for one row.
+        (geometry.leaf_bytes_max, scale) = (2 * geometry.block_bytes, 2 * scale);
     }
     Options {
         geometry,
         compress,
+        patches: keeps_patches(seed),
         memory_bytes: *random.pick(&[56, 64, 96, 128]) * 1024 * scale,
         background: Background::Stepped,
         sync: Some(if is_direct { SyncMethod::DirectDsync } else { some_sync(&geometry, &mut random) }),
-        checkpoint_log_bytes: Some(*random.pick(&[8, 16, 32]) * 1024 * scale as u64),
+        checkpoint_log_bytes: Some(*random.pick(&[8, 16, 32]) * 1024 * log_scale),
         wal_dir: random.chance(1, 3).then(|| LOG_DIR.into()),
         feed_retain_bytes: if keeps_feed(seed) { FEED_BYTES } else { 0 },
         feed_bytes_max: FEED_BYTES,
+        give_back: GiveBack { kept_patch_percent: *random.pick(&[0, 0, 2]), ..GiveBack::default() },
         ..Options::default()
     }
 }
@@ -97,6 +103,18 @@ pub fn keeps_feed(seed: u64) -> bool {
 #[must_use]
 pub fn compresses(seed: u64) -> bool {
     Random::new(joined(seed, 7)).chance(1, 3)
+}
+
+/// Whether the run of a seed writes patches: three of four.
+#[must_use]
+pub fn keeps_patches(seed: u64) -> bool {
+    Random::new(joined(seed, 8)).chance(3, 4)
+}
+
+/// Whether leaves of a seed are larger than a block, whether they are compressed or not.
+#[must_use]
+pub fn has_large_leaves(seed: u64) -> bool {
+    Random::new(joined(seed, 9)).chance(1, 2)
 }
 
 /// Whether the run of a seed compacts: every second one.
@@ -304,7 +322,16 @@ impl Run {
         let mut resident_bytes = engine.stats().resident_bytes;
         let quiet = random.chance(1, 3);
         disk.annotate("checkpoint");
+        let (began_at, merged_before) = (disk.recorded_len(), engine.stats().leaves_merged);
+        let mut is_merging = true;
+        let mut after_merging = || {
+            writer.made_empty(&engine, began_at);
+            if std::mem::take(&mut is_merging) && engine.stats().leaves_merged > merged_before {
+                disk.annotate("merged");
+            }
+        };
         let written = engine.checkpoint_with(&mut || {
+            after_merging();
             let now = engine.stats().resident_bytes;
             if now < resident_bytes {
                 disk.annotate("evicted");
@@ -315,6 +342,7 @@ impl Run {
             resident_bytes = engine.stats().resident_bytes;
         });
         self.writer.disk.set_blocker(None);
+        after_merging();
         written.map_err(failed("checkpoint"))?;
         self.writer.disk.annotate("checkpointed");
         Ok(())
@@ -331,14 +359,14 @@ impl Run {
         writer.disk.annotate("compact");
         let mut began_at = writer.disk.recorded_len();
         let compacted = engine.compact(&mut |_| {
-            writer.compacted(&engine, began_at);
+            writer.made_empty(&engine, began_at);
             if !is_quiet && random.chance(1, 3) {
                 inner_commits(&writer, &engine, random, Place::Checkpoint);
             }
             began_at = writer.disk.recorded_len();
             if stops && random.chance(1, 6) { Err(Error::invalid(STOPPED)) } else { Ok(()) }
         });
-        writer.compacted(&engine, began_at);
+        writer.made_empty(&engine, began_at);
         writer.disk.annotate("compacted");
         match compacted {
             Err(error) if error.message() == STOPPED => Ok(()),
@@ -348,8 +376,14 @@ impl Run {
 
     fn step(&mut self) -> Result<(), String> {
         self.writer.disk.annotate("step");
+        let merged_before = self.engine().stats().leaves_merged;
         let made_commits = self.writer.step(self.engine())?;
-        self.writer.disk.annotate(if made_commits { "stepped, empty commit" } else { "stepped" });
+        let merged = self.engine().stats().leaves_merged > merged_before;
+        self.writer.disk.annotate(match made_commits {
+            true if merged => "stepped, merged",
+            true => "stepped, empty commit",
+            false => "stepped",
+        });
         Ok(())
     }
 

@@ -166,7 +166,8 @@ fn small(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<
 /// Two to three segments in one record, in key order or in reverse.
 fn bulk(draft: &mut Filling<'_>, state: &State, random: &mut Random) -> Result<()> {
     let Some(tree) = state.trees.get("bulk") else { return Ok(()) };
-    let scale = if draft.geometry == GEOMETRY { 1 } else { 4 };
+    let Geometry { leaf_bytes_max, block_bytes, .. } = draft.geometry;
+    let scale = leaf_bytes_max.max(block_bytes).div_ceil(GEOMETRY.leaf_bytes_max).min(4);
     for at in 0..random.between(30, 36) * scale {
         let value = value(random, 180, 240);
         draft.put(tree, format!("b{:03}", at * 7 % (60 * scale)).into_bytes(), value, false)?;

@@ -195,8 +195,9 @@ impl Writer {
         Ok(is_new)
     }
 
-    /// Notes the empty commits that a compaction has made since the last operation of the history.
-    pub fn compacted(&self, engine: &Engine, began_at: usize) {
+    /// Notes the empty commits that a compaction or merges of patches have made since the last operation of
+    /// the history.
+    pub fn made_empty(&self, engine: &Engine, began_at: usize) {
         let published = engine.stats().commit.published.0;
         self.history().nothing_until(published, began_at);
     }

@@ -17,6 +17,8 @@ fn a_transaction_whose_leaves_do_not_fit_into_memory_is_refused_before_it_is_ord
     let options = Options {
         geometry: GEOMETRY,
         memory_bytes: 4 << 20,
+        // With patches only these stay, and they fit.
+        patches: false,
         background: Background::Stepped,
         ..Options::default()
     };
