@@ -20,7 +20,6 @@ use crate::data_file::{Page, SUPERBLOCK_OFFSETS, Superblock};
 use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::ids::{CommitSeq, Generation, TreeId};
-use crate::page_cache::Meter;
 use crate::tree::{
     Apply, ApplyError, Body, Change, Compacting, Loading, MergedLeaf, Node, NodePointer, NodeSink, Slot,
     StoredValue, write_leaves, write_tree,
@@ -194,10 +193,8 @@ impl Checkpointer {
             self.store.defer_free_unread(root.seq);
         }
         let generation = newest.superblock.generation.next();
-        let writing = Writing::begin(self.store.pages.meter(), true);
         let mut output = Output::new(&self.store, between);
         let (new_roots, draft) = self.write_all(&newest, &mut reclaiming, root, generation, &mut output)?;
-        drop(writing);
         let written_bytes = output.written_bytes();
         drop(output);
         let NewRoots { slot: roots, pointer: roots_pointer, .. } = new_roots;
@@ -256,7 +253,6 @@ impl Checkpointer {
     /// `Full` or `Io`.
     pub(crate) fn write_back(&self, root: &Root, between: &mut dyn FnMut()) -> Result<()> {
         let _one_at_a_time = self.io();
-        let _writing = Writing::begin(self.store.pages.meter(), false);
         self.begun.fetch_add(1, Ordering::SeqCst);
         let mut output = Output::new(&self.store, between);
         for tree in root.trees.iter() {
@@ -486,22 +482,6 @@ impl Checkpointer {
 
     fn io(&self) -> MutexGuard<'_, Reclaiming> {
         locked(self.io.lock())
-    }
-}
-
-/// While a root is written, room is kept for what is left of it, too.
-struct Writing<'a>(&'a Meter);
-
-impl<'a> Writing<'a> {
-    fn begin(meter: &'a Meter, of_latest: bool) -> Writing<'a> {
-        meter.begin_writing(of_latest);
-        Writing(meter)
-    }
-}
-
-impl Drop for Writing<'_> {
-    fn drop(&mut self) {
-        self.0.end_writing();
     }
 }
 

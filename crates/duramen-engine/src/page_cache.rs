@@ -278,8 +278,8 @@ impl Meter {
     /// in memory.
     pub(crate) fn unfreeable_bytes(&self) -> usize {
         let of = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
-        let older = of(&self.old_node_bytes) + of(&self.old_patch_bytes);
-        (self.latest_dirty_bytes() + older).min(self.resident_bytes())
+        let older = of(&self.old_node_bytes).saturating_add(of(&self.old_patch_bytes));
+        self.latest_dirty_bytes().saturating_add(older).min(self.resident_bytes())
     }
 
     /// Bytes of memory that a checkpoint of the latest root would free.
@@ -297,16 +297,12 @@ impl Meter {
         self.whole_dirty_bytes() + of_dirty.min(self.patch_bytes())
     }
 
-    /// A checkpoint writes a root from now on: nodes that are dirty now may be superseded before that.
-    /// Without `of_latest` it is any older root.
-    pub(crate) fn begin_writing(&self, of_latest: bool) {
-        let bytes = if of_latest { self.latest_bytes() } else { usize::MAX };
-        self.writing_bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    /// The checkpoint has ended.
-    pub(crate) fn end_writing(&self) {
-        self.writing_bytes.store(0, Ordering::Relaxed);
+    /// A root is taken and written from now on: what is dirty may be superseded before it is written. Room is
+    /// kept for both until the guard is dropped.
+    #[must_use]
+    pub(crate) fn writing(&self) -> Writing<'_> {
+        self.writing_bytes.store(self.all_dirty_bytes(), Ordering::Relaxed);
+        Writing(self)
     }
 
     /// Changes the part of their room that patches may take after a checkpoint.
@@ -323,7 +319,8 @@ impl Meter {
 
     /// The bounds that [`Meter::unfreeable_bytes`] is compared with.
     pub(crate) fn dirty_bounds(&self) -> DirtyBounds {
-        let part = (self.patch_bytes() * 100).checked_div(self.latest_dirty_bytes()).unwrap_or_default();
+        let (all, whole) = (self.latest_bytes(), self.whole_dirty_bytes());
+        let part = (all.saturating_sub(whole) * 100).checked_div(all).unwrap_or_default();
         DirtyBounds::new(self.nodes_bytes_max(), part.min(100))
     }
 
@@ -425,6 +422,11 @@ impl Meter {
         latest.saturating_sub(patches)
     }
 
+    /// Whether what is kept after a checkpoint has room for all patches, those of older roots included.
+    pub(crate) fn keeps_all_patches(&self) -> bool {
+        self.patch_bytes() + self.old_patch_bytes.load(Ordering::Relaxed) <= self.kept_patch_bytes()
+    }
+
     /// Bytes of the patches that nodes in memory keep.
     pub(crate) fn patch_bytes(&self) -> usize {
         self.patch_bytes.load(Ordering::Relaxed)
@@ -433,6 +435,15 @@ impl Meter {
     /// Pages read from disk since the engine was opened.
     pub(crate) fn pages_read(&self) -> u64 {
         self.pages_read.load(Ordering::Relaxed)
+    }
+}
+
+/// While a root is written.
+pub(crate) struct Writing<'a>(&'a Meter);
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.writing_bytes.store(0, Ordering::Relaxed);
     }
 }
 

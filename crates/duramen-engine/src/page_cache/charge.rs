@@ -96,9 +96,7 @@ impl Charge {
                 self.meter.dirty_patch_bytes.fetch_sub(self.patch_bytes, Ordering::Relaxed);
             }
             if dirty & SUPERSEDED != 0 {
-                self.meter.superseded_bytes.fetch_sub(dirty_bytes, Ordering::Relaxed);
-                self.meter.superseded_patch_bytes.fetch_sub(self.patch_bytes, Ordering::Relaxed);
-                self.meter.old_node_bytes.fetch_sub(self.node_bytes(), Ordering::Relaxed);
+                self.take_superseded(dirty_bytes);
             }
             let before = self.meter.dirty_bytes.fetch_sub(dirty_bytes, Ordering::Relaxed);
             invariant!(before >= dirty_bytes, "{dirty_bytes} clean bytes are among {before} dirty ones");
@@ -108,25 +106,33 @@ impl Charge {
     /// The latest root does not use the node, or uses it again.
     pub(crate) fn supersede(&self, is_superseded: bool) {
         let dirty = self.dirty.load(Ordering::Relaxed);
-        let (flagged, bytes) = (dirty ^ SUPERSEDED, dirty & !SUPERSEDED);
-        let is_first = bytes > 0 && (dirty & SUPERSEDED == 0) == is_superseded;
-        // A checkpoint may clean it meanwhile.
-        let exchanged = is_first
-            && self.dirty.compare_exchange(dirty, flagged, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        let (all, patches) = (&self.meter.superseded_bytes, &self.meter.superseded_patch_bytes);
-        match (exchanged, is_superseded) {
-            (true, true) => {
-                all.fetch_add(bytes, Ordering::Relaxed);
-                patches.fetch_add(self.patch_bytes, Ordering::Relaxed);
-                self.meter.old_node_bytes.fetch_add(self.node_bytes(), Ordering::Relaxed);
-            }
-            (true, false) => {
-                all.fetch_sub(bytes, Ordering::Relaxed);
-                patches.fetch_sub(self.patch_bytes, Ordering::Relaxed);
-                self.meter.old_node_bytes.fetch_sub(self.node_bytes(), Ordering::Relaxed);
-            }
-            (false, _) => {}
+        let bytes = dirty & !SUPERSEDED;
+        if bytes == 0 || (dirty & SUPERSEDED != 0) == is_superseded {
+            return;
         }
+        // A checkpoint may clean it meanwhile, and takes off what is flagged: it is added before.
+        if is_superseded {
+            self.add_superseded(bytes);
+        }
+        let exchanged = self
+            .dirty
+            .compare_exchange(dirty, dirty ^ SUPERSEDED, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        if exchanged != is_superseded {
+            self.take_superseded(bytes);
+        }
+    }
+
+    fn add_superseded(&self, bytes: usize) {
+        self.meter.superseded_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.meter.superseded_patch_bytes.fetch_add(self.patch_bytes, Ordering::Relaxed);
+        self.meter.old_node_bytes.fetch_add(self.node_bytes(), Ordering::Relaxed);
+    }
+
+    fn take_superseded(&self, bytes: usize) {
+        self.meter.superseded_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.meter.superseded_patch_bytes.fetch_sub(self.patch_bytes, Ordering::Relaxed);
+        self.meter.old_node_bytes.fetch_sub(self.node_bytes(), Ordering::Relaxed);
     }
 
     fn node_bytes(&self) -> usize {

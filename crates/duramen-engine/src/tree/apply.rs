@@ -77,6 +77,9 @@ impl From<Error> for ApplyError {
 /// Below a node with fewer changes than this, sharing the work among threads costs more than it saves.
 const SHARED_CHANGES_MIN: usize = 512;
 
+/// The patches below a node may take so many times what its page may.
+const PATCHES_BY_PAGE: usize = 16;
+
 /// Applies changes for one commit and collects what they replace.
 pub(crate) struct Apply<'a> {
     pages: &'a Pages,
@@ -376,11 +379,15 @@ impl<'a> Apply<'a> {
             rest = later;
             work.push(Work { child, changes: here, bounds: bounds.of_child(inner, child) });
         }
+        let patches = self.patches;
+        self.patches &= has_room_for_patches(inner, self.geometry);
         let changed = if self.threads > 1 && work.len() > 1 && changes.len() >= SHARED_CHANGES_MIN {
-            self.share(inner, &work)?
+            self.share(inner, &work)
         } else {
-            self.children(inner, &work)?
+            self.children(inner, &work)
         };
+        self.patches = patches;
+        let changed = changed?;
         if changed.is_empty() {
             return Ok(Outcome::Same);
         }
@@ -489,6 +496,8 @@ impl<'a> Apply<'a> {
         if let Some(first) = pieces.first_mut() {
             first.separator.clone_from(&left.separator);
         }
+        left_node.keep_shared(pieces.iter().map(|piece| &piece.slot));
+        right_node.keep_shared(pieces.iter().map(|piece| &piece.slot));
         self.replace(&left_node);
         self.replace(&right_node);
         Ok(pieces)
@@ -587,6 +596,12 @@ impl<'a> Apply<'a> {
         let node = Node::new_inner(self.pages, inner, self.birth, !self.private);
         Piece { separator, slot: Slot::resident(self.pages.meter(), Arc::new(node)), small: false }
     }
+}
+
+/// Whether the patches below a node leave room for more: each change below it writes all of them again, and a
+/// full disk must have room for that.
+fn has_room_for_patches(inner: &Inner, geometry: &Geometry) -> bool {
+    inner.patch_bytes() <= PATCHES_BY_PAGE * geometry.inner_bytes_max
 }
 
 /// The child of the first change, the changes that belong to it, and those after them.

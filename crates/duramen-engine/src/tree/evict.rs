@@ -44,7 +44,7 @@ pub(crate) fn evict(
 /// merging them into their leaves takes them from memory as well. Only while they have room.
 fn keeps_patches(pages: &Pages, inner: &Inner) -> bool {
     let meter = pages.meter();
-    inner.patch_bytes() > inner.page_bytes_about() && meter.patch_bytes() <= meter.kept_patch_bytes()
+    inner.patch_bytes() > inner.page_bytes_about() && meter.keeps_all_patches()
 }
 
 /// First keys of the recently used leaves in memory, until they fill `bytes_max`.

@@ -133,6 +133,7 @@ impl Maintenance {
         let _alone = locked(self.one_at_a_time.lock());
         self.store.alarm.check()?;
         self.let_go_of_old_roots();
+        let _writing = self.store.pages.meter().writing();
         let held = self.committer.hold_published();
         // The superblock may name only commits that are durable in the log.
         self.committer.sync_through(held.root().seq).map_err(Error::of_no_commit)?;

@@ -114,6 +114,7 @@ impl Maintenance {
         // As in `write_back_snapshots`.
         let Some(_alone) = locked_if_free(self.one_at_a_time.try_lock()) else { return Ok(()) };
         self.store.alarm.check()?;
+        let _writing = meter.writing();
         let root = self.published_root();
         let written = self.checkpointer.write_leaves(&root);
         self.dirty_above_bytes.store(meter.whole_dirty_bytes(), Ordering::Relaxed);
@@ -135,6 +136,7 @@ impl Maintenance {
         // Not while a checkpoint has taken its root and not written it. Pages of a newer root would be in its
         // space map, and leak after a power cut.
         let Some(_alone) = locked_if_free(self.one_at_a_time.try_lock()) else { return Ok(()) };
+        let _writing = self.store.pages.meter().writing();
         let newest = self.committer.published().seq;
         for root in self.store.registry.roots().iter().filter(|root| root.seq < newest) {
             // Pages written for dropped commits would never be freed.

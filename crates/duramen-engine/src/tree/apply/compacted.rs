@@ -157,6 +157,7 @@ impl Apply<'_> {
         let pieces = splice(inner, changed);
         let merged = if merges { self.merge_underfull(pieces, bounds)? } else { pieces };
         let built = self.inner_pieces(inner.level, merged);
+        node.keep_shared(built.iter().map(|piece| &piece.slot));
         if let ([only], true) = (&built[..], is_same) {
             same_reduction(node, only);
         }

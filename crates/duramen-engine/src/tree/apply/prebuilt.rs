@@ -11,7 +11,7 @@ use super::super::inner::Inner;
 use super::super::node::Body;
 use super::super::slot::Slot;
 use super::super::write::known_reduction;
-use super::{Apply, Change, next_child};
+use super::{Apply, Change, has_room_for_patches, next_child};
 use crate::error::Error;
 use crate::ids::TreeId;
 use crate::page_cache::Pages;
@@ -107,9 +107,13 @@ impl<'a> Apply<'a> {
         let node = slot.load(self.pages, false)?;
         let Body::Inner(inner) = node.body() else { return Ok(()) };
         let mut rest = changes;
+        let has_room = has_room_for_patches(inner, self.geometry);
         while let Some((child, here, later)) = next_child(inner, rest) {
             rest = later;
             let bounds = bounds.of_child(inner, child);
+            if !has_room {
+                inner.slot(child).load(self.pages, false)?;
+            }
             if inner.level > 1 {
                 self.prebuild_below(inner.slot(child), here, bounds, built)?;
             } else if !inner.slot(child).is_resident() {
