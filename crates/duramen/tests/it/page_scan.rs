@@ -135,7 +135,17 @@ fn leaves_below_a_lost_node_are_current() {
 #[test]
 fn leaves_below_a_lost_node_with_patches_are_uncertain() {
     let disk = Arc::new(MemDisk::new(6));
-    let stored = filled(&disk, true);
+    filled(&disk, true);
+    let db = open(&disk, "/db");
+    // Few changes below each node: the leaves have room for them in patches.
+    db.transact(|tx| {
+        let mut some = (1..DOCUMENTS).step_by(101);
+        some.try_for_each(|id| tx.documents("flights").put(flight(id, 7)).map(drop))
+    })
+    .unwrap();
+    let stored = rows(&db, "flights");
+    db.close().unwrap();
+    drop(db);
     let data = disk.read_file("/db/data").unwrap();
     // Flags of an inner node at level 1.
     let inner = |block: &usize| {
