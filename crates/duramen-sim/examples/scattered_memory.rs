@@ -1,4 +1,5 @@
-//! Rows loaded at random, a batch in each transaction, far beyond memory: the peak memory of the process.
+//! Rows loaded at random, a batch in each transaction, far beyond memory: the peak memory of the process, and
+//! what it writes.
 //!
 //! `cargo run --release -p duramen-sim --example scattered_memory -- DIR [ROWS] [MEMORY_MIB] [BATCH_ROWS]
 //! [PEAK_MIB_MAX]`
@@ -15,6 +16,9 @@ use std::time::{Duration, Instant};
 use duramen_disk::OsDisk;
 use duramen_disk::memory::Random;
 use duramen_engine::{Builtin, Durability, Engine, Hooks, KeyRange, Options, Result};
+
+/// A key of 16 bytes, and a value of 100.
+const ROW_BYTES: u64 = 116;
 
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
@@ -34,6 +38,10 @@ fn main() -> Result<()> {
         loaded
     })?;
     println!("{:?}", engine.stats());
+    println!(
+        "{:.1} bytes written for each byte of a row",
+        written_bytes() as f64 / (rows * ROW_BYTES) as f64
+    );
     let (anonymous, nodes) = (peak.anonymous_kib.into_inner(), peak.nodes_bytes.into_inner());
     println!("peak of nodes: {:.1} MiB", nodes as f64 / f64::from(1 << 20));
     println!("peak anonymous memory: {:.1} MiB", anonymous as f64 / 1024.0);
@@ -76,8 +84,18 @@ fn load(engine: &Engine, rows: u64, batch_rows: u64) -> Result<()> {
 }
 
 fn anonymous_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap_or_default();
+    of_process("status", "RssAnon:")
+}
+
+/// Bytes given to write calls.
+fn written_bytes() -> u64 {
+    of_process("io", "wchar:")
+}
+
+/// A number that Linux tells about this process; 0 elsewhere.
+fn of_process(file: &str, name: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 

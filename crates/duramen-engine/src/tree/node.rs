@@ -96,34 +96,32 @@ impl Node {
     }
 
     fn new(pages: &Pages, body: Body, birth: CommitSeq, home: Home) -> Node {
-        let (count, bytes, page_bytes) = match &body {
-            Body::Leaf(leaf) => (leaf.len() as u64, leaf.heap_bytes(), leaf.page_bytes_max()),
+        let (count, bytes, page_bytes, patch_bytes) = match &body {
+            Body::Leaf(leaf) => (leaf.len() as u64, leaf.heap_bytes(), leaf.page_bytes_max(), 0),
             Body::Inner(inner) => {
-                let page_bytes = inner.page_bytes_about() + inner.patch_bytes();
-                (inner.slots().map(|s| s.count).sum(), inner.heap_bytes(), page_bytes)
+                let (count, patch_bytes) = (inner.slots().map(|s| s.count).sum(), inner.patch_bytes());
+                (count, inner.heap_bytes(), inner.page_bytes_about() + patch_bytes, patch_bytes)
             }
         };
+        let to_be_written = matches!(home, Home::Nowhere { to_be_written: true });
         let block_bytes = pages.data().block_bytes();
-        let (dirty, to_be_written) = match home {
-            Home::Nowhere { to_be_written } => (true, to_be_written),
-            Home::Base(_) | Home::Page(_) => (false, false),
-        };
-        let patch_bytes = match &body {
-            Body::Inner(inner) => inner.patch_bytes(),
-            Body::Leaf(_) => 0,
-        };
         let dirty_bytes = if to_be_written { page_bytes.next_multiple_of(block_bytes) } else { 0 };
-        let (is_read, base, pointer) = match home {
-            Home::Nowhere { .. } => (false, None, OnceLock::new()),
-            Home::Base(page) => (false, Some(page), OnceLock::new()),
-            Home::Page(pointer) => (true, None, OnceLock::from(pointer)),
+        let (state, is_read) = match home {
+            Home::Nowhere { .. } => (0, false),
+            Home::Base(_) => (HAS_PAGE, false),
+            Home::Page(_) => (HAS_PAGE, true),
+        };
+        let (base, pointer) = match home {
+            Home::Nowhere { .. } => (None, OnceLock::new()),
+            Home::Base(page) => (Some(page), OnceLock::new()),
+            Home::Page(pointer) => (None, OnceLock::from(pointer)),
         };
         Node {
             body,
             count,
             birth,
             reduction: OnceLock::new(),
-            state: AtomicU8::new(if dirty { 0 } else { HAS_PAGE }),
+            state: AtomicU8::new(state),
             pointer,
             base,
             unused_since: AtomicU64::new(0),
@@ -237,12 +235,16 @@ impl Node {
 
     /// Bytes of the patch that the node above this leaf keeps.
     pub(crate) fn patch_bytes(&self) -> usize {
-        match (&self.body, self.pointer.get()) {
-            (Body::Leaf(leaf), _) if self.base.is_some() => {
-                leaf.stored_patch().filter(|patch| !patch.is_empty()).map_or(0, |patch| patch.bytes().len())
-            }
-            (_, pointer) => pointer.map_or(0, NodePointer::patch_bytes),
+        match self.base {
+            Some(_) => self.own_patch().map_or(0, |patch| patch.bytes().len()),
+            None => self.pointer.get().map_or(0, NodePointer::patch_bytes),
         }
+    }
+
+    /// The patch that was made with the node, unless what it changed was changed back.
+    fn own_patch(&self) -> Option<&Arc<StoredPatch>> {
+        let Body::Leaf(leaf) = &self.body else { return None };
+        leaf.stored_patch().filter(|patch| self.base.is_some() && !patch.is_empty())
     }
 
     /// The node may have been evicted while a newer version of it was made: what both share stays in memory.
@@ -278,16 +280,17 @@ impl Node {
 
     /// The pointer that a patch will have but for its reduction; `None` for any other node.
     pub(crate) fn unsettled_pointer(&self) -> Option<NodePointer> {
-        let patch = self.kept_patch().filter(|patch| !patch.is_empty());
-        self.base.map(|page| NodePointer { page, reduction: Reduction::UNKNOWN, patch })
+        self.base.map(|page| self.pointer_to_base(page, Reduction::UNKNOWN))
+    }
+
+    fn pointer_to_base(&self, page: PagePointer, reduction: Reduction) -> NodePointer {
+        NodePointer { page, reduction, patch: self.own_patch().cloned() }
     }
 
     /// Sets the pointer of a patch, once its reduction is known.
     pub(crate) fn settle(&self, reduction: Reduction) -> &NodePointer {
-        let Body::Leaf(leaf) = &self.body else { unreachable!("a patch is a leaf") };
         let page = self.base.expect("a patch has a page");
-        let patch = leaf.stored_patch().filter(|patch| !patch.is_empty()).cloned();
-        self.pointer.get_or_init(|| NodePointer { page, reduction, patch })
+        self.pointer.get_or_init(|| self.pointer_to_base(page, reduction))
     }
 
     /// Sets the page pointer, once. If the node was replaced before, its page is freed later: it is returned

@@ -84,27 +84,21 @@ impl Merged {
         };
         let mut next = 0;
         for edit in edits {
-            let mut is_changed = false;
-            while let Some(stored) = stored.filter(|stored| next < stored.len()) {
-                let order = stored.suffix(next).cmp(edit.suffix);
-                if order == Ordering::Greater {
-                    break;
-                }
-                is_changed = order == Ordering::Equal;
-                if is_changed {
-                    break;
-                }
+            let is_next = |next: usize, order: Ordering| {
+                stored.filter(|stored| next < stored.len() && stored.suffix(next).cmp(edit.suffix) == order)
+            };
+            while let Some(stored) = is_next(next, Ordering::Less) {
                 merged.copy(stored, next);
                 next += 1;
             }
-            let is_on_page = match stored {
-                Some(stored) if is_changed => stored.is_on_page(next),
-                _ => edit.at.is_ok(),
+            let is_on_page = match is_next(next, Ordering::Equal) {
+                Some(stored) => {
+                    merged.of_before.push(short(merged.changes.len()));
+                    next += 1;
+                    stored.is_on_page(next - 1)
+                }
+                None => edit.at.is_ok(),
             };
-            if is_changed {
-                merged.of_before.push(short(merged.changes.len()));
-                next += 1;
-            }
             merged.edit(edit, is_on_page);
         }
         if let Some(stored) = stored {

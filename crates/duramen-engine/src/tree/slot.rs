@@ -240,16 +240,24 @@ impl Slot {
 
     /// The child's page pointer, if it has one.
     pub(crate) fn pointer(&self) -> Option<NodePointer> {
-        let own = || self.hold.pointer.get().cloned();
+        self.known(Clone::clone, |node| node.pointer().cloned())
+    }
+
+    /// What the page pointer here says, or else the child in memory.
+    fn known<T>(
+        &self,
+        by_pointer: impl Fn(&NodePointer) -> T,
+        by_node: impl FnOnce(&Node) -> Option<T>,
+    ) -> Option<T> {
+        let own = || self.hold.pointer.get().map(&by_pointer);
         // Read again at the end: an eviction in between has stored the page pointer here first.
-        own().or_else(|| self.peek().and_then(|node| node.pointer().cloned())).or_else(own)
+        own().or_else(|| self.peek().and_then(|node| by_node(&node))).or_else(own)
     }
 
     /// The page that the child needs on disk, if it has one. A leaf that is a patch has one before its
     /// pointer is set.
     pub(crate) fn page(&self) -> Option<PagePointer> {
-        let own = || self.hold.pointer.get().map(|pointer| pointer.page);
-        own().or_else(|| self.peek().and_then(|node| node.page())).or_else(own)
+        self.known(|pointer| pointer.page, Node::page)
     }
 
     /// About the bytes of a leaf's page, with its patch merged into it. `None` if it has no page on disk.
@@ -258,18 +266,15 @@ impl Slot {
             let bytes = pointer.page.raw_bytes as usize;
             pointer.patch.as_ref().map_or(bytes, |patch| patch.merged_bytes(bytes, self.count))
         };
-        let own = || self.hold.pointer.get().map(merged);
-        let of_node = |node: Arc<Node>| match node.body() {
+        self.known(merged, |node| match node.body() {
             Body::Leaf(leaf) if node.is_patch() => Some(leaf.page_bytes_max()),
             _ => node.pointer().map(merged),
-        };
-        own().or_else(|| self.peek().and_then(of_node)).or_else(own)
+        })
     }
 
     /// Bytes of the child's patch; 0 if it has none.
     pub(crate) fn patch_bytes(&self) -> usize {
-        let own = || self.hold.pointer.get().map(NodePointer::patch_bytes);
-        own().or_else(|| self.peek().map(|node| node.patch_bytes())).or_else(own).unwrap_or_default()
+        self.known(NodePointer::patch_bytes, |node| Some(node.patch_bytes())).unwrap_or_default()
     }
 
     /// Hands the child's reduction to `use_it`, if it is known without reading the child.

@@ -63,6 +63,15 @@ fn repaired(disk: &Arc<MemDisk>) -> (RepairReport, Db) {
     (report, open(disk, "/new"))
 }
 
+/// The database with one block of its data lost.
+fn without_block(disk: &MemDisk, block: usize) -> Arc<MemDisk> {
+    let disk = Arc::new(disk.deep_clone());
+    let mut data = disk.read_file("/db/data").unwrap();
+    data[block * 4096..][..4096].fill(0);
+    disk.write_file("/db/data", &data).unwrap();
+    disk
+}
+
 fn uncertain(report: &RepairReport) -> &UncertainRows {
     let of_flights = report.uncertain.iter().find(|one| one.of == "flights");
     of_flights.unwrap_or_else(|| panic!("{report:?}"))
@@ -118,11 +127,7 @@ fn leaves_below_a_lost_node_are_current() {
     let inner = |block: &usize| data[block * 4096..].starts_with(b"DPAG\x02");
     let mut complete = 0;
     for block in (0..data.len() / 4096).filter(inner) {
-        let disk = Arc::new(disk.deep_clone());
-        let mut data = data.clone();
-        data[block * 4096..][..4096].fill(0);
-        disk.write_file("/db/data", &data).unwrap();
-        let (report, db) = repaired(&disk);
+        let (report, db) = repaired(&without_block(&disk, block));
         assert_eq!(rows(&db, "flights"), stored, "block {block}");
         assert!(report.uncertain.is_empty() && report.is_whole(), "{report:?}");
         complete += u64::from(report.found_rows > 0);
@@ -154,11 +159,7 @@ fn leaves_below_a_lost_node_with_patches_are_uncertain() {
     };
     let mut seen = 0;
     for block in (0..data.len() / 4096).filter(inner) {
-        let disk = Arc::new(disk.deep_clone());
-        let mut data = data.clone();
-        data[block * 4096..][..4096].fill(0);
-        disk.write_file("/db/data", &data).unwrap();
-        let (report, db) = repaired(&disk);
+        let (report, db) = repaired(&without_block(&disk, block));
         let found = rows(&db, "flights");
         assert!(found.iter().all(|row| stored.get(row.0) == Some(row.1)), "block {block}: each is current");
         if found == stored {

@@ -39,7 +39,7 @@ impl PrebuiltLeaf {
 }
 
 /// Fewer changes are not shared among threads.
-const SHARED_CHANGES_MIN: usize = 64;
+const THREADS_CHANGES_MIN: usize = 64;
 
 impl<'a> Apply<'a> {
     /// Uses these leaves where they fit.
@@ -60,7 +60,7 @@ impl<'a> Apply<'a> {
         changes: &[Change<'_>],
         threads: usize,
     ) -> Result<Vec<PrebuiltLeaf>, Error> {
-        if threads == 1 || changes.len() < SHARED_CHANGES_MIN {
+        if threads == 1 || changes.len() < THREADS_CHANGES_MIN {
             return self.prebuild_part(root, changes);
         }
         let mut parts: Vec<&[Change<'_>]> = Vec::with_capacity(threads);
@@ -107,17 +107,15 @@ impl<'a> Apply<'a> {
         let node = slot.load(self.pages, false)?;
         let Body::Inner(inner) = node.body() else { return Ok(()) };
         let mut rest = changes;
-        let has_room = has_room_for_patches(inner, self.geometry);
+        let makes_patches = has_room_for_patches(inner, self.geometry);
         while let Some((child, here, later)) = next_child(inner, rest) {
             rest = later;
-            let bounds = bounds.of_child(inner, child);
-            if !has_room {
-                inner.slot(child).load(self.pages, false)?;
-            }
-            if inner.level > 1 {
-                self.prebuild_below(inner.slot(child), here, bounds, built)?;
-            } else if !inner.slot(child).is_resident() {
-                built.extend(self.prebuild_leaf(inner, child, here, bounds)?);
+            let (slot, bounds) = (inner.slot(child), bounds.of_child(inner, child));
+            match inner.level {
+                1 if slot.is_resident() => {}
+                1 if makes_patches => built.extend(self.prebuild_leaf(inner, child, here, bounds)?),
+                1 => drop(slot.load(self.pages, false)?),
+                _ => self.prebuild_below(slot, here, bounds, built)?,
             }
         }
         Ok(())
