@@ -155,7 +155,7 @@ impl Living {
 
     fn checkpoint(&mut self) -> Result<(), String> {
         let (ledger, engine) = (Arc::clone(&self.ledger), self.engine().clone());
-        let geometry = self.options.geometry;
+        let (geometry, began_at) = (self.options.geometry, self.disk().recorded_len());
         if self.random.chance(1, 3) {
             let seed = self.random.bits();
             self.disk().set_blocker(Some(ledger.blocker(&engine, geometry, "/data", seed)));
@@ -171,7 +171,11 @@ impl Living {
         self.disk().set_blocker(None);
         match written {
             Ok(()) => Ok(()),
-            Err(error) => self.ledger.excused(&engine, "a checkpoint", &error),
+            Err(error) => {
+                // Patches may have been merged before it.
+                self.own_commit_failed(&engine, began_at);
+                self.ledger.excused(&engine, "a checkpoint", &error)
+            }
         }
     }
 
