@@ -25,6 +25,8 @@ pub(crate) struct Words {
 pub(crate) enum Command {
     /// Measures engines side by side and says who won.
     Compare(Compare),
+    /// Loads more rows than memory holds, with and without views, by engines whose memory can be bounded.
+    Beyond(crate::beyond::Beyond),
     /// Lets agents shop in one shop, kept by each engine, and checks every answer.
     Commerce(Commerce),
     /// Stores typed documents with views, beside raw trees, SQLite, redb and native_db.
@@ -67,6 +69,15 @@ pub(crate) struct Compare {
     /// Directory on the disk to measure; a folder is made in it and removed.
     #[arg(long, default_value = ".", value_name = "DIR")]
     pub dir: PathBuf,
+    /// Allows a directory in memory. A sync costs nothing there: only processor time means something.
+    #[arg(long)]
+    pub in_memory: bool,
+    /// How long a turn of W1 and W2 lasts; 30 reaches a steady state, with checkpoints and recycled segments.
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds: Option<f64>,
+    /// The numbers of threads of W2.
+    #[arg(long, value_delimiter = ',', value_name = "16,64")]
+    pub threads: Vec<usize>,
     /// Rounds, in each of which every engine has one turn.
     #[arg(long, default_value_t = 3, value_name = "N")]
     pub rounds: u32,

@@ -24,15 +24,17 @@ pub(crate) struct Shape {
     pub collections: usize,
     /// Whether sums over ranges are queried: an engine that can maintain them may do so.
     pub summed: bool,
+    /// The memory that the engine may take, if it is bounded; else that of its setting.
+    pub memory_bytes: Option<usize>,
 }
 
 impl Shape {
     /// One collection of plain rows.
-    pub(crate) const ROWS: Shape = Shape { collections: 1, summed: false };
+    pub(crate) const ROWS: Shape = Shape { collections: 1, summed: false, memory_bytes: None };
     /// One collection whose rows are summed.
-    pub(crate) const SUMMED: Shape = Shape { collections: 1, summed: true };
+    pub(crate) const SUMMED: Shape = Shape { collections: 1, summed: true, memory_bytes: None };
     /// The five collections of W2b.
-    pub(crate) const FIVE: Shape = Shape { collections: 5, summed: false };
+    pub(crate) const FIVE: Shape = Shape { collections: 5, summed: false, memory_bytes: None };
 }
 
 /// One record to write.
@@ -42,6 +44,15 @@ pub(crate) struct Row<'a> {
     pub key: &'a [u8],
     /// Its value; the first eight bytes are a little-endian `i64`.
     pub value: &'a [u8],
+}
+
+/// What a transaction writes to one collection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part<'a> {
+    /// The collection.
+    pub collection: usize,
+    /// The rows.
+    pub rows: &'a [Row<'a>],
 }
 
 /// The location of a record of W2b.
@@ -137,6 +148,14 @@ pub(crate) trait Engine: Send + Sync {
 pub(crate) trait Session {
     /// Writes new rows to a collection in one durable transaction.
     fn put(&mut self, collection: usize, rows: &[Row<'_>]) -> Result<()>;
+
+    /// Writes rows to several collections in one durable transaction, if the engine is measured so.
+    fn put_parts(&mut self, parts: &[Part<'_>]) -> Result<()> {
+        match parts {
+            [part] => self.put(part.collection, part.rows),
+            _ => Err("not measured with several collections in a transaction".into()),
+        }
+    }
 
     /// Reads three records and adds one to the number of the first two, in one durable, serialisable
     /// transaction.

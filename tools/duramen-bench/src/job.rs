@@ -36,6 +36,8 @@ pub(crate) enum Step {
     Stall,
     /// A point of `growth`.
     Grow(Limits),
+    /// A turn of `beyond`.
+    Beyond(Bound),
 }
 
 /// One measurement.
@@ -66,6 +68,17 @@ pub(crate) struct Limits {
     pub seconds: u64,
     /// The maximum size of its files.
     pub bytes: u64,
+}
+
+/// A turn of `beyond`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bound {
+    /// The memory that the engine may take.
+    pub memory_bytes: usize,
+    /// Collections beside that of the rows, with a row of another random key for each row.
+    pub views: usize,
+    /// Rows that are written over after the load.
+    pub replaced: u64,
 }
 
 /// The outcome of a job.

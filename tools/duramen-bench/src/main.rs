@@ -10,6 +10,7 @@
 )]
 
 mod args;
+mod beyond;
 mod bound;
 mod cgroup;
 mod child;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
 
 fn run(words: Words) -> Result<()> {
     match words.command {
+        Command::Beyond(words) => beyond::run(&words)?,
         Command::Workloads => output::table(&tables::workloads()),
         Command::Engines => output::table(&tables::engines()),
         Command::Child { job } => output::outcome(&workloads::run(&serde_json::from_str(&job)?)?)?,

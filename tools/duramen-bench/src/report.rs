@@ -73,6 +73,9 @@ pub(crate) fn goal_as_json(verdict: &Verdict) -> serde_json::Value {
 fn facts(args: &Compare) -> Vec<String> {
     let mut facts = facts_of_machine();
     facts.insert(1, fact_of_disk(&args.dir));
+    if args.in_memory {
+        facts.push("in memory: a sync costs nothing, so only processor time means something".to_owned());
+    }
     facts.push(format!(
         "engines: {}; medians of the rounds, [least .. most] where they lie more than a twentieth apart",
         engines::all().iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")

@@ -49,6 +49,24 @@ const COLUMNS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "beyond",
+        &[
+            "rows/s",
+            "bytes to write calls per user byte",
+            "cpu us each",
+            "rows/s replaced",
+            "bytes to write calls per user byte replaced",
+            "cpu us each replaced",
+            "bytes to write calls per user byte in all",
+            "peak anonymous MB",
+            "close s",
+            "MB on disk",
+            "checkpoints",
+            "pages read",
+            "held up ms",
+        ],
+    ),
+    (
         "growth",
         &[
             "rows",

@@ -1,9 +1,11 @@
 //! The table of workloads, and the dispatch of jobs.
 
+mod beyond;
 pub(crate) mod commits;
 mod gets;
 mod growth;
 mod load;
+mod peak;
 mod reopen;
 mod scans;
 mod stall;
@@ -166,6 +168,7 @@ pub(crate) fn run(job: &Job) -> Result<Outcome> {
         Step::Sums => scans::sums(&entry, job),
         Step::Doomed => load::doomed(&entry, job),
         Step::Reopen => reopen::run(&entry, job),
+        Step::Beyond(bound) => beyond::run(&entry, job, bound),
         Step::Grow(limits) => growth::run(&entry, job, limits),
         Step::Stall => stall::run(&entry, job),
     }

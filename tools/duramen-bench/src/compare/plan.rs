@@ -39,7 +39,9 @@ impl Plan {
     /// # Errors
     /// Unknown names, and a directory without durability.
     pub(crate) fn of(args: &Compare) -> Result<Plan> {
-        check_disk(&args.dir)?;
+        if !args.in_memory {
+            check_disk(&args.dir)?;
+        }
         for name in &args.only {
             if DEFINITIONS.iter().all(|known| known.name != name) {
                 return Err(format!("no workload {name}; see `duramen-bench workloads`").into());
@@ -50,9 +52,13 @@ impl Plan {
             engines: engines_of(&args.engines)?,
             only: args.only.clone(),
             rounds: args.rounds.max(1),
-            threads: if quick { vec![16, 64] } else { vec![2, 4, 8, 16, 32, 64] },
-            lone_seconds: if quick { 1.0 } else { 12.0 },
-            commit_seconds: if quick { 1.0 } else { 5.0 },
+            threads: match &args.threads[..] {
+                [] if quick => vec![16, 64],
+                [] => vec![2, 4, 8, 16, 32, 64],
+                threads => threads.to_vec(),
+            },
+            lone_seconds: args.seconds.unwrap_or(if quick { 1.0 } else { 12.0 }),
+            commit_seconds: args.seconds.unwrap_or(if quick { 1.0 } else { 5.0 }),
             stall_seconds: if quick { 0.5 } else { 5.0 },
             read_seconds: if quick { 0.3 } else { 3.0 },
             turn_max: if quick { QUICK_TURN_MAX } else { Duration::MAX },

@@ -11,7 +11,7 @@ use duramen_engine::{Builtin, Direction, Durability, Event, EventHook, Hooks, Ke
 
 use crate::data::Key;
 use crate::engine::{
-    Checkpoints, Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, Total, raised,
+    Checkpoints, Engine, Entry, Part, Place, Range, Result, Row, Scope, See, Session, Shape, Total, raised,
 };
 
 /// The entry in the list of engines.
@@ -43,7 +43,9 @@ struct Told {
 struct Handle<'a>(&'a Duramen);
 
 fn open(path: &Path, shape: Shape) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(open_with(path, shape, Options::default())?))
+    let mut options = Options::default();
+    options.memory_bytes = shape.memory_bytes.unwrap_or(options.memory_bytes);
+    Ok(Box::new(open_with(path, shape, options)?))
 }
 
 /// Opens with options other than the measured defaults.
@@ -127,9 +129,15 @@ fn key_range(range: &Range<'_>) -> KeyRange {
 
 impl Session for Handle<'_> {
     fn put(&mut self, collection: usize, rows: &[Row<'_>]) -> Result<()> {
-        let tree = self.0.trees[collection];
+        self.put_parts(&[Part { collection, rows }])
+    }
+
+    fn put_parts(&mut self, parts: &[Part<'_>]) -> Result<()> {
         self.0.engine.transact(Durability::Disk, |tx| {
-            rows.iter().try_for_each(|row| tx.put(tree, row.key, row.value))
+            parts.iter().try_for_each(|part| {
+                let tree = self.0.trees[part.collection];
+                part.rows.iter().try_for_each(|row| tx.put(tree, row.key, row.value))
+            })
         })?;
         Ok(())
     }

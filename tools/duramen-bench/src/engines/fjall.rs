@@ -8,7 +8,7 @@ use fjall::{
 };
 
 use crate::data::Key;
-use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
+use crate::engine::{Engine, Entry, Part, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
 /// The entry in the list of engines.
 pub(super) const ENTRY: Entry = Entry {
@@ -34,6 +34,16 @@ struct Handle<'a>(&'a Fjall);
 
 fn open(path: &Path, shape: Shape) -> Result<Box<dyn Engine>> {
     let names = (0..shape.collections).map(|collection| format!("c{collection}"));
+    if let Some(bytes) = shape.memory_bytes {
+        // Half is cache. Of the rest, each keyspace has one table in memory and one that is written.
+        let bytes = bytes as u64;
+        let table_bytes = bytes / 4 / shape.collections as u64;
+        let database = Database::builder(path).cache_size(bytes / 2).open()?;
+        let options = || KeyspaceCreateOptions::default().max_memtable_size(table_bytes);
+        let open = |name: String| database.keyspace(&name, options);
+        let collections = names.map(open).collect::<fjall::Result<_>>()?;
+        return Ok(Box::new(Fjall { database, collections, optimistic: None }));
+    }
     if shape.collections == 1 {
         let database = Database::builder(path).cache_size(CACHE_BYTES).open()?;
         let open = |name: String| database.keyspace(&name, KeyspaceCreateOptions::default);
@@ -60,9 +70,15 @@ impl Engine for Fjall {
 
 impl Session for Handle<'_> {
     fn put(&mut self, collection: usize, rows: &[Row<'_>]) -> Result<()> {
+        self.put_parts(&[Part { collection, rows }])
+    }
+
+    fn put_parts(&mut self, parts: &[Part<'_>]) -> Result<()> {
         let mut batch = self.0.database.batch().durability(DURABLE);
-        for row in rows {
-            batch.insert(&self.0.collections[collection], row.key, row.value);
+        for part in parts {
+            for row in part.rows {
+                batch.insert(&self.0.collections[part.collection], row.key, row.value);
+            }
         }
         Ok(batch.commit()?)
     }

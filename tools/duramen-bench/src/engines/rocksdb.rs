@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, DB, Direction, ErrorKind, IteratorMode, OptimisticTransactionDB,
-    OptimisticTransactionOptions, Options, SingleThreaded, WriteBatch, WriteBatchWithTransaction,
-    WriteOptions,
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, Direction, ErrorKind, IteratorMode,
+    OptimisticTransactionDB, OptimisticTransactionOptions, Options, SingleThreaded, WriteBatch,
+    WriteBatchWithTransaction, WriteOptions,
 };
 
 use crate::data::Key;
-use crate::engine::{Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
+use crate::engine::{Engine, Entry, Part, Place, Range, Result, Row, Scope, See, Session, Shape, raised};
 
 /// The entry in the list of engines.
 pub const ENTRY: Entry = Entry {
@@ -25,10 +25,20 @@ pub const ENTRY: Entry = Entry {
 const CACHE_BYTES: usize = 256 << 20;
 const NAMES: [&str; 5] = ["c0", "c1", "c2", "c3", "c4"];
 
-fn options() -> Result<Options> {
+fn options(shape: Shape) -> Result<Options> {
     let mut table = BlockBasedOptions::default();
-    table.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES)?);
     let mut options = Options::default();
+    let cache_bytes = match shape.memory_bytes {
+        None => CACHE_BYTES,
+        Some(bytes) => {
+            // Half is cache, with the indexes of files. Of the rest, each family has one table in memory and
+            // one that is written.
+            table.set_cache_index_and_filter_blocks(true);
+            options.set_write_buffer_size(bytes / 4 / shape.collections);
+            bytes / 2
+        }
+    };
+    table.set_block_cache(&Cache::new_lru_cache(cache_bytes)?);
     options.create_if_missing(true);
     options.create_missing_column_families(true);
     options.set_block_based_table_factory(&table);
@@ -43,18 +53,26 @@ fn durable() -> WriteOptions {
 }
 
 fn open(path: &Path, shape: Shape) -> Result<Box<dyn Engine>> {
-    let mut options = options()?;
-    if shape.collections == 1 {
-        options.set_enable_pipelined_write(true);
-        return Ok(Box::new(Plain(DB::open(&options, path)?)));
+    let mut options = options(shape)?;
+    let names = &NAMES[..shape.collections];
+    if shape == Shape::FIVE {
+        return Ok(Box::new(Optimistic(OptimisticTransactionDB::open_cf(&options, path, names)?)));
     }
-    Ok(Box::new(Optimistic(OptimisticTransactionDB::open_cf(&options, path, NAMES)?)))
+    options.set_enable_pipelined_write(true);
+    let families = names.iter().map(|name| ColumnFamilyDescriptor::new(*name, options.clone()));
+    Ok(Box::new(Plain(DB::open_cf_descriptors(&options, path, families)?)))
 }
 
-/// One collection.
+/// Collections without transactions.
 struct Plain(DB);
 
 struct PlainHandle<'a>(&'a DB, WriteOptions);
+
+impl PlainHandle<'_> {
+    fn family(&self, collection: usize) -> Result<&ColumnFamily> {
+        Ok(self.0.cf_handle(NAMES[collection]).ok_or("the column family is gone")?)
+    }
+}
 
 impl Engine for Plain {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
@@ -67,29 +85,37 @@ impl Engine for Plain {
 }
 
 impl Session for PlainHandle<'_> {
-    fn put(&mut self, _collection: usize, rows: &[Row<'_>]) -> Result<()> {
+    fn put(&mut self, collection: usize, rows: &[Row<'_>]) -> Result<()> {
+        self.put_parts(&[Part { collection, rows }])
+    }
+
+    fn put_parts(&mut self, parts: &[Part<'_>]) -> Result<()> {
         let mut batch = WriteBatch::default();
-        rows.iter().for_each(|row| batch.put(row.key, row.value));
+        for part in parts {
+            let family = self.family(part.collection)?;
+            part.rows.iter().for_each(|row| batch.put_cf(family, row.key, row.value));
+        }
         Ok(self.0.write_opt(batch, &self.1)?)
     }
 
     fn update(&mut self, _places: &[Place; 3]) -> Result<u64> {
-        Err("opened for one collection".into())
+        Err("opened without transactions".into())
     }
 
     fn gets(&mut self, keys: &[Key], see: &mut dyn FnMut(&[u8])) -> Result<()> {
         let snapshot = self.0.snapshot();
+        let family = self.family(0)?;
         for key in keys {
-            if let Some(value) = snapshot.get_pinned(key.bytes())? {
+            if let Some(value) = snapshot.get_pinned_cf(family, key.bytes())? {
                 see(&value);
             }
         }
         Ok(())
     }
 
-    fn scan(&mut self, _collection: usize, range: Range<'_>, see: &mut See<'_>) -> Result<()> {
+    fn scan(&mut self, collection: usize, range: Range<'_>, see: &mut See<'_>) -> Result<()> {
         let snapshot = self.0.snapshot();
-        let mut rows = snapshot.raw_iterator();
+        let mut rows = snapshot.raw_iterator_cf(self.family(collection)?);
         rows.seek(range.from);
         let mut seen = 0;
         while let Some((key, value)) = rows.item().filter(|(key, _)| range.reaches(key)) {

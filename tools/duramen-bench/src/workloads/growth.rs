@@ -4,13 +4,13 @@
 //! marked.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use duramen_disk::memory::Random;
 use duramen_lab::measure::Summary;
 
 use super::load::{BATCH_ROWS, VALUE_BYTES, put_batch};
+use super::peak::with_peak;
 use crate::data::Rows;
 use crate::drive::{Plan, drive};
 use crate::engine::{Engine, Entry, Result, Row, Shape, Total, number_of};
@@ -19,8 +19,6 @@ use crate::machine;
 
 /// Batches between two checks of the load's size.
 const LOOK_BATCHES: u64 = 50;
-/// The interval between two readings of this process's memory.
-const PEAK_EVERY: Duration = Duration::from_millis(10);
 /// Greater than any key.
 const AFTER_ALL_KEYS: [u8; 25] = [0xff; 25];
 
@@ -28,32 +26,8 @@ const AFTER_ALL_KEYS: [u8; 25] = [0xff; 25];
 ///
 /// # Errors
 /// Errors of the engine or the system.
-#[allow(clippy::cast_precision_loss, reason = "bytes of memory are far below 2^53")]
 pub(super) fn run(entry: &Entry, job: &Job, limits: Limits) -> Result<Outcome> {
-    let peak = Peak::default();
-    let outcome = std::thread::scope(|scope| {
-        scope.spawn(|| peak.watch());
-        let outcome = measure(entry, job, limits);
-        peak.over.store(true, Ordering::Relaxed);
-        outcome
-    })?;
-    Ok(outcome.with("peak anonymous MB", peak.bytes.into_inner() as f64 / 1e6))
-}
-
-/// The peak anonymous memory that was observed.
-#[derive(Default)]
-struct Peak {
-    bytes: AtomicU64,
-    over: AtomicBool,
-}
-
-impl Peak {
-    fn watch(&self) {
-        while !self.over.load(Ordering::Relaxed) {
-            self.bytes.fetch_max(machine::anonymous_bytes().unwrap_or(0), Ordering::Relaxed);
-            std::thread::sleep(PEAK_EVERY);
-        }
-    }
+    with_peak(|_| measure(entry, job, limits))
 }
 
 fn measure(entry: &Entry, job: &Job, limits: Limits) -> Result<Outcome> {
