@@ -1,11 +1,12 @@
 //! Commits: many writers, one order, one log, and one sync for all commits that arrived during the last sync.
 //!
-//! Stage one (`order`) runs under the order lock, in the committing thread, without the disk. It validates,
-//! takes a sequence, applies the changes to the latest root (`latest`), and joins the forming group. Stage
-//! two runs in one leader at a time, with no lock held (`lead`). It writes the group, syncs if a member wants
-//! it and publishes (`pipeline`), hands leadership on, and wakes the members. `watermarks` has what is
-//! durable; `levels` waits for it. `admission` and `throttle` refuse and delay commits, `alone` runs one
-//! without others, `drops` counts those that were dropped after their calls had returned.
+//! Stage one (`order`) runs under the order lock, without the disk. It validates, takes a sequence, applies
+//! the changes to the latest root (`latest`), and joins the forming group. One thread at a time does this,
+//! for its own commit and for those that other threads have queued meanwhile (`requests`, `serve`). Stage two
+//! runs in one leader at a time, with no lock held (`lead`). It writes the group, syncs if a member wants it
+//! and publishes (`pipeline`), hands leadership on, and wakes the members. `watermarks` has what is durable;
+//! `levels` waits for it. `admission` and `throttle` refuse and delay commits, `alone` runs one without
+//! others, `drops` counts those that were dropped after their calls had returned.
 //!
 //! These promises rest here: D1 (a commit is acknowledged only after its sync), D2 and I1 (one order), D6 (a
 //! failed sync poisons the engine), and D7 (a group that does not fit is dropped whole).
@@ -25,6 +26,8 @@ mod pipeline;
 mod reads;
 mod recent;
 mod relocate;
+mod requests;
+mod serve;
 #[cfg(test)]
 mod tests;
 mod throttle;

@@ -18,6 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use super::order::EnterError;
+use super::serve::Answers;
 use super::{Committer, Ordered, Submission};
 use crate::alarm::invariant;
 use crate::catalog::Root;
@@ -90,15 +91,18 @@ impl Committer {
         let _within = self.store.alarm.enter();
         let mut order = order;
         let mut prepared = self.prepare(submission)?;
+        prepared.loading = Loading::Allowed;
         let read = prepared.base.root();
         invariant!(self.latest.is(read), "commit {} was the latest while a closure ran alone", read.seq);
         if let Err(error) = self.fit_memory(&prepared, &prepared.base) {
             return Err(self.abandon(error, &prepared.values));
         }
         loop {
-            let halt = match self.enter(&mut order, &mut prepared, Loading::Allowed) {
+            let halt = match self.enter(&mut order, &mut prepared) {
                 Ok(seq) => {
-                    return self.see_through(order, seq, &prepared).map(|ordered| (out, Some(ordered)));
+                    let waits = self.place(&mut order, seq, &mut prepared);
+                    let ordered = self.see_through(order, &prepared, waits, Answers::default());
+                    return ordered.map(|ordered| (out, Some(ordered)));
                 }
                 Err(halt) => halt,
             };

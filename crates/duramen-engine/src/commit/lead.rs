@@ -49,15 +49,28 @@ use crate::sync::MutexGuard;
 /// What a thread panicked with.
 type Panic = Box<dyn std::any::Any + Send>;
 
+/// A group that is written, and the root that it leads to.
+pub(super) struct Taken {
+    group: Forming,
+    root: Arc<Root>,
+}
+
 impl Committer {
     /// Leads once: takes the forming group, writes it, and hands leadership on. The caller has set `leading`.
     pub(super) fn lead(&self) -> Result<()> {
         let _within = self.store.alarm.enter();
-        let (group, root) = {
-            let mut order = self.order.lock();
-            invariant!(order.is_led(), "a thread that leads has taken leadership");
-            (std::mem::take(&mut order.forming), self.latest())
-        };
+        let taken = self.take_group(&mut self.order.lock());
+        self.lead_group(taken)
+    }
+
+    /// Takes the forming group, with the root that has its commits.
+    pub(super) fn take_group(&self, order: &mut Order) -> Taken {
+        invariant!(order.is_led(), "a thread that leads has taken leadership");
+        Taken { group: std::mem::take(&mut order.forming), root: self.latest() }
+    }
+
+    /// Writes a group, and hands leadership on.
+    pub(super) fn lead_group(&self, Taken { group, root }: Taken) -> Result<()> {
         let (result, panic) = self.write_or_drop(&group, &root);
         let keeps = self.hand_on();
         Arc::new(GroupOutcome { result: result.clone(), waiters: group.waiters }).announce();

@@ -1,7 +1,7 @@
 //! Stage one: validate, take a sequence, apply to the latest root, join the forming group.
 //!
-//! It runs in the committing thread, under the order lock. A commit that needs the disk releases the lock
-//! first and tries again. Two loops make sure that this ends.
+//! It runs under the order lock, in the committing thread or in one that serves it (`serve`). A commit that
+//! needs the disk leaves the order first and tries again. Two loops make sure that this ends.
 //!
 //! **The inner loop, `submit`**, tries to enter the order with changes that are encoded already. Each round
 //! calls `validate_early` without the lock and `enter` with it. `enter` orders the commit, or changes nothing
@@ -15,9 +15,9 @@
 //! - `Failed`: a conflict or another error. `abandon` frees the extents of its big values, or they would leak
 //!   until the next open.
 //!
-//! `validate_early` keeps the lock short. It registers the latest root, compares the read set with the
-//! commits up to it, and makes it the base. `enter` compares only the commits after that. If a group was
-//! dropped in between, the rollback epochs differ, and that is a conflict.
+//! `validate_early` keeps the lock short where many commits came since the base. It registers the latest
+//! root, compares the read set with the commits up to it, and makes it the base. `enter` compares only the
+//! commits after that. If a group was dropped in between, the rollback epochs differ, and that is a conflict.
 //!
 //! **The outer loop**, `Engine::run`, runs the closure again after a conflict, at last alone: see `alone.rs`.
 
@@ -32,7 +32,6 @@ use super::order_lock::Order;
 use super::recent::Verdict;
 use super::relocate::{Relocated, Relocation, relocate};
 use super::throttle::RoomFor;
-use super::wait::{Waiter, WakeReason};
 use super::{Changes, Committer, Ordered, Reads, Submission, Throttle, Wait};
 use crate::alarm::invariant;
 use crate::catalog::{CATALOG, Root};
@@ -42,7 +41,6 @@ use crate::ids::CommitSeq;
 use crate::options::Durability;
 use crate::page_cache::Buffered;
 use crate::snapshot::Registration;
-use crate::sync::MutexGuard;
 use crate::tree::{Apply, ApplyError, Loading, Prebuilt};
 use crate::wal::Record;
 
@@ -55,10 +53,14 @@ const ROOM_ROUNDS_MAX: u32 = 16;
 /// A transaction that may load less than this part of the memory for nodes is not measured first.
 const FEW_LEAVES_PART: usize = 8;
 
+/// So many commits are compared with under the order lock: to take it once more before would cost more.
+const FEW_COMMITS: u64 = 64;
+
 /// The keys of recent commits may take this part of the memory.
 const RECENT_MEMORY_PART: usize = 32;
 
 /// Why a transaction did not enter the order.
+#[derive(Debug)]
 pub(super) enum EnterError {
     /// A node is not in memory, or the recent commits do not reach back to the base.
     Missing,
@@ -99,17 +101,18 @@ impl Committer {
         }
         let (mut warm_rounds, mut room_rounds) = (0, 0);
         loop {
-            if let Err(error) = self.validate_early(&mut prepared) {
+            let is_again = warm_rounds + room_rounds > 0;
+            if let Err(error) = self.validate_early(&mut prepared, is_again) {
                 return Err(self.abandon(error, &prepared.values));
             }
             let may_load = warm_rounds >= WARM_ROUNDS_MAX;
-            let loading = if may_load { Loading::Allowed } else { Loading::ResidentOnly };
-            let mut order = self.order.lock();
-            let halt = match self.enter(&mut order, &mut prepared, loading) {
-                Ok(seq) => return self.see_through(order, seq, &prepared),
+            prepared.loading = if may_load { Loading::Allowed } else { Loading::ResidentOnly };
+            let (returned, entered) = self.take_turn(prepared);
+            prepared = returned;
+            let halt = match entered {
+                Ok(seen_through) => return seen_through,
                 Err(halt) => halt,
             };
-            drop(order);
             let again = match halt {
                 EnterError::Failed(error) => Err(error),
                 EnterError::Missing => {
@@ -208,6 +211,8 @@ impl Committer {
             relocation,
             level,
             wait,
+            loading: Loading::ResidentOnly,
+            ordered: None,
         })
     }
 
@@ -260,9 +265,13 @@ impl Committer {
     }
 
     /// Validates without the lock: against all but the newest commits, or by comparing roots where those do
-    /// not reach back.
-    fn validate_early(&self, prepared: &mut Prepared) -> Result<()> {
+    /// not reach back. Not at first where few commits came since the base: entering compares with them.
+    fn validate_early(&self, prepared: &mut Prepared, is_again: bool) -> Result<()> {
         if prepared.reads.is_empty() {
+            return Ok(());
+        }
+        let behind = self.latest().seq.0.saturating_sub(prepared.base.root().seq.0);
+        if behind <= FEW_COMMITS && !is_again {
             return Ok(());
         }
         let base = prepared.base.root();
@@ -300,9 +309,9 @@ impl Committer {
         &self,
         order: &mut Order,
         prepared: &mut Prepared,
-        loading: Loading,
     ) -> std::result::Result<CommitSeq, EnterError> {
         self.usable()?;
+        let loading = prepared.loading;
         let latest = self.latest();
         let (epoch, newest, base) = (order.rollback_epoch, latest.seq, prepared.base.root());
         invariant!(latest.rollback_epoch == epoch, "the latest root is of the rollback epoch {epoch}");
@@ -376,61 +385,6 @@ impl Committer {
         Ok(Relocated { applied, unused: Vec::new() })
     }
 
-    /// Leads or waits for the group, as the level requires.
-    pub(super) fn see_through(
-        &self,
-        mut order: MutexGuard<'_, Order>,
-        seq: CommitSeq,
-        prepared: &Prepared,
-    ) -> Result<Ordered> {
-        self.counters.commits.fetch_add(1, Ordering::Relaxed);
-        let ordered = Ordered { seq, rollback_epoch: order.rollback_epoch };
-        order.forming.wants_sync |= prepared.level == Durability::Disk;
-        // Commits at level `Memory` block too once the write queue exceeds its limit.
-        let queues_much = self.store.pages.meter().queues_much();
-        if prepared.wait == Wait::Later && !queues_much {
-            if prepared.level == Durability::Memory {
-                order.forming.newest_returns();
-            }
-            return Ok(ordered);
-        }
-        if order.take_leadership() {
-            drop(order);
-            return self.lead().map(|()| self.acknowledged(ordered, prepared.level));
-        }
-        if prepared.level == Durability::Memory && !queues_much {
-            order.forming.newest_returns();
-            return Ok(ordered);
-        }
-        let waiter = Arc::new(Waiter::default());
-        order.forming.waiters.push(Arc::clone(&waiter));
-        drop(order);
-        match waiter.wait() {
-            WakeReason::Lead => self.lead().map(|()| self.acknowledged(ordered, prepared.level)),
-            WakeReason::Done(outcome, index) => {
-                outcome.pass_on(index);
-                outcome.result.clone().map(|()| self.acknowledged(ordered, prepared.level))
-            }
-        }
-    }
-
-    /// A commit whose group was written, with the level that it waited for (D1).
-    pub(super) fn acknowledged(&self, ordered: Ordered, level: Durability) -> Ordered {
-        let seq = ordered.seq;
-        match level {
-            Durability::Disk => {
-                let durable = self.durable();
-                invariant!(durable >= seq, "commit {seq} is durable when it is acknowledged, not {durable}");
-            }
-            Durability::Process => {
-                let published = self.published().seq;
-                invariant!(published >= seq, "commit {seq} is published when it is acknowledged");
-            }
-            Durability::Memory => {}
-        }
-        ordered
-    }
-
     /// Loads what the changes touch, without the lock. The first round loads the paths to the keys. Later
     /// rounds also load the neighbours that nodes are merged with. Where leaves would fill much of the
     /// memory, what they become is built instead.
@@ -478,6 +432,7 @@ impl Committer {
 }
 
 /// A transaction with encoded changes, on its way into the order.
+#[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) base: Registration,
     reads: Reads,
@@ -488,8 +443,24 @@ pub(super) struct Prepared {
     buffered: Buffered,
     pub(super) values: Vec<PagePointer>,
     relocation: Option<Relocation>,
-    level: Durability,
-    wait: Wait,
+    pub(super) level: Durability,
+    pub(super) wait: Wait,
+    /// Whether pages may be read under the order lock.
+    pub(super) loading: Loading,
+    /// Its place, once it has entered.
+    pub(super) ordered: Option<Ordered>,
+}
+
+impl Prepared {
+    /// The number of keys that it changes, before it enters.
+    pub(super) fn change_count(&self) -> usize {
+        self.keys.count()
+    }
+
+    /// Its place in the order, into which it has entered.
+    pub(super) fn place(&self) -> Ordered {
+        self.ordered.expect("a transaction that entered has its place")
+    }
 }
 
 /// Maps a missing tree to a conflict: the tree was there when the transaction wrote to it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::group::Forming;
 use super::recent::Recent;
+use super::requests::Requests;
 use super::wait::Waiter;
 use crate::alarm::{invariant, locked};
 use crate::ids::CommitSeq;
@@ -30,6 +31,8 @@ pub(super) struct OrderLock {
     order: Mutex<Order>,
     /// Signalled when leadership changes or something becomes durable.
     leadership: Condvar,
+    /// Transactions that another thread enters.
+    pub(super) requests: Requests,
 }
 
 impl OrderLock {
@@ -45,6 +48,7 @@ impl OrderLock {
                 waiting: 0,
             }),
             leadership: Condvar::new(),
+            requests: Requests::default(),
         }
     }
 

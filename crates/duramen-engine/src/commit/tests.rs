@@ -2,12 +2,21 @@
 #![allow(clippy::unwrap_used)]
 
 mod broken;
+mod served;
 
 use super::changes::{WrittenKeys, record_lists};
 use super::recent::Verdict;
 use super::*;
 use crate::catalog::{CATALOG, CatalogRow};
 use crate::tree::{KeyRange, StoredValue};
+
+impl requests::Requests {
+    /// How many transactions are queued; `None` if no thread serves.
+    fn queued(&self) -> Option<usize> {
+        let queue = self.queue.lock().unwrap();
+        queue.is_served.then_some(queue.waiting.len())
+    }
+}
 
 impl Committer {
     /// Runs `work` under the order lock.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::Ordered;
+use super::order::{EnterError, Prepared};
 use crate::alarm::{invariant, locked};
 use crate::error::Result;
 use crate::sync::{Condvar, Mutex};
@@ -9,13 +11,25 @@ use crate::sync::{Condvar, Mutex};
 /// A waiting committer.
 #[derive(Debug, Default)]
 pub(super) struct Waiter {
-    reason: Mutex<Option<WakeReason>>,
+    state: Mutex<State>,
     changed: Condvar,
 }
 
+#[derive(Debug, Default)]
+struct State {
+    reason: Option<WakeReason>,
+    sleeps: bool,
+    /// The transaction, while it is queued and once it has been served.
+    request: Option<Prepared>,
+}
+
 /// Why a waiter wakes.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum WakeReason {
+    /// It enters its transaction, and those that are queued after it.
+    Serve,
+    /// Its transaction has its place and waits for no group, or did not enter.
+    Answered(std::result::Result<Ordered, EnterError>),
     /// It leads: it writes the forming group.
     Lead,
     /// The group is done.
@@ -32,22 +46,45 @@ pub(super) struct GroupOutcome {
 }
 
 impl Waiter {
+    /// For a transaction that another thread enters.
+    #[must_use]
+    pub(super) fn with(request: Prepared) -> Waiter {
+        let state = State { request: Some(request), ..State::default() };
+        Waiter { state: Mutex::new(state), ..Waiter::default() }
+    }
+
+    /// Takes the transaction.
+    pub(super) fn take_request(&self) -> Prepared {
+        locked(self.state.lock()).request.take().expect("a queued transaction has one owner at a time")
+    }
+
+    /// Gives the transaction back to its thread.
+    pub(super) fn give_back(&self, request: Prepared) {
+        locked(self.state.lock()).request = Some(request);
+    }
+
     /// Wakes the waiter with a reason.
     pub(super) fn wake(&self, reason: WakeReason) {
-        let before = locked(self.reason.lock()).replace(reason);
-        self.changed.notify_one();
+        let (before, sleeps) = {
+            let mut state = locked(self.state.lock());
+            (state.reason.replace(reason), state.sleeps)
+        };
+        if sleeps {
+            self.changed.notify_one();
+        }
         // A leadership that was replaced would be lost, and every later commit would wait.
         invariant!(before.is_none(), "a waiter that was woken with {before:?} is woken once");
     }
 
     /// Waits for a reason to wake.
     pub(super) fn wait(&self) -> WakeReason {
-        let mut reason = locked(self.reason.lock());
+        let mut state = locked(self.state.lock());
         loop {
-            if let Some(reason) = reason.take() {
+            if let Some(reason) = state.reason.take() {
                 return reason;
             }
-            reason = locked(self.changed.wait(reason));
+            state.sleeps = true;
+            state = locked(self.changed.wait(state));
         }
     }
 }

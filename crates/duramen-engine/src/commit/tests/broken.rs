@@ -23,6 +23,11 @@ use crate::wal::{LogIdentity, LogPosition, Record};
 
 /// The commit pipeline of an empty database.
 fn committer() -> Committer {
+    committer_of(TreeTable::default())
+}
+
+/// The commit pipeline of a database with these trees.
+pub(super) fn committer_of(trees: TreeTable) -> Committer {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(1));
     let (geometry, identity, wal_dir) = (Geometry::default(), LogIdentity::default(), Path::new("/wal"));
     disk.create_dir(wal_dir).unwrap();
@@ -42,11 +47,11 @@ fn committer() -> Committer {
         patches: true,
         give_back: GiveBack::SMALL,
     };
-    let root = Root::at(CommitSeq(0), TreeTable::default(), position);
+    let root = Root::at(CommitSeq(0), trees, position);
     Committer::new(Arc::new(store), log, root, TreeId(1), Throttle::new(true))
 }
 
-fn root(seq: u64, position: LogPosition) -> Arc<Root> {
+pub(super) fn root(seq: u64, position: LogPosition) -> Arc<Root> {
     Arc::new(Root::at(CommitSeq(seq), TreeTable::default(), position))
 }
 
