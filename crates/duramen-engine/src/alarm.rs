@@ -15,7 +15,8 @@
 //!    finds the alarm raised, and returns `Poisoned`.
 //!
 //! Any other panic raises the alarm twice: when another thread takes a lock that was held during it, and when
-//! it leaves the entry point. The first comes in time for what the lock guards.
+//! it leaves the entry point. The first comes in time for what the lock guards. A panic that is caught while
+//! others wait for the thread raises it there (`commit/serve.rs`, `commit/lead.rs`).
 //!
 //! Considered: a hook of `std::panic`, which belongs to the program; a pointer to the alarm in every node,
 //! which costs memory. Readers note nothing, since a scan would pay for it with each row. They change nothing

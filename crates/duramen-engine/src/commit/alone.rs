@@ -100,7 +100,7 @@ impl Committer {
         loop {
             let halt = match self.enter(&mut order, &mut prepared) {
                 Ok(seq) => {
-                    let waits = self.place(&mut order, seq, &mut prepared);
+                    let waits = self.place(&mut order, seq, &mut prepared, false);
                     let ordered = self.see_through(order, &prepared, waits, Answers::default());
                     return ordered.map(|ordered| (out, Some(ordered)));
                 }

@@ -1,12 +1,14 @@
 //! Leadership: one leader writes the forming group, hands leadership on, and wakes the members.
 //!
 //! Leadership is the flag `leading` under the order lock; the leader itself holds no lock. Only the leader
-//! writes the log and publishes. A commit joins the forming group first. If no thread leads, its thread sets
-//! the flag and calls `lead`. Otherwise it queues a waiter, unless its level needs no wait. `lay_down` ends
+//! writes the log and publishes. A commit joins the forming group first. If no thread leads, its thread, or
+//! the thread that serves it, sets the flag and takes the group (`see_through` in `serve.rs`), or lets the
+//! first waiter do so. Otherwise it queues a waiter, unless its level needs no wait. `lay_down` ends
 //! leadership: it passes the flag, still set, to the first waiter of the forming group, or clears it. Either
 //! way it wakes the leadership condition.
 //!
-//! The steps of `lead`, in this order, and what breaks without it. Steps 2 to 4 are `Pipeline::write_group`:
+//! The steps of `lead_group`, in this order, and what breaks without it. Steps 2 to 4 are
+//! `Pipeline::write_group`:
 //!
 //! 1. Take the forming group and the latest root in one critical section. Apart, the root could hold later
 //!    commits.
@@ -47,7 +49,7 @@ use crate::ids::CommitSeq;
 use crate::sync::MutexGuard;
 
 /// What a thread panicked with.
-type Panic = Box<dyn std::any::Any + Send>;
+pub(super) type Panic = Box<dyn std::any::Any + Send>;
 
 /// A group that is written, and the root that it leads to.
 pub(super) struct Taken {

@@ -15,9 +15,10 @@
 //! - `Failed`: a conflict or another error. `abandon` frees the extents of its big values, or they would leak
 //!   until the next open.
 //!
-//! `validate_early` keeps the lock short where many commits came since the base. It registers the latest
-//! root, compares the read set with the commits up to it, and makes it the base. `enter` compares only the
-//! commits after that. If a group was dropped in between, the rollback epochs differ, and that is a conflict.
+//! `validate_early` keeps the lock short where much was read, or many commits came since the base. It
+//! registers the latest root, compares the read set with the commits up to it, and makes it the base. `enter`
+//! compares only the commits after that. If a group was dropped in between, the rollback epochs differ, and
+//! that is a conflict.
 //!
 //! **The outer loop**, `Engine::run`, runs the closure again after a conflict, at last alone: see `alone.rs`.
 
@@ -53,8 +54,9 @@ const ROOM_ROUNDS_MAX: u32 = 16;
 /// A transaction that may load less than this part of the memory for nodes is not measured first.
 const FEW_LEAVES_PART: usize = 8;
 
-/// So many commits are compared with under the order lock: to take it once more before would cost more.
-const FEW_COMMITS: u64 = 64;
+/// Points and ranges that were read, times the commits to compare them with: up to so many are compared
+/// under the order lock. To take the lock once more before would cost more.
+const FEW_COMPARISONS: u64 = 512;
 
 /// The keys of recent commits may take this part of the memory.
 const RECENT_MEMORY_PART: usize = 32;
@@ -265,13 +267,13 @@ impl Committer {
     }
 
     /// Validates without the lock: against all but the newest commits, or by comparing roots where those do
-    /// not reach back. Not at first where few commits came since the base: entering compares with them.
+    /// not reach back. Not at first where that is little work: entering does it.
     fn validate_early(&self, prepared: &mut Prepared, is_again: bool) -> Result<()> {
         if prepared.reads.is_empty() {
             return Ok(());
         }
         let behind = self.latest().seq.0.saturating_sub(prepared.base.root().seq.0);
-        if behind <= FEW_COMMITS && !is_again {
+        if behind.saturating_mul(prepared.reads.count() as u64) <= FEW_COMPARISONS && !is_again {
             return Ok(());
         }
         let base = prepared.base.root();
@@ -432,7 +434,6 @@ impl Committer {
 }
 
 /// A transaction with encoded changes, on its way into the order.
-#[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) base: Registration,
     reads: Reads,
@@ -452,9 +453,11 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// The number of keys that it changes, before it enters.
-    pub(super) fn change_count(&self) -> usize {
-        self.keys.count()
+    /// About how much work it is to enter it, in changes and reads. `None` if it may read pages or moves
+    /// nodes: that has no bound.
+    pub(super) fn weight(&self) -> Option<usize> {
+        let is_bounded = self.loading == Loading::ResidentOnly && self.relocation.is_none();
+        is_bounded.then(|| 1 + self.keys.count() + self.reads.count())
     }
 
     /// Its place in the order, into which it has entered.

@@ -56,6 +56,11 @@ impl Reads {
         self.trees.is_empty()
     }
 
+    /// The number of points and ranges.
+    pub(crate) fn count(&self) -> usize {
+        self.trees.values().map(|reads| reads.points.len() + reads.ranges.len()).sum()
+    }
+
     /// Whether a tree that was read exists in only one of the roots.
     pub(crate) fn see_other_trees(&self, old: &Root, new: &Root) -> bool {
         let is_there =

@@ -1,8 +1,9 @@
 //! Transactions on their way into the order while another thread serves: it enters them, too.
 //!
-//! At most one thread serves, and only it takes the order lock to enter transactions. A thread that comes
-//! meanwhile queues its transaction and waits once, for its group, instead of twice, for the lock before
-//! that. What a commit reads and writes in memory stays with one processor.
+//! At most one thread serves: it takes the order lock to enter transactions. (One that runs alone takes it
+//! for itself.) A thread that comes meanwhile queues its transaction and mostly waits once, for its group,
+//! instead of twice, for the lock before that. What commits read and write in memory stays with one
+//! processor.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

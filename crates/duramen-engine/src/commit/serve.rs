@@ -5,14 +5,15 @@
 //!
 //! - It cannot enter now: pages are missing, or there is no room. Its own thread is woken with that, makes
 //!   what is lacking without the lock, and queues again.
-//! - It has many changes, or the thread that serves has served many: the thread of that transaction serves
-//!   from there on. No caller waits long for others.
-//! - Its entry panics. The engine is poisoned, and it and all that follow are refused. The thread that serves
-//!   goes on, or those that it has put into a group would wait for ever.
+//! - It is much work, or the thread that serves has done much for others: the thread of that transaction
+//!   serves from there on. So a caller does a bounded amount of work for others.
+//! - Its entry panics. That poisons the engine; its own thread goes on with the panic. All that follow are
+//!   refused, by a thread that goes on serving: what it has put into a group would wait for ever.
 //! - The thread that serves returns without waiting for its group. If no thread leads, the first transaction
 //!   of the group that waits does.
+//! - A commit at level `Memory` returns if a thread leads, or will once the thread that serves is done.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -27,8 +28,8 @@ use crate::ids::CommitSeq;
 use crate::options::Durability;
 use crate::sync::MutexGuard;
 
-/// A thread serves no more changes of others than this.
-const SERVED_CHANGES_MAX: usize = 64;
+/// A thread does no more for others, in changes and reads.
+const SERVED_MAX: usize = 128;
 
 /// The result of entering, or the result of the group that it entered.
 pub(super) type Entered = std::result::Result<Result<Ordered>, EnterError>;
@@ -36,13 +37,18 @@ pub(super) type Entered = std::result::Result<Result<Ordered>, EnterError>;
 /// While a thread serves. If it panics, those that are queued are told.
 struct Serving<'a>(&'a Committer);
 
+impl Serving<'_> {
+    /// It has entered what it serves. A thread that was unwinding before has not panicked here.
+    fn end(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.store.alarm.raise_after_panic();
-            while let Some(waiter) = self.0.order.requests.next() {
-                waiter.wake(WakeReason::Answered(Err(self.0.poisoned())));
-            }
+        self.0.store.alarm.raise_after_panic();
+        while let Some(waiter) = self.0.order.requests.next() {
+            waiter.wake(WakeReason::Answered(Err(self.0.poisoned())));
         }
     }
 }
@@ -60,6 +66,7 @@ impl Committer {
             WakeReason::Serve => self.serve(prepared),
             WakeReason::Answered(Ok(ordered)) => (prepared, Ok(Ok(ordered))),
             WakeReason::Answered(Err(halt)) => (prepared, Err(halt)),
+            WakeReason::Panicked(panic) => resume_unwind(panic),
             reason => {
                 let result = self.follow(reason, &prepared);
                 (prepared, Ok(result))
@@ -72,9 +79,9 @@ impl Committer {
         let serving = Serving(self);
         let mut order = self.order.lock();
         let entered = self.enter(&mut order, &mut prepared);
-        let waits = entered.map(|seq| self.place(&mut order, seq, &mut prepared));
-        let answers = self.serve_queued(&mut order);
-        drop(serving);
+        let waits = entered.map(|seq| self.place(&mut order, seq, &mut prepared, false));
+        let answers = self.serve_queued(&mut order, matches!(waits, Ok(true)));
+        serving.end();
         let result = match waits {
             Ok(waits) => Ok(self.see_through(order, &prepared, waits, answers)),
             Err(halt) => {
@@ -86,31 +93,37 @@ impl Committer {
     }
 
     /// Enters the transactions that are queued, but for those that their own threads should. Returns the
-    /// answers, which are given without the lock.
-    fn serve_queued(&self, order: &mut Order) -> Answers {
-        let (mut answers, mut changes) = (Answers::default(), 0);
+    /// answers, which are given without the lock. The calling thread waits for the group itself, or not.
+    fn serve_queued(&self, order: &mut Order, waits_itself: bool) -> Answers {
+        let (mut answers, mut left) = (Answers::default(), SERVED_MAX);
         while let Some(waiter) = self.order.requests.next() {
             let mut prepared = waiter.take_request();
-            changes += prepared.change_count().max(1);
-            if changes > SERVED_CHANGES_MAX {
+            let Some(rest) = prepared.weight().and_then(|weight| left.checked_sub(weight)) else {
                 waiter.give_back(prepared);
-                answers.0.push((waiter, WakeReason::Serve));
+                answers.serves = Some(waiter);
                 break;
-            }
-            let entered = catch_unwind(AssertUnwindSafe(|| self.enter(order, &mut prepared)));
-            let entered = entered.unwrap_or_else(|_| {
-                self.store.alarm.raise_after_panic();
-                Err(self.poisoned())
-            });
-            let waits = entered.map(|seq| self.place(order, seq, &mut prepared));
+            };
+            left = rest;
+            let is_led_later = waits_itself || !order.forming.waiters.is_empty();
+            let entered = catch_unwind(AssertUnwindSafe(|| {
+                let entered = self.enter(order, &mut prepared);
+                entered.map(|seq| self.place(order, seq, &mut prepared, is_led_later))
+            }));
             let ordered = prepared.ordered;
             waiter.give_back(prepared);
-            match (waits, ordered) {
-                (Ok(true), _) => order.forming.waiters.push(waiter),
-                (Ok(false), Some(ordered)) => answers.0.push((waiter, WakeReason::Answered(Ok(ordered)))),
-                (Ok(false), None) => unreachable!("a transaction that entered has its place"),
-                (Err(halt), _) => answers.0.push((waiter, WakeReason::Answered(Err(halt)))),
-            }
+            let reason = match (entered, ordered) {
+                (Ok(Ok(false)), Some(ordered)) => WakeReason::Answered(Ok(ordered)),
+                (Ok(Ok(_)), _) => {
+                    order.forming.waiters.push(waiter);
+                    continue;
+                }
+                (Ok(Err(halt)), _) => WakeReason::Answered(Err(halt)),
+                (Err(panic), _) => {
+                    self.store.alarm.raise_after_panic();
+                    WakeReason::Panicked(panic)
+                }
+            };
+            answers.others.push((waiter, reason));
         }
         answers
     }
@@ -120,8 +133,14 @@ impl Committer {
     }
 
     /// Notes the place of the newest transaction in the order. Returns whether its thread waits for the
-    /// group, or leads.
-    pub(super) fn place(&self, order: &mut Order, seq: CommitSeq, prepared: &mut Prepared) -> bool {
+    /// group, or leads. Besides a thread that leads now, one may lead as soon as the order is released.
+    pub(super) fn place(
+        &self,
+        order: &mut Order,
+        seq: CommitSeq,
+        prepared: &mut Prepared,
+        is_led_later: bool,
+    ) -> bool {
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         prepared.ordered = Some(Ordered { seq, rollback_epoch: order.rollback_epoch });
         let is_memory = prepared.level == Durability::Memory;
@@ -129,7 +148,8 @@ impl Committer {
         // Commits at level `Memory` block too once the write queue exceeds its limit.
         let queues_much = self.store.pages.meter().queues_much();
         let is_later = prepared.wait == Wait::Later;
-        let waits = queues_much || !is_later && (!is_memory || !order.is_led());
+        let is_led = order.is_led() || is_led_later;
+        let waits = queues_much || !(is_later || is_memory && is_led);
         if !waits && is_memory {
             order.forming.newest_returns();
         }
@@ -151,13 +171,13 @@ impl Committer {
         if order.take_leadership() {
             let taken = self.take_group(&mut order);
             drop(order);
-            answers.give();
+            give(answers.hand_on());
             return self.lead_through(taken, prepared);
         }
         let waiter = Arc::new(Waiter::default());
         order.forming.waiters.push(Arc::clone(&waiter));
         drop(order);
-        answers.give();
+        give(answers.hand_on());
         self.follow(waiter.wait(), prepared)
     }
 
@@ -173,7 +193,7 @@ impl Committer {
                 outcome.pass_on(index);
                 outcome.result.clone().map(|()| self.acknowledged(prepared.place(), prepared.level))
             }
-            WakeReason::Serve | WakeReason::Answered(_) => {
+            WakeReason::Serve | WakeReason::Answered(_) | WakeReason::Panicked(_) => {
                 unreachable!("a transaction in a group is not queued")
             }
         }
@@ -183,10 +203,11 @@ impl Committer {
     fn appoint(&self, mut order: MutexGuard<'_, Order>, answers: Answers) {
         let next = if order.is_led() { None } else { order.pass_leadership() };
         drop(order);
-        answers.give();
+        let others = answers.hand_on();
         if let Some(next) = next {
             next.wake(WakeReason::Lead);
         }
+        give(others);
     }
 
     /// A commit whose group was written, with the level that it waited for (D1).
@@ -209,12 +230,24 @@ impl Committer {
 
 /// What threads are woken with that wait for no group, once the order lock is released.
 #[derive(Default)]
-pub(super) struct Answers(Vec<(Arc<Waiter>, WakeReason)>);
+pub(super) struct Answers {
+    /// The thread that serves from here on.
+    serves: Option<Arc<Waiter>>,
+    others: Vec<(Arc<Waiter>, WakeReason)>,
+}
 
 impl Answers {
-    fn give(self) {
-        for (waiter, reason) in self.0 {
-            waiter.wake(reason);
+    /// Lets the next thread serve, before anything else: until it does, no transaction enters.
+    fn hand_on(self) -> Vec<(Arc<Waiter>, WakeReason)> {
+        if let Some(next) = self.serves {
+            next.wake(WakeReason::Serve);
         }
+        self.others
+    }
+}
+
+fn give(answers: Vec<(Arc<Waiter>, WakeReason)>) {
+    for (waiter, reason) in answers {
+        waiter.wake(reason);
     }
 }

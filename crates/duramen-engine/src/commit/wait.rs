@@ -1,21 +1,30 @@
-//! Waiting for a group: one parked thread per member, each woken separately.
+//! Waiting for the thread that serves, and for a group: one parked thread per member, each woken separately.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::Ordered;
+use super::lead::Panic;
 use super::order::{EnterError, Prepared};
 use crate::alarm::{invariant, locked};
 use crate::error::Result;
 use crate::sync::{Condvar, Mutex};
 
 /// A waiting committer.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Waiter {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
+impl fmt::Debug for Waiter {
+    /// Without the transaction, which is the program's data.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiter").finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
 struct State {
     reason: Option<WakeReason>,
     sleeps: bool,
@@ -30,6 +39,8 @@ pub(super) enum WakeReason {
     Serve,
     /// Its transaction has its place and waits for no group, or did not enter.
     Answered(std::result::Result<Ordered, EnterError>),
+    /// Entering its transaction panicked with this.
+    Panicked(Panic),
     /// It leads: it writes the forming group.
     Lead,
     /// The group is done.

@@ -23,12 +23,12 @@ use crate::wal::{LogIdentity, LogPosition, Record};
 
 /// The commit pipeline of an empty database.
 fn committer() -> Committer {
-    committer_of(TreeTable::default())
+    committer_on(&MemDisk::new(1), TreeTable::default())
 }
 
-/// The commit pipeline of a database with these trees.
-pub(super) fn committer_of(trees: TreeTable) -> Committer {
-    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(1));
+/// The commit pipeline of a database with these trees on a disk.
+pub(super) fn committer_on(disk: &MemDisk, trees: TreeTable) -> Committer {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let (geometry, identity, wal_dir) = (Geometry::default(), LogIdentity::default(), Path::new("/wal"));
     disk.create_dir(wal_dir).unwrap();
     let (log, position) = Log::create(&disk, wal_dir, identity, geometry, SyncMethod::Fdatasync).unwrap();

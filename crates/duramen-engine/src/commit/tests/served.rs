@@ -4,8 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
+use duramen_disk::MemDisk;
+use duramen_disk::memory::SyncGate;
+
 use super::super::*;
-use super::broken::{committer_of, root};
+use super::broken::{committer_on, root};
 use crate::catalog::{TreeState, TreeTable};
 use crate::error::Code;
 use crate::threads::side_by_side;
@@ -40,9 +43,13 @@ impl Committer {
 
 /// The commit pipeline of a database with one tree.
 fn with_tree() -> Committer {
+    with_tree_on(&MemDisk::new(1))
+}
+
+fn with_tree_on(disk: &MemDisk) -> Committer {
     let mut trees = TreeTable::default();
     trees.set(TREE, Some(TreeState::empty(TREE, None, &Reducers::default())));
-    let committer = committer_of(trees);
+    let committer = committer_on(disk, trees);
     committer.throttle.make_room_ahead(&committer.store).unwrap();
     committer
 }
@@ -126,7 +133,7 @@ fn a_thread_that_does_not_enter_serves_the_others_all_the_same() {
 #[test]
 fn a_transaction_of_many_changes_is_entered_by_its_own_thread() {
     let committer = with_tree();
-    let many: Vec<String> = (0..100).map(|n| format!("{n:03}")).collect();
+    let many: Vec<String> = (0..200).map(|n| format!("{n:03}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let submissions = vec![
         committer.submission(false, Durability::Disk, &["a"]),
@@ -158,11 +165,84 @@ fn after_an_entry_that_panics_every_thread_is_told() {
         });
         let threads = submitted_together(&committer, submissions.collect());
         let panicked = threads.iter().filter(|outcome| outcome.is_none()).count();
-        assert_eq!(panicked, usize::from(panics == 0), "only the thread whose own entry panics");
+        assert_eq!(panicked, 1, "only the thread whose own entry panics");
         for error in threads.into_iter().flatten().map(Result::unwrap_err) {
             assert!(matches!(error.code(), Code::EnginePoisoned | Code::OutcomeUnknown), "{error}");
         }
         let late = committer.submission(false, Durability::Disk, &["late"]);
         assert_eq!(committer.submit(late).unwrap_err().code(), Code::EnginePoisoned);
     }
+}
+
+#[test]
+fn a_thread_that_has_done_much_for_others_leaves_the_rest_to_one_of_them() {
+    let committer = with_tree();
+    let groups = committer.stats().groups;
+    let keys: Vec<Vec<String>> =
+        (0..5).map(|n| (0..40).map(|key| format!("{n}-{key:02}")).collect()).collect();
+    let submissions = keys.iter().map(|keys| {
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        committer.submission(false, Durability::Disk, &keys)
+    });
+    let outcomes = submitted(&committer, submissions.collect());
+    assert_eq!(outcomes.into_iter().map(|seq| seq.unwrap().0).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!(committer.stats().groups, groups + 2, "three of 40 changes are served, the fourth serves");
+}
+
+/// A commit at level `Memory` does not wait for the sync of the thread that entered it.
+#[test]
+fn a_commit_at_level_memory_returns_while_the_thread_that_served_it_syncs() {
+    let disk = MemDisk::new(1);
+    let committer = with_tree_on(&disk);
+    let gate = SyncGate::closed();
+    disk.set_blocker(Some(gate.blocker("wal")));
+    let (is_held, returned) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let seen = side_by_side(&[0, 1, 2], |role| {
+        let level = if role == 1 { Durability::Disk } else { Durability::Memory };
+        if role == 0 {
+            committer.while_ordering(|| {
+                for queued in 0..2 {
+                    is_held.store(queued + 1, Ordering::SeqCst);
+                    while committer.order.requests.queued() != Some(queued) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            gate.wait_blocked(1);
+            let early = (0..200_000).any(|_| {
+                std::thread::yield_now();
+                returned.load(Ordering::SeqCst) > 0
+            });
+            gate.open();
+            return early;
+        }
+        while is_held.load(Ordering::SeqCst) < role {
+            std::thread::yield_now();
+        }
+        committer.submit(committer.submission(false, level, &["key"])).unwrap();
+        returned.fetch_add(1, Ordering::SeqCst);
+        true
+    });
+    assert_eq!(seen, [true; 3]);
+    disk.set_blocker(None);
+    assert_eq!(committer.durable(), CommitSeq(2), "the sync covers both");
+}
+
+/// A destructor of the program may commit while its thread unwinds.
+#[test]
+fn a_commit_of_a_thread_that_unwinds_harms_nothing() {
+    struct Commits<'a>(&'a Committer);
+    impl Drop for Commits<'_> {
+        fn drop(&mut self) {
+            self.0.submit(self.0.submission(false, Durability::Disk, &["failed"])).unwrap();
+        }
+    }
+    let committer = with_tree();
+    let unwound = catch_unwind(AssertUnwindSafe(|| {
+        let _commits = Commits(&committer);
+        panic!("of the program");
+    }));
+    assert!(unwound.is_err());
+    let later = committer.submission(false, Durability::Disk, &["later"]);
+    assert_eq!(committer.submit(later).unwrap().seq, CommitSeq(2));
 }
