@@ -11,18 +11,20 @@ mod page;
 mod page_pointer;
 mod superblock;
 mod sync_choice;
+mod syncs;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use duramen_disk::File;
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
 use codec::decompress;
+use syncs::Syncs;
 
 use crate::error::{Code, Error, Result};
 use crate::features::Features;
@@ -47,8 +49,7 @@ pub struct DataFile {
     database: DatabaseId,
     block_bytes: usize,
     buffers: Arc<Buffers>,
-    /// Held across a sync. Keeps the first failure.
-    syncing: Arc<Mutex<Option<Error>>>,
+    syncs: Arc<Syncs>,
     /// A length that the file is known to have.
     seen_bytes: Arc<AtomicU64>,
     /// Whether pages are compressed when they are written.
@@ -68,7 +69,7 @@ impl DataFile {
             database,
             block_bytes,
             buffers: Buffers::new(),
-            syncing: Arc::default(),
+            syncs: Arc::default(),
             seen_bytes: Arc::default(),
             compresses: false,
             features: Arc::default(),
@@ -103,34 +104,25 @@ impl DataFile {
         &self.file
     }
 
-    /// Makes everything written to the file durable.
-    ///
-    /// One sync at a time, and none after a failure (D6). The system reports pages that it could not write
-    /// only once, to the next sync. A later sync would succeed wrongly.
+    /// Makes everything written to the file durable. Concurrent callers share a sync that begins after their
+    /// calls.
     ///
     /// # Errors
-    /// `System` (E1001) if the sync fails, then and at every call after it.
+    /// `System` (E1001) if a sync fails, then and at every call after it (D6).
     pub fn sync(&self) -> Result<()> {
-        let mut failed = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(error) = &*failed {
-            return Err(error.clone());
-        }
-        self.file.sync_data().map_err(|error| {
-            let error = Error::io("sync", &self.path, &error);
-            *failed = Some(error.clone());
-            error
-        })
+        self.sync_through(self.syncs.next())
+    }
+
+    fn sync_through(&self, number: u64) -> Result<()> {
+        let sync = || self.file.sync_data().map_err(|error| Error::io("sync", &self.path, &error));
+        self.syncs.through(number, sync)
     }
 
     /// Passes writes in a range to the device ahead of the next [`DataFile::sync`], which reports a failure.
-    /// Under the same lock, because the system reports a failure only once.
+    /// Not beside a sync, because the system reports a failure only once.
     pub fn write_out(&self, range: &Range<u64>) {
-        let mut failed = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed.is_none()
-            && let Err(error) = self.file.write_out(range.start, range.end - range.start)
-        {
-            *failed = Some(Error::io("write out", &self.path, &error));
-        }
+        let write_out = || self.file.write_out(range.start, range.end - range.start);
+        self.syncs.between(|| write_out().map_err(|error| Error::io("write out", &self.path, &error)));
     }
 
     /// Its path, for messages.

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use duramen_disk::memory::{CallKind, Effect, Fault};
 use duramen_disk::{Access, Disk, MemDisk, SyncMethod};
 
 use super::*;
@@ -20,6 +21,40 @@ fn data(disk: &MemDisk, database: u128) -> DataFile {
 
 fn page(fill: u8) -> Page {
     Page::build(PageKind::Leaf, 3, 700, |out| out.extend_from_slice(&[fill; 700]))
+}
+
+/// D1: a sync that began before a value was written does not make it durable.
+#[test]
+fn concurrent_callers_share_a_sync_that_begins_after_their_calls() {
+    let disk = MemDisk::new(1);
+    let data = data(&disk, 1);
+    let syncs = Arc::new(AtomicU64::new(0));
+    let (wanted, counted, of_sync) = (Arc::new(AtomicU64::new(0)), Arc::clone(&syncs), data.clone());
+    let wants = Arc::clone(&wanted);
+    disk.set_blocker(Some(Arc::new(move |_: &Path| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        // A caller that comes while the sync runs.
+        wants.store(of_sync.syncs.next(), Ordering::SeqCst);
+    })));
+    let together = [data.syncs.next(), data.syncs.next()];
+    for number in together {
+        data.sync_through(number).unwrap();
+        assert_eq!(syncs.load(Ordering::SeqCst), 1, "two callers share a sync");
+    }
+    data.sync_through(wanted.load(Ordering::SeqCst)).unwrap();
+    assert_eq!(syncs.load(Ordering::SeqCst), 2, "one that came while it ran needs another");
+    data.sync().unwrap();
+    assert_eq!(syncs.load(Ordering::SeqCst), 3);
+}
+
+/// D6: the system reports what it could not write once. A later sync would call it durable.
+#[test]
+fn no_sync_follows_one_that_failed() {
+    let disk = MemDisk::new(1);
+    let data = data(&disk, 1);
+    disk.set_faults(Fault::new(CallKind::Sync, 0, Effect::EIO));
+    let first = data.sync().unwrap_err();
+    assert_eq!(data.sync().unwrap_err().message(), first.message());
 }
 
 #[test]
