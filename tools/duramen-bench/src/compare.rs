@@ -19,7 +19,7 @@ use crate::job::{Job, Step};
 use crate::output;
 use crate::results::{Measured, Results};
 use crate::verdict::OURS;
-use crate::workloads::{LOAD_ROWS, UPDATE_ROWS, UPDATE_THREADS};
+use crate::workloads::{BIG_VALUE_THREADS, LOAD_ROWS, UPDATE_ROWS, UPDATE_THREADS};
 
 pub(crate) use plan::Plan;
 
@@ -86,6 +86,9 @@ impl Run {
         }
         if self.plan.wants("W8") {
             self.stalls()?;
+        }
+        if self.plan.wants("W9") {
+            self.big_values()?;
         }
         if self.plan.counts_syncs {
             self.count_syncs()?;
@@ -161,6 +164,17 @@ impl Run {
             run.measure("W8", round, &job, Place::Fresh);
         });
         names.iter().try_for_each(|name| child::remove(&self.folder(name, "stall")))
+    }
+
+    /// W9.
+    fn big_values(&mut self) -> Result<()> {
+        let of_scope = self.of_scope(Scope::All);
+        let names: Vec<String> = of_scope.iter().map(|entry| entry.name.to_owned()).collect();
+        self.interleave("W9", &names, |run, engine, round| {
+            let job = run.job(engine, Step::BigValues, "big", run.plan.commit_seconds, 0);
+            run.measure("W9", round, &Job { threads: BIG_VALUE_THREADS, ..job }, Place::Fresh);
+        });
+        names.iter().try_for_each(|name| child::remove(&self.folder(name, "big")))
     }
 
     /// Syncs of W1 and of 16 threads of W2, in runs whose times do not count.

@@ -14,6 +14,8 @@ pub(crate) enum Step {
     Raw,
     /// W1 and W2: one new record a transaction.
     Commits,
+    /// W9: one new record of 256 KiB a transaction.
+    BigValues,
     /// Fills the five collections of W2b.
     Fill,
     /// W2b.

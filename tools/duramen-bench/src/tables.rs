@@ -31,6 +31,7 @@ const COLUMNS: &[(&str, &[&str])] = &[
             "close s",
         ],
     ),
+    ("W9", &["commits/s", "p50 us", "p99 us", "p99.9 us", "cpu us each", "syncs each", "checkpoints"]),
     ("W4", &["gets/s 1T", "gets/s 2T", "gets/s by 100 1T", "gets/s by 100 2T", "pages read"]),
     ("W5", &["rows/s", "ranges/s", "rows/s by iterator", "ranges/s by iterator"]),
     ("W6", &["queries/s"]),

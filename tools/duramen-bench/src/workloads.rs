@@ -21,6 +21,8 @@ use crate::job::{Job, Outcome, Step};
 pub(crate) const LOAD_ROWS: u64 = 1_000_000;
 /// Records of each of the five collections of W2b.
 pub(crate) const UPDATE_ROWS: u64 = 100_000;
+/// Threads of W9.
+pub(crate) const BIG_VALUE_THREADS: usize = 8;
 /// Threads of W2b.
 pub(crate) const UPDATE_THREADS: usize = 16;
 /// Seed of keys, values and order, unless another is given.
@@ -47,7 +49,7 @@ pub(crate) struct Definition {
 }
 
 /// All workloads. Defined before any tuning.
-pub(crate) const DEFINITIONS: [Definition; 9] = [
+pub(crate) const DEFINITIONS: [Definition; 10] = [
     Definition {
         name: "W1",
         operation: "1 thread: a durable transaction that writes one new record",
@@ -138,6 +140,16 @@ pub(crate) const DEFINITIONS: [Definition; 9] = [
         warm_up: "filled by transactions of 1,000 records",
         check: "reopened; hash of all records",
     },
+    Definition {
+        name: "W9",
+        operation: "8 threads: a durable transaction that writes one new record",
+        rows: "as many as the time allows",
+        bytes: "16-24 / 262,144",
+        distribution: "new random keys",
+        snapshot: "-",
+        warm_up: "0.3 s of the same",
+        check: "reopened; hash of all records",
+    },
 ];
 
 /// Runs a job.
@@ -159,7 +171,8 @@ pub(crate) fn run(job: &Job) -> Result<Outcome> {
     let entry = engines::find(&job.engine).ok_or_else(|| format!("this build has no {}", job.engine))?;
     match job.step {
         Step::Raw | Step::Commerce(_) => Err(format!("{} is no raw loop", job.engine).into()),
-        Step::Commits => commits::run(&entry, job),
+        Step::Commits => commits::run(&entry, job, commits::VALUE_BYTES),
+        Step::BigValues => commits::run(&entry, job, commits::BIG_VALUE_BYTES),
         Step::Fill => update::fill(&entry, job),
         Step::Update => update::run(&entry, job),
         Step::Load => load::run(&entry, job),

@@ -1,4 +1,5 @@
-//! W1 and W2: every transaction writes one new record of 1 KiB and is durable when it returns.
+//! W1, W2 and W9: every transaction writes one new record, of 1 KiB or 256 KiB, and is durable when it
+//! returns.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,10 +12,13 @@ use crate::job::{Job, Outcome};
 /// Bytes of a value.
 pub(crate) const VALUE_BYTES: usize = 1024;
 
-/// Measures, then reopens the database and reads every record.
+/// Bytes of a value of W9.
+pub(crate) const BIG_VALUE_BYTES: usize = 256 << 10;
+
+/// Measures with values of this many bytes, then reopens the database and reads every record.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 commits")]
-pub(crate) fn run(entry: &Entry, job: &Job) -> Result<Outcome> {
-    let rows = Rows::new(job.seed, VALUE_BYTES);
+pub(crate) fn run(entry: &Entry, job: &Job, value_bytes: usize) -> Result<Outcome> {
+    let rows = Rows::new(job.seed, value_bytes);
     let engine = (entry.open)(&job.dir, Shape::ROWS)?;
     let next = AtomicU64::new(0);
     let before = engine.figures();
