@@ -105,10 +105,11 @@ impl Committer {
             };
             left = rest;
             let is_led_later = waits_itself || !order.forming.waiters.is_empty();
-            let entered = catch_unwind(AssertUnwindSafe(|| {
+            let enter = || {
                 let entered = self.enter(order, &mut prepared);
                 entered.map(|seq| self.place(order, seq, &mut prepared, is_led_later))
-            }));
+            };
+            let entered = catch_unwind(AssertUnwindSafe(enter));
             let ordered = prepared.ordered;
             waiter.give_back(prepared);
             let reason = match (entered, ordered) {
