@@ -231,18 +231,20 @@ fn a_commit_at_level_memory_returns_while_the_thread_that_served_it_syncs() {
 /// A destructor of the program may commit while its thread unwinds.
 #[test]
 fn a_commit_of_a_thread_that_unwinds_harms_nothing() {
-    struct Commits<'a>(&'a Committer);
+    struct Commits<'a>(&'a Committer, &'a Mutex<Option<Result<Ordered>>>);
     impl Drop for Commits<'_> {
         fn drop(&mut self) {
-            self.0.submit(self.0.submission(false, Durability::Disk, &["failed"])).unwrap();
+            let submission = self.0.submission(false, Durability::Disk, &["failed"]);
+            *self.1.lock().unwrap() = Some(self.0.submit(submission));
         }
     }
-    let committer = with_tree();
+    let (committer, committed) = (with_tree(), Mutex::new(None));
     let unwound = catch_unwind(AssertUnwindSafe(|| {
-        let _commits = Commits(&committer);
+        let _commits = Commits(&committer, &committed);
         panic!("of the program");
     }));
     assert!(unwound.is_err());
+    assert_eq!(committed.into_inner().unwrap().unwrap().unwrap().seq, CommitSeq(1));
     let later = committer.submission(false, Durability::Disk, &["later"]);
     assert_eq!(committer.submit(later).unwrap().seq, CommitSeq(2));
 }
