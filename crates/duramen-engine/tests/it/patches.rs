@@ -176,6 +176,31 @@ fn snapshots_keep_the_pages_under_patches() {
     holds(&engine, tree, &model);
 }
 
+/// As above, of a leaf that stays in memory from its patch until it is built anew.
+#[test]
+fn a_snapshot_keeps_the_page_under_a_patch_that_came_after_it() {
+    let disk = MemDisk::new(8);
+    let engine = open(&disk, options());
+    let (tree, mut model) = (create(&engine), Model::new());
+    put(&engine, tree, &(0..400).collect::<Vec<_>>(), 0, &mut model);
+    engine.checkpoint().unwrap();
+    let (snapshot, held) = (engine.snapshot().unwrap(), model.clone());
+    put(&engine, tree, &(0..400).step_by(40).collect::<Vec<_>>(), 1, &mut model);
+    let rows: Vec<u32> = (0..400).collect();
+    let put_all =
+        |tx: &mut Transaction| rows.iter().try_for_each(|row| tx.put(tree, &key(*row), &value(*row, 2)));
+    engine.transact(Durability::Disk, put_all).unwrap();
+    model.extend(rows.iter().map(|row| (key(*row), value(*row, 2))));
+    (0..3).for_each(|_| engine.checkpoint().unwrap());
+    // What was freed is used again, and what the snapshot has leaves memory.
+    let (other, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("other", None)).unwrap();
+    put(&engine, other, &(0..20_000).collect::<Vec<_>>(), 3, &mut Model::new());
+    (0..3).for_each(|_| engine.checkpoint().unwrap());
+    holds_in(&snapshot, tree, &held);
+    drop(snapshot);
+    holds(&engine, tree, &model);
+}
+
 /// No node is above a root that is a leaf: it is written whole.
 #[test]
 fn a_tree_of_one_leaf_has_no_patch() {
@@ -193,8 +218,12 @@ fn a_tree_of_one_leaf_has_no_patch() {
     put(&engine, tree, &(0..600).step_by(97).collect::<Vec<_>>(), 3, &mut model);
     engine.checkpoint().unwrap();
     assert!(engine.stats().patch_bytes > 0);
-    delete(&engine, tree, &(2..600).collect::<Vec<_>>(), &mut model);
+    // All but the first leaf in one transaction: what is left of the tree is a leaf with a patch.
+    let gone: Vec<Vec<u8>> = model.keys().skip(130).cloned().collect();
+    engine.transact(Durability::Disk, |tx| gone.iter().try_for_each(|key| tx.delete(tree, key))).unwrap();
+    model.retain(|key, _| !gone.contains(key));
     engine.checkpoint().unwrap();
+    assert_eq!(engine.stats().patch_bytes, 0);
     holds(&engine, tree, &model);
     engine.close().unwrap();
     drop(engine);
