@@ -67,11 +67,11 @@ impl Forming {
         self.members.push(effects);
     }
 
-    /// Notes that the call of the newest member returns for good before the group is written.
-    pub(super) fn newest_returns(&mut self) {
-        let newest = self.members.last_mut().expect("a transaction has just joined");
-        invariant!(!newest.has_returned, "the call of commit {} returns once", newest.seq);
-        newest.has_returned = true;
+    /// Notes that the call of a member, by index, returns for good before the group is written.
+    pub(super) fn returns(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        invariant!(!member.has_returned, "the call of commit {} returns once", member.seq);
+        member.has_returned = true;
     }
 
     pub(super) fn returned_count(&self) -> u64 {

@@ -273,7 +273,7 @@ impl Committer {
             return Ok(());
         }
         let behind = self.latest().seq.0.saturating_sub(prepared.base.root().seq.0);
-        if behind.saturating_mul(prepared.reads.count() as u64) <= FEW_COMPARISONS && !is_again {
+        if behind.saturating_mul(prepared.reads.count().max(1) as u64) <= FEW_COMPARISONS && !is_again {
             return Ok(());
         }
         let base = prepared.base.root();
@@ -453,11 +453,14 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// About how much work it is to enter it, in changes and reads. `None` if it may read pages or moves
-    /// nodes: that has no bound.
+    /// About how much work it is to enter it, in changes, reads and extents. `None` if it may read pages or
+    /// moves nodes: that has no bound.
     pub(super) fn weight(&self) -> Option<usize> {
-        let is_bounded = self.loading == Loading::ResidentOnly && self.relocation.is_none();
-        is_bounded.then(|| 1 + self.keys.count() + self.reads.count())
+        let is_bounded = self.loading == Loading::ResidentOnly
+            && self.relocation.is_none()
+            // Names of trees are looked up in pages.
+            && self.keys.of_tree(CATALOG).is_none();
+        is_bounded.then(|| 1 + self.keys.count() + self.reads.count() + self.values.len())
     }
 
     /// Its place in the order, into which it has entered.

@@ -11,7 +11,8 @@
 //!   refused, by a thread that goes on serving: what it has put into a group would wait for ever.
 //! - The thread that serves returns without waiting for its group. If no thread leads, the first transaction
 //!   of the group that waits does.
-//! - A commit at level `Memory` returns if a thread leads, or will once the thread that serves is done.
+//! - A commit at level `Memory` leads only if no other can: the group may be synced for another member. Where
+//!   only such commits were served, their group is written as that of commits that wait later.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -66,6 +67,8 @@ impl Committer {
             WakeReason::Serve => self.serve(prepared),
             WakeReason::Answered(Ok(ordered)) => (prepared, Ok(Ok(ordered))),
             WakeReason::Answered(Err(halt)) => (prepared, Err(halt)),
+            // A second panic would end the process.
+            WakeReason::Panicked(_) if std::thread::panicking() => (prepared, Err(self.poisoned())),
             WakeReason::Panicked(panic) => resume_unwind(panic),
             reason => {
                 let result = self.follow(reason, &prepared);
@@ -76,11 +79,14 @@ impl Committer {
 
     /// Enters the transaction of this thread, and those that are queued.
     fn serve(&self, mut prepared: Prepared) -> (Prepared, Entered) {
-        let serving = Serving(self);
         let mut order = self.order.lock();
+        // Dropped before the lock is released: no thread finds half a change and a silent alarm.
+        let serving = Serving(self);
         let entered = self.enter(&mut order, &mut prepared);
         let waits = entered.map(|seq| self.place(&mut order, seq, &mut prepared, false));
-        let answers = self.serve_queued(&mut order, matches!(waits, Ok(true)));
+        let own = order.forming.members().len();
+        let answers = self.serve_queued(&mut order);
+        let waits = waits.map(|waits| waits && !self.leaves_to_others(&mut order, &prepared, own));
         serving.end();
         let result = match waits {
             Ok(waits) => Ok(self.see_through(order, &prepared, waits, answers)),
@@ -92,9 +98,21 @@ impl Committer {
         (prepared, result)
     }
 
+    /// Whether a commit at level `Memory`, whose thread would have led, returns: another one can lead, and
+    /// may wait for a sync. So many members had joined with it.
+    fn leaves_to_others(&self, order: &mut Order, prepared: &Prepared, own: usize) -> bool {
+        let leaves = prepared.level == Durability::Memory
+            && !order.forming.waiters.is_empty()
+            && !self.store.pages.meter().queues_much();
+        if leaves {
+            order.forming.returns(own - 1);
+        }
+        leaves
+    }
+
     /// Enters the transactions that are queued, but for those that their own threads should. Returns the
-    /// answers, which are given without the lock. The calling thread waits for the group itself, or not.
-    fn serve_queued(&self, order: &mut Order, waits_itself: bool) -> Answers {
+    /// answers, which are given without the lock.
+    fn serve_queued(&self, order: &mut Order) -> Answers {
         let (mut answers, mut left) = (Answers::default(), SERVED_MAX);
         while let Some(waiter) = self.order.requests.next() {
             let mut prepared = waiter.take_request();
@@ -104,10 +122,9 @@ impl Committer {
                 break;
             };
             left = rest;
-            let is_led_later = waits_itself || !order.forming.waiters.is_empty();
             let enter = || {
                 let entered = self.enter(order, &mut prepared);
-                entered.map(|seq| self.place(order, seq, &mut prepared, is_led_later))
+                entered.map(|seq| self.place(order, seq, &mut prepared, true))
             };
             let entered = catch_unwind(AssertUnwindSafe(enter));
             let ordered = prepared.ordered;
@@ -134,13 +151,13 @@ impl Committer {
     }
 
     /// Notes the place of the newest transaction in the order. Returns whether its thread waits for the
-    /// group, or leads. Besides a thread that leads now, one may lead as soon as the order is released.
+    /// group, or leads. Where another thread enters it, it need not lead.
     pub(super) fn place(
         &self,
         order: &mut Order,
         seq: CommitSeq,
         prepared: &mut Prepared,
-        is_led_later: bool,
+        is_served: bool,
     ) -> bool {
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         prepared.ordered = Some(Ordered { seq, rollback_epoch: order.rollback_epoch });
@@ -149,10 +166,10 @@ impl Committer {
         // Commits at level `Memory` block too once the write queue exceeds its limit.
         let queues_much = self.store.pages.meter().queues_much();
         let is_later = prepared.wait == Wait::Later;
-        let is_led = order.is_led() || is_led_later;
-        let waits = queues_much || !(is_later || is_memory && is_led);
+        let need_not_lead = order.is_led() || is_served;
+        let waits = queues_much || !(is_later || is_memory && need_not_lead);
         if !waits && is_memory {
-            order.forming.newest_returns();
+            order.forming.returns(order.forming.members().len() - 1);
         }
         waits
     }
@@ -238,7 +255,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Lets the next thread serve, before anything else: until it does, no transaction enters.
+    /// Lets the next thread serve, before anything else: until it does, no queued transaction enters.
     fn hand_on(self) -> Vec<(Arc<Waiter>, WakeReason)> {
         if let Some(next) = self.serves {
             next.wake(WakeReason::Serve);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::alarm::invariant;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 
 /// The syncs of a file, by number: the first is 1.
 #[derive(Debug, Default)]
@@ -49,9 +49,14 @@ impl Syncs {
         }
         let begins = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         invariant!(begins >= number, "sync {begins} begins after the call that wants sync {number}");
-        sync().inspect_err(|error| ended.failed = Some(error.clone()))?;
-        ended.last = begins;
-        Ok(())
+        // For a sync that panics: what it has not written would not be reported again.
+        ended.failed = Some(Error::new(Code::System, "a sync of the data file did not end"));
+        let result = sync();
+        ended.failed = result.as_ref().err().cloned();
+        if result.is_ok() {
+            ended.last = begins;
+        }
+        result
     }
 
     /// Runs `write_out` between syncs, unless one has failed. Its failure counts as that of a sync.
