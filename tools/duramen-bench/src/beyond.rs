@@ -68,16 +68,12 @@ pub(crate) fn run(words: &Beyond) -> Result<()> {
     if words.views > 4 || words.rows == 0 || [words.rows, words.replaced].iter().any(|rows| rows % 1000 > 0) {
         return Err("rows are multiples of 1000, a transaction's rows; views are four at most".into());
     }
-    let engines = engines_of(&words.engines)?;
-    let engines: Vec<Entry> = engines.into_iter().filter(|entry| BOUNDED.contains(&entry.name)).collect();
-    if engines.is_empty() {
-        return Err(format!("the memory of these can be bounded: {}", BOUNDED.join(", ")).into());
-    }
+    let engines = bounded(&words.engines)?;
     let dir = words.dir.join(format!("duramen-beyond-{}", std::process::id()));
     child::fresh(&dir)?;
     let dir = fs::canonicalize(dir)?;
     let mut results = Results::default();
-    for round in 0..words.rounds {
+    for round in 0..words.rounds.max(1) {
         for index in 0..engines.len() {
             // A different one first in each round.
             let entry = &engines[(index + round as usize) % engines.len()];
@@ -96,20 +92,20 @@ pub(crate) fn run(words: &Beyond) -> Result<()> {
     show(words, &results)
 }
 
-fn turn(words: &Beyond, entry: &Entry, round: u32, dir: &Path) -> Measured {
-    let dir = dir.join(entry.name);
-    let outcome = child::fresh(&dir).and_then(|()| turn_in(words, entry, &dir));
-    // Also the files of a killed child: the next turn needs the room.
-    let removed = child::remove(&dir);
-    let outcome = outcome.and_then(|outcome| removed.map(|()| outcome));
-    let workload = format!("beyond-{}-{}MiB-{}views", words.rows, words.memory_mib, words.views);
-    match outcome {
-        Ok(outcome) => Measured::of(&workload, entry.name, round, outcome),
-        Err(failed) => {
-            let failed = Some(failed.to_string());
-            Measured { workload, engine: entry.name.to_owned(), round, outcome: None, failed }
-        }
+/// The engines of these names; without names all whose memory can be bounded.
+fn bounded(names: &[String]) -> Result<Vec<Entry>> {
+    let is_bounded = |entry: &Entry| BOUNDED.contains(&entry.name);
+    let engines = engines_of(names)?;
+    if !names.is_empty() && !engines.iter().all(is_bounded) {
+        return Err(format!("the memory of these can be bounded: {}", BOUNDED.join(", ")).into());
     }
+    Ok(engines.into_iter().filter(is_bounded).collect())
+}
+
+fn turn(words: &Beyond, entry: &Entry, round: u32, dir: &Path) -> Measured {
+    let outcome = child::in_fresh(&dir.join(entry.name), |dir| turn_in(words, entry, dir));
+    let workload = format!("beyond-{}-{}MiB-{}views", words.rows, words.memory_mib, words.views);
+    Measured::of_turn(&workload, entry.name, round, outcome)
 }
 
 fn turn_in(words: &Beyond, entry: &Entry, dir: &Path) -> Result<Outcome> {
@@ -131,11 +127,7 @@ fn turn_in(words: &Beyond, entry: &Entry, dir: &Path) -> Result<Outcome> {
 }
 
 fn show(words: &Beyond, results: &Results) -> Result<()> {
-    let mut facts = report::facts_of_machine();
-    facts.push(report::fact_of_disk(&words.dir));
-    for fact in &facts {
-        output::line(fact);
-    }
+    let facts = report::tell_facts(&words.dir);
     for workload in results.workloads() {
         output::table(&tables::grid(results, &workload).turned().table());
     }

@@ -78,6 +78,17 @@ pub(crate) fn run_and_kill(job: &Job) -> Result<u64> {
     if killed { Ok(acknowledged) } else { Err("the load ended before it was killed".into()) }
 }
 
+/// Does `work` in an empty directory, and removes it: also the files of a killed child, since the next one
+/// needs the room.
+///
+/// # Errors
+/// Those of `work`, and of the operating system.
+pub(crate) fn in_fresh(dir: &Path, work: impl FnOnce(&Path) -> Result<Outcome>) -> Result<Outcome> {
+    let outcome = fresh(dir).and_then(|()| work(dir));
+    let removed = remove(dir);
+    outcome.and_then(|outcome| removed.map(|()| outcome))
+}
+
 /// Makes an empty directory, whatever was there.
 ///
 /// # Errors

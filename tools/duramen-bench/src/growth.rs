@@ -56,16 +56,8 @@ pub(crate) fn run(words: &Growth) -> Result<()> {
 
 /// One point, from an empty directory to a removed one.
 fn measure(words: &Growth, point: &Point, dir: &Path) -> Measured {
-    let dir = dir.join(&point.engine);
-    let outcome = child::fresh(&dir).and_then(|()| measure_in(words, point, &dir));
-    // Also the files of a killed child: the next point needs the room.
-    let removed = child::remove(&dir);
-    let outcome = outcome.and_then(|outcome| removed.map(|()| outcome));
-    let (outcome, failed) = match outcome {
-        Ok(outcome) => (Some(outcome), None),
-        Err(failed) => (None, Some(failed.to_string())),
-    };
-    Measured { workload: point.workload(), engine: point.engine.clone(), round: 0, outcome, failed }
+    let outcome = child::in_fresh(&dir.join(&point.engine), |dir| measure_in(words, point, dir));
+    Measured::of_turn(&point.workload(), &point.engine, 0, outcome)
 }
 
 fn measure_in(words: &Growth, point: &Point, dir: &Path) -> Result<Outcome> {
@@ -92,11 +84,7 @@ fn measure_in(words: &Growth, point: &Point, dir: &Path) -> Result<Outcome> {
 }
 
 fn show(words: &Growth, results: &Results) -> Result<()> {
-    let mut facts = report::facts_of_machine();
-    facts.push(report::fact_of_disk(&words.dir));
-    for fact in &facts {
-        output::line(fact);
-    }
+    let facts = report::tell_facts(&words.dir);
     for workload in results.workloads() {
         output::table(&tables::grid(results, &workload).turned().table());
         for (engine, notes) in results.notes_of(&workload) {

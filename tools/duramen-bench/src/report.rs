@@ -83,6 +83,14 @@ fn facts(args: &Compare) -> Vec<String> {
     facts
 }
 
+/// Prints where, when and how it was measured, and returns it.
+pub(crate) fn tell_facts(dir: &Path) -> Vec<String> {
+    let mut facts = facts_of_machine();
+    facts.push(fact_of_disk(dir));
+    facts.iter().for_each(|fact| output::line(fact));
+    facts
+}
+
 /// The machine, the time, and the command.
 pub(crate) fn facts_of_machine() -> Vec<String> {
     let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());

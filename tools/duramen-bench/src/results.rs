@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::engine::Result;
 use crate::job::Outcome;
 
 /// One child's result.
@@ -24,8 +25,17 @@ pub(crate) struct Measured {
 impl Measured {
     /// The result of a turn.
     pub(crate) fn of(workload: &str, engine: &str, round: u32, outcome: Outcome) -> Measured {
+        Measured::of_turn(workload, engine, round, Ok(outcome))
+    }
+
+    /// The result of a turn that may have failed.
+    pub(crate) fn of_turn(workload: &str, engine: &str, round: u32, outcome: Result<Outcome>) -> Measured {
         let (workload, engine) = (workload.to_owned(), engine.to_owned());
-        Measured { workload, engine, round, outcome: Some(outcome), failed: None }
+        let (outcome, failed) = match outcome {
+            Ok(outcome) => (Some(outcome), None),
+            Err(failed) => (None, Some(failed.to_string())),
+        };
+        Measured { workload, engine, round, outcome, failed }
     }
 }
 

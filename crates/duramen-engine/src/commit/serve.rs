@@ -18,7 +18,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::lead::Taken;
 use super::order::{EnterError, Prepared};
 use super::order_lock::Order;
 use super::wait::{Waiter, WakeReason};
@@ -29,7 +28,7 @@ use crate::ids::CommitSeq;
 use crate::options::Durability;
 use crate::sync::MutexGuard;
 
-/// A thread does no more for others, in changes and reads.
+/// A thread does no more for others, in changes, reads, extents and transactions.
 const SERVED_MAX: usize = 128;
 
 /// The result of entering, or the result of the group that it entered.
@@ -123,20 +122,20 @@ impl Committer {
             };
             left = rest;
             let enter = || {
-                let entered = self.enter(order, &mut prepared);
-                entered.map(|seq| self.place(order, seq, &mut prepared, true))
+                let seq = self.enter(order, &mut prepared)?;
+                let waits = self.place(order, seq, &mut prepared, true);
+                Ok((!waits).then(|| prepared.place()))
             };
             let entered = catch_unwind(AssertUnwindSafe(enter));
-            let ordered = prepared.ordered;
             waiter.give_back(prepared);
-            let reason = match (entered, ordered) {
-                (Ok(Ok(false)), Some(ordered)) => WakeReason::Answered(Ok(ordered)),
-                (Ok(Ok(_)), _) => {
+            let reason = match entered {
+                Ok(Ok(None)) => {
                     order.forming.waiters.push(waiter);
                     continue;
                 }
-                (Ok(Err(halt)), _) => WakeReason::Answered(Err(halt)),
-                (Err(panic), _) => {
+                Ok(Ok(Some(ordered))) => WakeReason::Answered(Ok(ordered)),
+                Ok(Err(halt)) => WakeReason::Answered(Err(halt)),
+                Err(panic) => {
                     self.store.alarm.raise_after_panic();
                     WakeReason::Panicked(panic)
                 }
@@ -190,7 +189,7 @@ impl Committer {
             let taken = self.take_group(&mut order);
             drop(order);
             give(answers.hand_on());
-            return self.lead_through(taken, prepared);
+            return self.acknowledge(self.lead_group(taken), prepared);
         }
         let waiter = Arc::new(Waiter::default());
         order.forming.waiters.push(Arc::clone(&waiter));
@@ -199,17 +198,17 @@ impl Committer {
         self.follow(waiter.wait(), prepared)
     }
 
-    fn lead_through(&self, taken: Taken, prepared: &Prepared) -> Result<Ordered> {
-        self.lead_group(taken).map(|()| self.acknowledged(prepared.place(), prepared.level))
+    fn acknowledge(&self, written: Result<()>, prepared: &Prepared) -> Result<Ordered> {
+        written.map(|()| self.acknowledged(prepared.place(), prepared.level))
     }
 
     /// Does what a thread was woken for whose transaction is in a group.
     fn follow(&self, reason: WakeReason, prepared: &Prepared) -> Result<Ordered> {
         match reason {
-            WakeReason::Lead => self.lead().map(|()| self.acknowledged(prepared.place(), prepared.level)),
+            WakeReason::Lead => self.acknowledge(self.lead(), prepared),
             WakeReason::Done(outcome, index) => {
                 outcome.pass_on(index);
-                outcome.result.clone().map(|()| self.acknowledged(prepared.place(), prepared.level))
+                self.acknowledge(outcome.result.clone(), prepared)
             }
             WakeReason::Serve | WakeReason::Answered(_) | WakeReason::Panicked(_) => {
                 unreachable!("a transaction in a group is not queued")

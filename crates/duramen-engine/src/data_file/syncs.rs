@@ -1,7 +1,7 @@
 //! Syncs of one file that concurrent callers share.
 //!
 //! A sync covers what was written before it began. So a caller needs the end of any sync that begins after
-//! its call: the next one, whoever makes it. Callers that come while a sync runs share the one after it.
+//! its call: the next one, by any caller. Callers that come while a sync runs share the one after it.
 //!
 //! One sync at a time, and none after a failure (D6). The system reports pages that it could not write only
 //! once, to the next sync. A later sync would succeed wrongly.

@@ -57,6 +57,15 @@ fn with_tree_on(disk: &MemDisk) -> Committer {
 /// Submits all of them while another thread holds the order: the first serves, the others are queued in
 /// their order. Returns the outcomes, `None` for a thread that panicked.
 fn submitted_together(committer: &Committer, submissions: Vec<Submission>) -> Vec<Option<Result<CommitSeq>>> {
+    submitted_within(committer, submissions, |_, submit| submit())
+}
+
+/// The same, each within a function, which gets its number, too.
+fn submitted_within(
+    committer: &Committer,
+    submissions: Vec<Submission>,
+    within: impl Fn(usize, &mut dyn FnMut()) + Sync,
+) -> Vec<Option<Result<CommitSeq>>> {
     let (count, turn) = (submissions.len(), AtomicUsize::new(0));
     let submissions: Vec<_> =
         submissions.into_iter().map(|submission| Mutex::new(Some(submission))).collect();
@@ -76,9 +85,13 @@ fn submitted_together(committer: &Committer, submissions: Vec<Submission>) -> Ve
         while turn.load(Ordering::SeqCst) <= role {
             std::thread::yield_now();
         }
-        let submission = submission.lock().unwrap().take().unwrap();
-        let submit = || committer.submit(submission).map(|ordered| ordered.seq);
-        catch_unwind(AssertUnwindSafe(submit)).ok()
+        let (mut submission, mut outcome) = (submission.lock().unwrap().take(), None);
+        let mut submit = || {
+            let submitted = committer.submit(submission.take().unwrap());
+            outcome = Some(submitted.map(|ordered| ordered.seq));
+        };
+        drop(catch_unwind(AssertUnwindSafe(|| within(role, &mut submit))));
+        outcome
     });
     outcomes.truncate(count);
     outcomes
@@ -172,6 +185,34 @@ fn after_an_entry_that_panics_every_thread_is_told() {
         let late = committer.submission(false, Durability::Disk, &["late"]);
         assert_eq!(committer.submit(late).unwrap_err().code(), Code::EnginePoisoned);
     }
+}
+
+/// As above, in a destructor of a thread that unwinds: a second panic would end the process.
+#[test]
+fn a_panic_is_not_carried_into_a_thread_that_unwinds() {
+    let committer = with_tree();
+    let (later, _) = committer.store.registry.register_root(&root(50, committer.log().position()));
+    let broken = Submission { base: later, ..committer.submission(false, Durability::Disk, &["b"]) };
+    let submissions = vec![committer.submission(false, Durability::Disk, &["a"]), broken];
+    let second_unwinds = |index: usize, submit: &mut dyn FnMut()| {
+        struct OnDrop<'a>(&'a mut dyn FnMut());
+        impl Drop for OnDrop<'_> {
+            fn drop(&mut self) {
+                (self.0)();
+            }
+        }
+        if index == 0 {
+            return submit();
+        }
+        let unwound = catch_unwind(AssertUnwindSafe(|| {
+            let _commits = OnDrop(submit);
+            panic!("of the program");
+        }));
+        assert!(unwound.is_err());
+    };
+    let outcomes = submitted_within(&committer, submissions, second_unwinds);
+    let codes: Vec<Code> = outcomes.into_iter().map(|outcome| outcome.unwrap().unwrap_err().code()).collect();
+    assert_eq!(codes, [Code::EnginePoisoned; 2]);
 }
 
 #[test]
