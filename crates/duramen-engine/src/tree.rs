@@ -10,6 +10,7 @@ mod bounds;
 mod compact;
 mod cursor;
 mod evict;
+mod filter;
 mod heads;
 mod inner;
 mod leaf;

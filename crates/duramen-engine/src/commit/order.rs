@@ -411,13 +411,14 @@ impl Committer {
         for (id, changes) in &changes {
             let Some(tree) = trees.get(*id).filter(|tree| tree.dropped_at.is_none()) else { continue };
             let Some(slot) = &tree.slot else { continue };
+            let (pages, geometry) = (&self.store.pages, &self.store.geometry);
+            let apply = Apply::new(pages, geometry, root.seq.next(), Loading::Allowed)
+                .with_patches(self.store.patches && *id != CATALOG)
+                .reduced_by(tree.reducer.as_deref());
             if !prebuilds || *id == CATALOG {
-                Apply::warm(&self.store.pages, slot, changes)?;
+                apply.warm(slot, changes)?;
                 continue;
             }
-            let (pages, geometry) = (&self.store.pages, &self.store.geometry);
-            let apply = Apply::new(pages, geometry, root.seq.next(), Loading::Allowed).with_patches(true);
-            let apply = apply.reduced_by(tree.reducer.as_deref());
             // What was built for an earlier round and still fits is not read again.
             let earlier = prepared.prebuilt.remove(id);
             let apply = apply.with_prebuilt(earlier.as_ref());

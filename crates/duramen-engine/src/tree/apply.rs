@@ -6,6 +6,7 @@
 mod compacted;
 mod merged;
 mod prebuilt;
+mod unread;
 
 use std::sync::Arc;
 
@@ -223,17 +224,21 @@ impl<'a> Apply<'a> {
         Ok(new)
     }
 
-    /// Brings the nodes that `changes` lead to into memory, without building anything.
+    /// Brings the nodes that are needed for `changes` into memory, without building anything.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if a page cannot be read.
-    pub(crate) fn warm(pages: &Pages, root: &Slot, changes: &[Change<'_>]) -> Result<(), Error> {
-        let node = root.load(pages, false)?;
+    pub(crate) fn warm(&self, root: &Slot, changes: &[Change<'_>]) -> Result<(), Error> {
+        let node = root.load(self.pages, false)?;
         let Body::Inner(inner) = node.body() else { return Ok(()) };
+        let makes_patches = has_room_for_patches(inner, self.geometry);
         let mut rest = changes;
         while let Some((child, here, later)) = next_child(inner, rest) {
             rest = later;
-            Apply::warm(pages, inner.slot(child), here)?;
+            let slot = inner.slot(child);
+            if !(makes_patches && self.is_known(slot, here)) {
+                self.warm(slot, here)?;
+            }
         }
         Ok(())
     }
@@ -316,7 +321,7 @@ impl<'a> Apply<'a> {
         bounds: Bounds<'_>,
     ) -> Result<Outcome, ApplyError> {
         let old_count = slot.count;
-        if let Some(new) = self.prebuilt(slot, changes) {
+        if let Some(new) = self.prebuilt(slot, changes).or_else(|| self.unread(slot, changes)) {
             self.added = self.added.wrapping_add(new.count).wrapping_sub(old_count);
             self.superseded.extend(slot.pointer().and_then(|pointer| pointer.patch));
             return Ok(Outcome::Pieces(vec![Piece { separator: Vec::new(), slot: new, small: false }]));

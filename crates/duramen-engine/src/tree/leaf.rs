@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::apply::Change;
+use super::filter::PageFilter;
 use super::heads::Heads;
 use super::patch::{Edit, Patch, PatchFor};
 use super::pointer::Reduction;
@@ -397,12 +398,25 @@ impl Leaf {
                 Err(on_page) => on_page,
             },
         };
+        self.raw_on_page(on_page)
+    }
+
+    /// The bytes of entry `index` of the page.
+    fn raw_on_page(&self, index: usize) -> &[u8] {
         let payload = self.base.page.payload();
-        let at = FIXED_BYTES + self.base.prefix_bytes + START_BYTES * on_page;
+        let at = FIXED_BYTES + self.base.prefix_bytes + START_BYTES * index;
         let start = short_at(payload, at);
-        let is_last = on_page + 1 == short_at(payload, 0);
+        let is_last = index + 1 == short_at(payload, 0);
         let end = if is_last { payload.len() } else { short_at(payload, at + START_BYTES) };
         &payload[start..end]
+    }
+
+    /// Makes the filter of the page and keeps it with the patch, unless that has one.
+    pub(crate) fn make_filter(&self, meter: &Arc<Meter>) {
+        let Some(patch) = self.stored_patch() else { return };
+        let count = short_at(self.base.page.payload(), 0);
+        let suffixes = (0..count).map(|index| taken_apart(self.raw_on_page(index)).0);
+        patch.filter_or_make(|| PageFilter::of(suffixes, meter));
     }
 
     /// Entry `index`, as input for another leaf.

@@ -273,6 +273,15 @@ impl Node {
         }
     }
 
+    /// Keeps the filter of a leaf's page with the patch that the node above keeps.
+    pub(crate) fn make_filter(&self, pages: &Pages) {
+        if let Body::Leaf(leaf) = &self.body
+            && self.patch_bytes() > 0
+        {
+            leaf.make_filter(pages.meter());
+        }
+    }
+
     /// Whether the node was made as a patch to a page.
     pub(crate) fn is_patch(&self) -> bool {
         self.base.is_some()

@@ -71,8 +71,7 @@ struct Merged {
 }
 
 impl Merged {
-    fn of(before: Option<&Patch>, edits: &[Edit<'_>], prefix: &[u8]) -> Merged {
-        let stored = before.map(|patch| &*patch.stored);
+    fn of(stored: Option<&StoredPatch>, edits: &[Edit<'_>], prefix: &[u8]) -> Merged {
         let (count, bytes) = stored.map_or((0, 0), |stored| (stored.len(), stored.bytes().len()));
         let edit_bytes =
             |edit: &Edit<'_>| edit.suffix.len() + edit.value.map_or(0, |value| value.bytes.len()) + 2;
@@ -135,7 +134,8 @@ impl Patch {
         if edits.iter().map(Edit::bytes).sum::<usize>() > bytes_max {
             return None;
         }
-        let Merged { changes, of_before, of_edits } = Merged::of(before, edits, prefix);
+        let Merged { changes, of_before, of_edits } =
+            Merged::of(before.map(|patch| &*patch.stored), edits, prefix);
         if changes.bytes() > bytes_max {
             return None;
         }
@@ -161,8 +161,12 @@ impl Patch {
         let len = index.len();
         invariant!(heads.len() == len, "{len} entries of a patched leaf have {} heads", heads.len());
         let charge = kept.map(|meter| PatchCharge::new(meter, changes.bytes()));
-        let stored = Arc::new(changes.finish(charge));
-        Some((heads, Patch { index: index.into(), stored, entry_bytes }))
+        let stored = changes.finish(charge);
+        let stored = match before {
+            Some(before) => stored.with_filter_of(&before.stored),
+            None => stored,
+        };
+        Some((heads, Patch { index: index.into(), stored: Arc::new(stored), entry_bytes }))
     }
 
     /// The bytes of entry `index` of the leaf; its index on the page if it is there (`Err`).
@@ -193,6 +197,13 @@ impl Patch {
     pub(super) fn heap_bytes(&self) -> usize {
         2 * self.index.len() + if self.stored.is_charged() { 0 } else { self.stored.bytes().len() }
     }
+}
+
+/// A patch with sorted edits: of entries that it changes, and of new ones, which the page does not have.
+pub(super) fn extended(stored: &StoredPatch, edits: &[Edit<'_>], meter: &Arc<Meter>) -> StoredPatch {
+    let changes = Merged::of(Some(stored), edits, stored.prefix()).changes;
+    let charge = PatchCharge::new(meter, changes.bytes());
+    changes.finish(Some(charge)).with_filter_of(stored)
 }
 
 fn short(number: usize) -> u16 {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::node::{Body, Node};
 use super::slot::Slot;
+use super::stored_patch::{StoredPatch, Told};
 use super::{Cursor, Direction, KeyRange, StoredValue};
 use crate::error::Result;
 use crate::page_cache::Pages;
@@ -20,9 +21,39 @@ pub(crate) fn find<T>(
     use_value: impl FnOnce(StoredValue<'_>) -> T,
 ) -> Result<Option<T>> {
     let Some(root) = root else { return Ok(None) };
-    let node = leaf_of(pages, root, key)?;
+    let node = match end_of(pages, root, key)? {
+        End::Leaf(node) => node,
+        End::Patch(patch) => {
+            let Told::Value(value) = patch.told(key) else { return Ok(None) };
+            return Ok(Some(use_value(value)));
+        }
+    };
     let Body::Leaf(leaf) = node.body() else { unreachable!("a path ends with a leaf") };
     Ok(leaf.find(key).ok().map(|index| use_value(leaf.value(index))))
+}
+
+/// Where a lookup ends.
+enum End {
+    /// In a leaf.
+    Leaf(Arc<Node>),
+    /// In the patch of a leaf that is not in memory: it tells about the key.
+    Patch(Arc<StoredPatch>),
+}
+
+/// The end of the path to `key`, with a counted reference: no freeing of evicted nodes waits for its use.
+fn end_of(pages: &Pages, root: &Slot, key: &[u8]) -> Result<End> {
+    let pin = pages.meter().pin();
+    let mut slot = root;
+    loop {
+        let patch = slot.unread().and_then(|pointer| pointer.patch.as_ref());
+        if let Some(patch) = patch.filter(|patch| !matches!(patch.told(key), Told::Nothing)) {
+            return Ok(End::Patch(Arc::clone(patch)));
+        }
+        match slot.load_in(pages, false, &pin)?.body() {
+            Body::Inner(inner) => slot = inner.slot(inner.separators().child_of(key)),
+            Body::Leaf(_) => return slot.share_in(pages, &pin).map(End::Leaf),
+        }
+    }
 }
 
 /// The leaf that `key` belongs to, with a counted reference: no freeing of evicted nodes waits for its use.

@@ -86,6 +86,23 @@ pub(super) fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Re
     Ok(node.reduction().get_or_init(|| Reduction::of(&value)).bytes().unwrap_or_default())
 }
 
+/// The reduction of entries, given as key and value, after what has the reduction `before`.
+///
+/// # Errors
+/// `Invalid` if the reducer refuses or panics.
+pub(super) fn with_entries(
+    reducer: &dyn Reducer,
+    before: &[u8],
+    entries: &[(&[u8], &[u8])],
+) -> Result<Vec<u8>> {
+    let mut fold = Fold::new(reducer);
+    fold.add_all(|taking| {
+        taking.reduction(before)?;
+        entries.iter().try_for_each(|(key, value)| taking.entry(key, value))
+    })?;
+    Ok(fold.finish()?.expect("it has what was before"))
+}
+
 /// The reduction of a node computed anew from its entries, or from those in its children's page pointers.
 ///
 /// # Errors

@@ -29,6 +29,12 @@ pub trait Reducer: Send + Sync {
         true
     }
 
+    /// Whether [`Reducer::join`] gives the same bytes for `right` followed by `left`. What is new in a leaf is
+    /// then joined to the leaf's reduction, and the leaf need not be read.
+    fn is_commutative(&self) -> bool {
+        false
+    }
+
     /// An incremental join, for reductions that are costly to decode and encode at every step.
     ///
     /// Its result must be what [`Reducer::one`] and [`Reducer::join`] give from left to right, bit for bit.
@@ -146,5 +152,9 @@ impl Reducer for Builtin {
 
     fn reads_keys(&self) -> bool {
         false
+    }
+
+    fn is_commutative(&self) -> bool {
+        true
     }
 }

@@ -45,6 +45,7 @@ use std::sync::{Arc, OnceLock};
 use super::node::{Body, Node};
 use super::pointer::{NodePointer, Reduction};
 use super::reducer::Reducer;
+use super::stored_patch::StoredPatch;
 use super::write::settled;
 use crate::alarm::invariant;
 use crate::data_file::PagePointer;
@@ -126,6 +127,18 @@ impl Slot {
         let patch = pointer.patch.as_ref().map(|patch| Arc::new(patch.copied(meter)));
         let pointer = NodePointer { page: pointer.page, reduction: pointer.reduction.clone(), patch };
         Slot::new(meter, self.count, None, Some(pointer), self.hold.above)
+    }
+
+    /// The same leaf with another patch, and not in memory.
+    pub(super) fn repatched(&self, count: u64, reduction: Reduction, patch: StoredPatch) -> Slot {
+        let page = self.hold.pointer.get().expect("a child that is not in memory has a pointer").page;
+        let pointer = NodePointer { page, reduction, patch: Some(Arc::new(patch)) };
+        Slot::new(self.hold.charge.meter(), count, None, Some(pointer), self.hold.above)
+    }
+
+    /// The pointer of a child that is not in memory.
+    pub(super) fn unread(&self) -> Option<&NodePointer> {
+        if self.is_resident() { None } else { self.hold.pointer.get() }
     }
 
     /// A root known only by its page pointer: read now, to learn how many entries it has.
@@ -304,6 +317,7 @@ impl Slot {
             own.is_some() && own == of_node,
             "a slot leads to the page of its node: {own:?}, {of_node:?}"
         );
+        node.make_filter(pages);
         drop(node);
         if let Some(node) = owner_of(self.hold.child.swap(ptr::null_mut(), Ordering::SeqCst)) {
             node.leave_memory();

@@ -5,8 +5,10 @@
 //! three flags, suffix, value. It is an entry of a leaf but for two of the flags: the key is deleted, or the
 //! page has an entry with this key, too.
 
-use std::sync::Arc;
+use std::cmp::Ordering;
+use std::sync::{Arc, OnceLock};
 
+use super::filter::PageFilter;
 use super::leaf::{BIG_BIT, Entry, KEY_LENGTH_BITS, StoredValue, taken_apart};
 use crate::limits::{BIG_VALUE_BYTES, KEY_BYTES_MAX};
 use crate::page_cache::{Meter, PatchCharge};
@@ -35,6 +37,18 @@ pub(crate) struct StoredPatch {
     start: usize,
     /// Nothing is charged for the patch of a leaf that is written whole: the leaf is charged for it.
     charge: Option<PatchCharge>,
+    /// Which keys the page has, once it was at hand.
+    filter: OnceLock<Arc<PageFilter>>,
+}
+
+/// What a patch and its filter tell about a key.
+pub(super) enum Told<'a> {
+    /// The leaf has it, with this value.
+    Value(StoredValue<'a>),
+    /// The leaf does not have it.
+    Absent,
+    /// The page tells.
+    Nothing,
 }
 
 impl PartialEq for StoredPatch {
@@ -61,7 +75,8 @@ impl StoredPatch {
         if count == 0 || start > bytes.len() {
             return Err(CUT_SHORT);
         }
-        let patch = StoredPatch { bytes: bytes.into(), table, start, charge: None };
+        let filter = OnceLock::new();
+        let patch = StoredPatch { bytes: bytes.into(), table, start, charge: None, filter };
         let mut from = 0;
         for index in 0..count {
             let to = patch.end(index);
@@ -92,7 +107,49 @@ impl StoredPatch {
     /// The same patch, charged again.
     pub(super) fn copied(&self, meter: &Arc<Meter>) -> StoredPatch {
         let charge = Some(PatchCharge::new(meter, self.bytes.len()));
-        StoredPatch { bytes: self.bytes.clone(), table: self.table, start: self.start, charge }
+        let copied = |filter: &Arc<PageFilter>| match Arc::strong_count(filter) {
+            1 => Arc::new(filter.copied(meter)),
+            _ => Arc::clone(filter),
+        };
+        let filter = self.filter.get().map(copied).map_or_else(OnceLock::new, OnceLock::from);
+        StoredPatch { bytes: self.bytes.clone(), table: self.table, start: self.start, charge, filter }
+    }
+
+    /// The filter of the page, made of its keys if there is none.
+    pub(super) fn filter_or_make(&self, make: impl FnOnce() -> PageFilter) {
+        self.filter.get_or_init(|| Arc::new(make()));
+    }
+
+    /// The same filter as that of another patch to the same page, if that has one.
+    pub(super) fn with_filter_of(mut self, other: &StoredPatch) -> StoredPatch {
+        self.filter = other.filter.clone();
+        self
+    }
+
+    /// What is known about a key without the page.
+    pub(super) fn told(&self, key: &[u8]) -> Told<'_> {
+        // All entries of the leaf have the prefix.
+        let Some(suffix) = key.strip_prefix(self.prefix()) else { return Told::Absent };
+        match self.find(suffix) {
+            Some(index) if self.deletes(index) => Told::Absent,
+            Some(index) => Told::Value(taken_apart(self.change(index)).1),
+            None if self.filter.get().is_some_and(|filter| !filter.may_have(suffix)) => Told::Absent,
+            None => Told::Nothing,
+        }
+    }
+
+    /// The change of the key with this suffix.
+    fn find(&self, suffix: &[u8]) -> Option<usize> {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            match self.suffix(middle).cmp(suffix) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Some(middle),
+            }
+        }
+        None
     }
 
     /// The bytes as they are stored.
@@ -182,11 +239,14 @@ impl StoredPatch {
     /// The node above its leaf was evicted, but another version of it is in use.
     pub(super) fn stay(&self) {
         self.charge.iter().for_each(PatchCharge::stay);
+        self.filter.get().iter().for_each(|filter| filter.charge().stay());
     }
 
     /// The patch leaves memory together with the node above its leaf.
     pub(super) fn leave_memory(&self) {
         self.charge.iter().for_each(PatchCharge::leave);
+        let own = self.filter.get().filter(|filter| Arc::strong_count(filter) == 1);
+        own.iter().for_each(|filter| filter.charge().leave());
     }
 }
 
@@ -266,7 +326,7 @@ impl PatchBuilder {
         let (table, start) = (self.table, self.table + END_BYTES * self.count);
         self.bytes.drain(start..self.start());
         self.bytes[..2].copy_from_slice(&short(self.count).to_le_bytes());
-        StoredPatch { bytes: self.bytes.into(), table, start, charge }
+        StoredPatch { bytes: self.bytes.into(), table, start, charge, filter: OnceLock::new() }
     }
 }
 

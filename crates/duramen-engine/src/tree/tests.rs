@@ -6,6 +6,7 @@ mod bounds;
 mod compacted;
 mod patches;
 mod sizes;
+mod unread;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -245,7 +246,7 @@ fn changes_stop_where_a_node_is_not_in_memory_and_change_nothing() {
     let change = [Change { key: &key, value: None }];
     let mut resident = Apply::new(&pages, &TINY, CommitSeq(2), Loading::ResidentOnly);
     assert!(matches!(resident.tree(Some(&root), &change), Err(ApplyError::Missing)));
-    Apply::warm(&pages, &root, &change).unwrap();
+    Apply::new(&pages, &TINY, CommitSeq(1), Loading::Allowed).warm(&root, &change).unwrap();
     assert!(resident.tree(Some(&root), &change).is_ok());
 }
 

@@ -191,6 +191,11 @@ impl Reducer for ViewReducer {
         false
     }
 
+    fn is_commutative(&self) -> bool {
+        // A sketch may depend on the order of its values.
+        !self.has_sketches
+    }
+
     fn running(&self) -> Option<Box<dyn Running + '_>> {
         let running = || Join { reducer: self, gathered: self.start(), is_readable: true };
         self.has_sketches.then(|| Box::new(running()) as Box<dyn Running>)

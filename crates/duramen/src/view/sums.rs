@@ -171,6 +171,10 @@ impl Reducer for Sums {
     fn reads_keys(&self) -> bool {
         false
     }
+
+    fn is_commutative(&self) -> bool {
+        true
+    }
 }
 
 /// The integer in a summed field; `None` for a null.

@@ -132,19 +132,33 @@ impl<'a> Apply<'a> {
         if let Some(leaf) = self.prebuilt_for(slot, changes) {
             return Ok(Some(leaf.clone()));
         }
-        let node = slot.pass_through(self.pages)?;
-        bounds.check(self.pages, &node)?;
-        let patch = match node.body() {
-            Body::Leaf(leaf) => self.patch(&node, leaf, changes),
-            Body::Inner(_) => None,
+        let new = match self.unread(slot, changes) {
+            Some(new) => Some(new),
+            None => self.patched_slot(inner, child, changes, bounds)?,
         };
-        let Some(patch) = patch else { return slot.load(self.pages, false).map(|_| None) };
+        let Some(new) = new else { return slot.load(self.pages, false).map(|_| None) };
         let dropped_values = std::mem::take(&mut self.dropped_values);
-        let reduction = known_reduction(self.pages, &patch, self.reducer)?;
-        let new =
-            Slot::below(self.pages.meter(), patch.count(), patch.settle(reduction).clone(), inner.level);
         let of = (changes[0].key.to_vec(), changes.len());
         Ok(Some(PrebuiltLeaf { of, old: slot.clone(), new, dropped_values }))
+    }
+
+    /// The leaf of a child after changes, as a patch; `None` if it cannot be one.
+    fn patched_slot(
+        &mut self,
+        inner: &Inner,
+        child: usize,
+        changes: &[Change<'_>],
+        bounds: Bounds<'_>,
+    ) -> Result<Option<Slot>, Error> {
+        let node = inner.slot(child).pass_through(self.pages)?;
+        bounds.check(self.pages, &node)?;
+        let Body::Leaf(leaf) = node.body() else { return Ok(None) };
+        let Some(patch) = self.patch(&node, leaf, changes) else { return Ok(None) };
+        let reduction = known_reduction(self.pages, &patch, self.reducer)?;
+        let pointer = patch.settle(reduction).clone();
+        // The next change of the leaf need not read it.
+        patch.make_filter(self.pages);
+        Ok(Some(Slot::below(self.pages.meter(), patch.count(), pointer, inner.level)))
     }
 
     /// How many of the changes lead to the same leaf as the first.

@@ -69,6 +69,10 @@ impl Reducer for Combined {
         self.parts.iter().any(|part| part.reads_keys())
     }
 
+    fn is_commutative(&self) -> bool {
+        self.parts.iter().all(|part| part.is_commutative())
+    }
+
     fn one(&self, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         let mut own = Vec::new();
         for part in &self.parts {
