@@ -139,10 +139,10 @@ pub struct GiveBack {
     /// A commit of a compaction ends with the group of leaves that reaches this many bytes. It is applied
     /// under the order lock: a larger one would delay concurrent commits.
     pub compacted_bytes: usize,
-    /// Patches that are kept after a checkpoint take this part of their room in memory, in percent.
+    /// Patches that are kept take this part of their room in memory once some were merged, in percent.
     ///
-    /// With less, more leaves are written for as many changes; with more, checkpoints come more often, and
-    /// each writes all that is kept (decision 0037).
+    /// With less, more leaves are written for as many changes; with more, merging makes little room, and
+    /// checkpoints come more often (decision 0041).
     pub kept_patch_percent: usize,
 }
 
@@ -155,7 +155,7 @@ impl GiveBack {
         take_back_bytes: 1024 * 1024,
         reclaimed_pages_max: 16384,
         compacted_bytes: 256 * 1024,
-        kept_patch_percent: 55,
+        kept_patch_percent: 75,
     };
 
     /// Little data crosses these, and reclaiming takes several checkpoints.

@@ -22,7 +22,7 @@ use crate::options::GiveBack;
 
 use epochs::{Epochs, Evicted};
 
-pub(crate) use charge::{Charge, PatchCharge};
+pub(crate) use charge::{Charge, Dirty, PatchCharge};
 pub(crate) use epochs::Pin;
 
 /// Nodes may take this part of `memory_bytes`, in percent; the rest is for buffers and write sets.
@@ -65,7 +65,13 @@ const EVICT_FROM_PERCENT: usize = 90;
 const WAITING_PERCENT_MAX: usize = 25;
 
 /// After an eviction that found little, this part of the bound may be read in before the next eviction.
-const EVICT_STEP_PART: usize = 32;
+const EVICT_STEP_PART: usize = 16;
+
+/// So many calls that allow an eviction are in vain where nothing has become clean and nothing was read in.
+const CALLS_WITHOUT_EVICTION: usize = 64;
+
+/// More than can be evicted: the last eviction found enough.
+const EVICTABLE: usize = usize::MAX / 2;
 
 const _: () = assert!(
     NODES_PERCENT_MIN <= NODES_PERCENT && NODES_PERCENT <= NODES_PERCENT_MAX,
@@ -98,6 +104,9 @@ pub(crate) struct Meter {
     /// The part of `dirty_bytes` that is patches, and that of `superseded_bytes`.
     dirty_patch_bytes: AtomicUsize,
     superseded_patch_bytes: AtomicUsize,
+    /// The part of `dirty_bytes` that is leaves, and that of `superseded_bytes`.
+    dirty_leaf_bytes: AtomicUsize,
+    superseded_leaf_bytes: AtomicUsize,
     /// What dirty nodes that the latest root does not use take in memory. Versions of a node share most of
     /// it.
     old_node_bytes: AtomicUsize,
@@ -118,6 +127,8 @@ pub(crate) struct Meter {
     memory_bytes: AtomicUsize,
     /// An eviction by a thread that reads a page is worthwhile from here on.
     evict_from_bytes: AtomicUsize,
+    /// Bytes that can be evicted since an eviction found nothing more.
+    evictable_bytes: AtomicUsize,
     evictor: OnceLock<Evictor>,
     epochs: Epochs,
 }
@@ -139,9 +150,10 @@ type Evictor = Box<dyn Fn() + Send + Sync>;
 ///
 /// [`Meter::unfreeable_bytes`] is compared with the last two bounds, and what is dirty of the latest root
 /// with the first:
-/// - `checkpoint_from`: the thread `duramen-space` begins a checkpoint. Commits run at full speed. The room
-///   up to the bound of all nodes stays clean, so that reads during the checkpoint find something to evict.
-/// - `delay_from`, 3/7 of the way to `wait_at`: each commit requests a checkpoint and pauses once
+/// - `checkpoint_from`: the thread `duramen-space` writes dirty leaves and merges patches, and begins a
+///   checkpoint if that is not enough. Commits run at full speed. The room up to the bound of all nodes
+///   stays clean, so that reads during the checkpoint find something to evict.
+/// - `delay_from`, 3/7 of the way to `wait_at`: each commit requests the same and pauses once
 ///   (`Throttle::wait`), 50 us to 5 ms, longer the more is dirty. The background writes back what only old
 ///   snapshots hold.
 /// - `wait_at`: commits wait in steps of 5 ms until less is dirty. If the last checkpoint failed, they fail
@@ -211,6 +223,8 @@ impl Meter {
             superseded_bytes: AtomicUsize::new(0),
             dirty_patch_bytes: AtomicUsize::new(0),
             superseded_patch_bytes: AtomicUsize::new(0),
+            dirty_leaf_bytes: AtomicUsize::new(0),
+            superseded_leaf_bytes: AtomicUsize::new(0),
             old_node_bytes: AtomicUsize::new(0),
             writing_bytes: AtomicUsize::new(0),
             patch_bytes: AtomicUsize::new(0),
@@ -218,6 +232,7 @@ impl Meter {
             kept_patch_percent: AtomicUsize::new(GiveBack::default().kept_patch_percent),
             pages_read: AtomicU64::new(0),
             evict_from_bytes: AtomicUsize::new(nodes_bytes_max(memory_bytes) / 100 * EVICT_FROM_PERCENT),
+            evictable_bytes: AtomicUsize::new(EVICTABLE),
             evictor: OnceLock::new(),
             epochs: Epochs::default(),
         }
@@ -267,6 +282,12 @@ impl Meter {
         self.excess(percent)
     }
 
+    /// Bytes that one eviction frees at least, if it finds them: what may have come in since the last, or
+    /// what exceeds the bound.
+    pub(crate) fn eviction_bytes_min(&self) -> usize {
+        (self.bytes_max() / EVICT_STEP_PART).max(self.excess(100))
+    }
+
     /// Whether so much is buffered that nodes must take less than `nodes_bytes_max`.
     fn nodes_give_way(&self) -> bool {
         self.bytes_max() < self.nodes_bytes_max()
@@ -310,11 +331,12 @@ impl Meter {
         self.kept_patch_percent.store(percent, Ordering::Relaxed);
     }
 
-    /// The bytes that patches may take after a checkpoint. Until the next one new patches take the rest of
-    /// their room.
+    /// The bytes that patches may take after some were merged. New patches take the rest of their room, which
+    /// they share with what else is dirty.
     pub(crate) fn kept_patch_bytes(&self) -> usize {
-        DirtyBounds::new(self.nodes_bytes_max(), 100).checkpoint_from / 100
-            * self.kept_patch_percent.load(Ordering::Relaxed)
+        let room = DirtyBounds::new(self.nodes_bytes_max(), 100).checkpoint_from;
+        let kept = room / 100 * self.kept_patch_percent.load(Ordering::Relaxed);
+        kept - self.whole_dirty_bytes().min(kept / 2)
     }
 
     /// The bounds that [`Meter::unfreeable_bytes`] is compared with.
@@ -371,17 +393,28 @@ impl Meter {
     /// Whether an eviction may find something to evict.
     pub(crate) fn eviction_due(&self) -> bool {
         self.resident_bytes() > self.evict_from_bytes.load(Ordering::Relaxed)
+            && self.evictable_bytes.load(Ordering::Relaxed) > self.bytes_max() / EVICT_STEP_PART
     }
 
-    /// Notes that an eviction has ended.
-    pub(crate) fn evicted(&self) {
+    /// Notes that nodes of so many bytes can be evicted from now on.
+    pub(crate) fn evictable(&self, bytes: usize) {
+        if self.evictable_bytes.load(Ordering::Relaxed) < EVICTABLE {
+            self.evictable_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that an eviction has ended, and whether it found enough.
+    pub(crate) fn evicted(&self, enough: bool) {
         self.free_evicted();
+        self.evictable_bytes.store(if enough { EVICTABLE } else { 0 }, Ordering::Relaxed);
         let next = self.eviction_floor().max(self.resident_bytes() + self.bytes_max() / EVICT_STEP_PART);
         self.evict_from_bytes.store(next, Ordering::Relaxed);
     }
 
     /// Allows the next eviction: something has become clean, or time has passed.
     pub(crate) fn evict_again(&self) {
+        // What was in use may not be any more.
+        self.evictable(self.bytes_max() / EVICT_STEP_PART / CALLS_WITHOUT_EVICTION);
         self.evict_from_bytes.store(self.eviction_floor(), Ordering::Relaxed);
     }
 
@@ -422,6 +455,12 @@ impl Meter {
         latest.saturating_sub(patches)
     }
 
+    /// Bytes of dirty leaves of the latest root.
+    pub(crate) fn leaf_dirty_bytes(&self) -> usize {
+        let of = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        of(&self.dirty_leaf_bytes).saturating_sub(of(&self.superseded_leaf_bytes))
+    }
+
     /// Whether what is kept after a checkpoint has room for all patches, those of older roots included.
     pub(crate) fn keeps_all_patches(&self) -> bool {
         self.patch_bytes() + self.old_patch_bytes.load(Ordering::Relaxed) <= self.kept_patch_bytes()
@@ -456,12 +495,14 @@ impl Drop for Meter {
             &mut self.superseded_bytes,
             &mut self.dirty_patch_bytes,
             &mut self.superseded_patch_bytes,
+            &mut self.dirty_leaf_bytes,
+            &mut self.superseded_leaf_bytes,
             &mut self.old_node_bytes,
             &mut self.patch_bytes,
             &mut self.old_patch_bytes,
         ];
         let parts = parts.map(|counter| *counter.get_mut());
-        debug_assert_eq!((nodes, parts), ([0; 3], [0; 6]), "no node is charged to a meter that is dropped");
+        debug_assert_eq!((nodes, parts), ([0; 3], [0; 8]), "no node is charged to a meter that is dropped");
         let buffered = [*self.written_bytes.get_mut(), *self.queued_bytes.get_mut()];
         debug_assert_eq!(buffered, [0; 2], "no write is buffered when the meter is dropped");
     }
@@ -571,6 +612,7 @@ impl Pages {
     pub(crate) fn set_memory_bytes(&self, memory_bytes: usize) {
         self.data.buffers().keep_at_most(memory_bytes / 100 * IDLE_PERCENT);
         self.meter.memory_bytes.store(memory_bytes, Ordering::Relaxed);
+        self.meter.evictable(EVICTABLE);
         self.meter.evict_again();
     }
 

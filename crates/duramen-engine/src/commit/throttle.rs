@@ -41,6 +41,8 @@ pub(crate) struct Throttle {
     last_failure: Mutex<Option<Error>>,
     delayed_us: AtomicU64,
     asked: AtomicBool,
+    /// A commit was delayed by what is dirty. Merging patches may be enough.
+    asked_for_memory: AtomicBool,
     /// Checkpoints that ended, with or without success.
     ended: AtomicU64,
 }
@@ -56,6 +58,7 @@ impl Throttle {
             last_failure: Mutex::new(None),
             delayed_us: AtomicU64::new(0),
             asked: AtomicBool::new(false),
+            asked_for_memory: AtomicBool::new(false),
             ended: AtomicU64::new(0),
         }
     }
@@ -70,9 +73,11 @@ impl Throttle {
         self.delayed_us.load(Ordering::Relaxed)
     }
 
-    /// Takes the request for a checkpoint, if there is one.
-    pub(crate) fn take_request(&self) -> bool {
-        self.asked.swap(false, Ordering::Relaxed)
+    /// Takes the request for a checkpoint, if there is one. A commit that was delayed has requested one for
+    /// as long as too much is dirty.
+    pub(crate) fn take_request(&self, store: &Store) -> bool {
+        let for_memory = self.asked_for_memory.swap(false, Ordering::Relaxed) && self.delays(store);
+        self.asked.swap(false, Ordering::Relaxed) || for_memory
     }
 
     /// Requests a checkpoint, which releases log.
@@ -93,6 +98,7 @@ impl Throttle {
     /// another.
     pub(crate) fn checkpoint_ended(&self, failure: Option<Error>) {
         self.asked.store(false, Ordering::Relaxed);
+        self.asked_for_memory.store(false, Ordering::Relaxed);
         self.ended.fetch_add(1, Ordering::Relaxed);
         *locked(self.last_failure.lock()) = failure;
         self.wake();
@@ -142,7 +148,7 @@ impl Throttle {
         if bytes < bounds.delay_from || self.stepped {
             return Ok(());
         }
-        self.asked.store(true, Ordering::Relaxed);
+        self.asked_for_memory.store(true, Ordering::Relaxed);
         let (begin, from, to) = (bounds.checkpoint_from, bounds.delay_from, bounds.wait_at);
         invariant!(begin <= from, "checkpoints begin at {begin} bytes, before commits are delayed at {from}");
         invariant!(from < to, "commits are delayed from {from} bytes and wait from {to}");
@@ -154,7 +160,7 @@ impl Throttle {
             if let Some(failure) = locked(self.last_failure.lock()).clone() {
                 return Err(failure);
             }
-            self.asked.store(true, Ordering::Relaxed);
+            self.asked_for_memory.store(true, Ordering::Relaxed);
             self.pause(DELAY_US_MAX);
         }
         Ok(())

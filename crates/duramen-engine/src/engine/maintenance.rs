@@ -6,7 +6,7 @@ mod eviction;
 mod merging;
 mod space;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -50,8 +50,6 @@ pub(super) struct Maintenance {
     unsynced_since_ns: AtomicU64,
     checkpoints: AtomicU64,
     leaves_merged: AtomicU64,
-    /// Bytes that were dirty after dirty leaves were written last: nodes above them.
-    dirty_above_bytes: AtomicUsize,
     /// Checkpoints still to write, after the last dropped tree is gone, until its pages are free.
     settling: AtomicU64,
     /// The commit at which no dropped tree was left.
@@ -110,7 +108,6 @@ impl Maintenance {
             unsynced_since_ns: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
             leaves_merged: AtomicU64::new(0),
-            dirty_above_bytes: AtomicUsize::new(0),
             settling: AtomicU64::new(0),
             rested_at: AtomicU64::new(u64::MAX),
             told: Mutex::new(None),

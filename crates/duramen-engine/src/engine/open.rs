@@ -297,7 +297,7 @@ fn evict_when_full(store: &Arc<Store>, newest: &Arc<Newest>) {
             let reducer = tree.reducer.as_deref();
             tree.slot.iter().for_each(|slot| drop(evict((&store.pages, reducer), slot, &[], &enough)));
         }
-        meter.evicted();
+        meter.evicted(enough());
     }));
 }
 

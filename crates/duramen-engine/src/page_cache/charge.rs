@@ -16,6 +16,9 @@ const LEFT: usize = 1 << (usize::BITS - 1);
 /// Flag in the dirty bytes of a charge: the latest root does not use the node.
 const SUPERSEDED: usize = 1 << (usize::BITS - 1);
 
+/// In place of the bytes of patches: the node is a leaf.
+const LEAF: usize = usize::MAX;
+
 /// One node's share of the meter; returned when the node is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
@@ -24,36 +27,59 @@ pub(crate) struct Charge {
     bytes: AtomicUsize,
     /// With [`SUPERSEDED`] if it is charged to `superseded_bytes`, too.
     dirty: AtomicUsize,
-    /// The part of `dirty` that is patches.
+    /// The part of `dirty` that is patches, or [`LEAF`].
     patch_bytes: usize,
 }
 
-impl Charge {
-    /// Charges `bytes` of memory to the meter, and the bytes that a checkpoint will write for them.
-    #[must_use]
-    pub(crate) fn new(meter: &Arc<Meter>, bytes: usize, dirty_bytes: usize) -> Charge {
-        Charge::with_patches(meter, bytes, dirty_bytes, 0)
-    }
-
-    /// As [`Charge::new`], where so much of what is written is patches.
-    #[must_use]
-    pub(crate) fn with_patches(
-        meter: &Arc<Meter>,
+/// What a checkpoint writes for a node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Dirty {
+    /// Nothing.
+    No,
+    /// A leaf of so many bytes.
+    Leaf(usize),
+    /// Another node of so many bytes, with those of patches.
+    Inner {
+        /// Of the whole page.
         bytes: usize,
-        dirty_bytes: usize,
+        /// Of the patches on it.
         patch_bytes: usize,
-    ) -> Charge {
+    },
+}
+
+impl Charge {
+    /// Charges `bytes` of memory to the meter, and what a checkpoint will write for them.
+    #[must_use]
+    pub(crate) fn new(meter: &Arc<Meter>, bytes: usize, dirty: Dirty) -> Charge {
         meter.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if dirty_bytes > 0 {
-            meter.dirty_bytes.fetch_add(dirty_bytes, Ordering::Relaxed);
-            meter.dirty_patch_bytes.fetch_add(patch_bytes, Ordering::Relaxed);
-        }
-        Charge {
+        let (dirty_bytes, patch_bytes) = match dirty {
+            Dirty::No => (0, 0),
+            Dirty::Leaf(bytes) => (bytes, LEAF),
+            Dirty::Inner { bytes, patch_bytes } => (bytes, patch_bytes.min(bytes)),
+        };
+        let charge = Charge {
             meter: Arc::clone(meter),
             bytes: AtomicUsize::new(bytes),
             dirty: AtomicUsize::new(dirty_bytes),
             patch_bytes,
+        };
+        if dirty_bytes > 0 {
+            meter.dirty_bytes.fetch_add(dirty_bytes, Ordering::Relaxed);
+            let (counter, bytes) =
+                charge.part(dirty_bytes, &meter.dirty_patch_bytes, &meter.dirty_leaf_bytes);
+            counter.fetch_add(bytes, Ordering::Relaxed);
         }
+        charge
+    }
+
+    /// What is counted besides all dirty bytes: of a leaf its own, of another node those of its patches.
+    fn part<'c>(
+        &self,
+        dirty_bytes: usize,
+        of_patches: &'c AtomicUsize,
+        of_leaves: &'c AtomicUsize,
+    ) -> (&'c AtomicUsize, usize) {
+        if self.patch_bytes == LEAF { (of_leaves, dirty_bytes) } else { (of_patches, self.patch_bytes) }
     }
 
     /// Whether the node was evicted.
@@ -87,17 +113,33 @@ impl Charge {
         }
     }
 
+    /// The bytes of memory that are charged.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed) & !LEFT
+    }
+
+    /// It takes so many bytes of memory more.
+    fn grow(&self, bytes: usize) {
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let charged_to =
+            if before & LEFT == 0 { &self.meter.resident_bytes } else { &self.meter.waiting_bytes };
+        charged_to.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// The node has a page on disk now.
     pub(crate) fn clean(&self) {
         if self.dirty.load(Ordering::Relaxed) > 0 {
             let dirty = self.dirty.swap(0, Ordering::Relaxed);
             let dirty_bytes = dirty & !SUPERSEDED;
             if dirty_bytes > 0 {
-                self.meter.dirty_patch_bytes.fetch_sub(self.patch_bytes, Ordering::Relaxed);
+                let Meter { dirty_patch_bytes, dirty_leaf_bytes, .. } = &*self.meter;
+                let (counter, bytes) = self.part(dirty_bytes, dirty_patch_bytes, dirty_leaf_bytes);
+                counter.fetch_sub(bytes, Ordering::Relaxed);
             }
             if dirty & SUPERSEDED != 0 {
                 self.take_superseded(dirty_bytes);
             }
+            self.meter.evictable(dirty_bytes);
             let before = self.meter.dirty_bytes.fetch_sub(dirty_bytes, Ordering::Relaxed);
             invariant!(before >= dirty_bytes, "{dirty_bytes} clean bytes are among {before} dirty ones");
         }
@@ -125,18 +167,18 @@ impl Charge {
 
     fn add_superseded(&self, bytes: usize) {
         self.meter.superseded_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.meter.superseded_patch_bytes.fetch_add(self.patch_bytes, Ordering::Relaxed);
-        self.meter.old_node_bytes.fetch_add(self.node_bytes(), Ordering::Relaxed);
+        let Meter { superseded_patch_bytes, superseded_leaf_bytes, .. } = &*self.meter;
+        let (counter, part_bytes) = self.part(bytes, superseded_patch_bytes, superseded_leaf_bytes);
+        counter.fetch_add(part_bytes, Ordering::Relaxed);
+        self.meter.old_node_bytes.fetch_add(self.bytes(), Ordering::Relaxed);
     }
 
     fn take_superseded(&self, bytes: usize) {
         self.meter.superseded_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.meter.superseded_patch_bytes.fetch_sub(self.patch_bytes, Ordering::Relaxed);
-        self.meter.old_node_bytes.fetch_sub(self.node_bytes(), Ordering::Relaxed);
-    }
-
-    fn node_bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed) & !LEFT
+        let Meter { superseded_patch_bytes, superseded_leaf_bytes, .. } = &*self.meter;
+        let (counter, part_bytes) = self.part(bytes, superseded_patch_bytes, superseded_leaf_bytes);
+        counter.fetch_sub(part_bytes, Ordering::Relaxed);
+        self.meter.old_node_bytes.fetch_sub(self.bytes(), Ordering::Relaxed);
     }
 
     /// Whether it is charged for bytes that a checkpoint will write.
@@ -174,8 +216,13 @@ impl PatchCharge {
     #[must_use]
     pub(crate) fn new(meter: &Arc<Meter>, bytes: usize) -> PatchCharge {
         meter.patch_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let charge = Charge::new(meter, bytes + PATCH_BYTES, 0);
+        let charge = Charge::new(meter, bytes + PATCH_BYTES, Dirty::No);
         PatchCharge { charge, bytes, counted: AtomicU8::new(LATEST) }
+    }
+
+    /// The patch takes so many bytes of memory besides its own.
+    pub(crate) fn grow(&self, bytes: usize) {
+        self.charge.grow(bytes);
     }
 
     /// The node above its leaf was evicted.

@@ -13,7 +13,7 @@ fn raises(what: &str, done: impl FnOnce()) {
 #[test]
 fn clean_bytes_were_dirty_before() {
     let meter = Arc::new(Meter::new(4 << 20));
-    let charge = Charge::new(&meter, 100, 4096);
+    let charge = Charge::new(&meter, 100, Dirty::Leaf(4096));
     meter.dirty_bytes.store(1000, Ordering::Relaxed);
     raises("4096 clean bytes are among 1000 dirty ones", || charge.clean());
     meter.dirty_bytes.store(0, Ordering::Relaxed);
@@ -38,7 +38,7 @@ fn buffered_bytes_are_given_back_once() {
 #[test]
 fn the_meter_counts_what_leaves_and_stays() {
     let meter = Arc::new(Meter::new(4 << 20));
-    let charge = Charge::new(&meter, 100, 0);
+    let charge = Charge::new(&meter, 100, Dirty::No);
     charge.leave();
     assert_eq!((meter.resident_bytes(), meter.waiting_bytes()), (0, 100));
     charge.stay();
@@ -46,4 +46,21 @@ fn the_meter_counts_what_leaves_and_stays() {
     charge.leave();
     drop(charge);
     assert_eq!((meter.resident_bytes(), meter.waiting_bytes()), (0, 0));
+}
+
+/// An eviction that found too little is not repeated until there is something new to evict.
+#[test]
+fn nothing_is_evicted_in_vain_again() {
+    let meter = Arc::new(Meter::new(4 << 20));
+    let dirty = Charge::new(&meter, 4 << 20, Dirty::Leaf(4 << 20));
+    meter.evict_again();
+    assert!(meter.eviction_due());
+    meter.evicted(false);
+    meter.evict_again();
+    assert!(!meter.eviction_due(), "all is dirty");
+    dirty.clean();
+    assert!(meter.eviction_due(), "something has become clean");
+    meter.evicted(false);
+    (0..CALLS_WITHOUT_EVICTION + 2).for_each(|_| meter.evict_again());
+    assert!(meter.eviction_due(), "time has passed");
 }

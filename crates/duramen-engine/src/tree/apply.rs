@@ -79,7 +79,7 @@ impl From<Error> for ApplyError {
 const SHARED_CHANGES_MIN: usize = 512;
 
 /// The patches below a node may take so many times what its page may.
-const PATCHES_BY_PAGE: usize = 16;
+const PATCHES_BY_PAGE: usize = 32;
 
 /// Applies changes for one commit and collects what they replace.
 pub(crate) struct Apply<'a> {
@@ -552,6 +552,10 @@ impl<'a> Apply<'a> {
         if let Some(reducer) = self.reducer.filter(|_| self.bulk) {
             // If the reducer refuses an entry, the error is reported when the reduction is read.
             drop(node_reduction(self.pages, &node, reducer));
+        }
+        if !self.prebuilt.is_empty() {
+            // Of a transaction of many rows no leaf is likely to be used again soon.
+            node.take_touch();
         }
         Piece { separator, slot: Slot::resident(self.pages.meter(), Arc::new(node)), small: false }
     }

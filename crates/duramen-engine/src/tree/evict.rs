@@ -20,7 +20,12 @@ pub(crate) fn evict(
     let node = root.peek()?;
     if let Body::Inner(inner) = node.body() {
         let first = inner.separators().child_of(start);
-        for child in first..inner.len() {
+        // Where leaves have patches, few are in memory. They are looked for in a loop that does nothing else:
+        // the processor then waits for several slots at once.
+        let children = inner.slots().enumerate().skip(first);
+        let resident: Vec<usize> =
+            children.filter(|(_, slot)| slot.is_resident()).map(|(child, _)| child).collect();
+        for child in resident {
             if enough() {
                 return Some(if child == 0 { Vec::new() } else { inner.separators().get(child - 1) });
             }

@@ -7,8 +7,6 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::page_cache::{Charge, Meter};
-
 /// With this and [`PROBES`], fewer than 1 % of the keys that are not on the page may be there.
 const BITS_A_KEY: usize = 10;
 
@@ -16,47 +14,42 @@ const PROBES: u32 = 7;
 
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// Which keys a page may have.
-#[derive(Debug)]
-pub(super) struct PageFilter {
-    words: Box<[u64]>,
-    charge: Charge,
-}
+/// Which keys a page may have. Clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct PageFilter(Arc<[u64]>);
 
 impl PageFilter {
     /// Of the keys on a page, each after the page's prefix.
-    pub(super) fn of<'a>(
-        suffixes: impl ExactSizeIterator<Item = &'a [u8]>,
-        meter: &Arc<Meter>,
-    ) -> PageFilter {
+    pub(super) fn of<'a>(suffixes: impl ExactSizeIterator<Item = &'a [u8]>) -> PageFilter {
         let words = (suffixes.len() * BITS_A_KEY).div_ceil(WORD_BITS).max(1);
-        let mut words = vec![0; words].into_boxed_slice();
+        let mut words = vec![0; words];
         let bits = words.len() * WORD_BITS;
         for suffix in suffixes {
             places(suffix, bits).for_each(|bit| words[bit / WORD_BITS] |= 1 << (bit % WORD_BITS));
         }
-        PageFilter::charged(words, meter)
-    }
-
-    fn charged(words: Box<[u64]>, meter: &Arc<Meter>) -> PageFilter {
-        let bytes = size_of_val(&*words) + size_of::<PageFilter>();
-        PageFilter { words, charge: Charge::new(meter, bytes, 0) }
+        PageFilter(words.into())
     }
 
     /// The same filter in memory of its own.
-    pub(super) fn copied(&self, meter: &Arc<Meter>) -> PageFilter {
-        PageFilter::charged(self.words.clone(), meter)
+    pub(super) fn copied(&self) -> PageFilter {
+        PageFilter(Arc::from(&*self.0))
+    }
+
+    /// Whether others share it.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.0) + 2 * size_of::<usize>()
     }
 
     /// Whether the page may have a key, given after the page's prefix. If not, it is not there.
     pub(super) fn may_have(&self, suffix: &[u8]) -> bool {
-        let is_set = |bit: usize| self.words[bit / WORD_BITS] & 1 << (bit % WORD_BITS) != 0;
-        places(suffix, self.words.len() * WORD_BITS).all(is_set)
-    }
-
-    /// What it is charged.
-    pub(super) fn charge(&self) -> &Charge {
-        &self.charge
+        let words = &*self.0;
+        let is_set = |bit: usize| words[bit / WORD_BITS] & 1 << (bit % WORD_BITS) != 0;
+        places(suffix, words.len() * WORD_BITS).all(is_set)
     }
 }
 
@@ -82,17 +75,13 @@ fn scaled(hash: u32, bits: usize) -> usize {
 #[cfg(test)]
 mod tests {
     //! A filter may have every key that it is of, and few others.
-    use duramen_disk::MemDisk;
-
-    use super::super::tests::pages;
     use super::*;
 
     #[test]
     fn a_filter_has_its_keys_and_few_others() {
-        let pages = pages(&MemDisk::new(1));
         for count in [0_u64, 1, 7, 100, 1_000] {
             let keys: Vec<[u8; 8]> = (0..count).map(u64::to_be_bytes).collect();
-            let filter = PageFilter::of(keys.iter().map(|key| &key[..]), pages.meter());
+            let filter = PageFilter::of(keys.iter().map(|key| &key[..]));
             assert!(keys.iter().all(|key| filter.may_have(key)), "{count} keys");
             let others = (count..count + 20_000).map(u64::to_be_bytes);
             let passed = others.filter(|key| filter.may_have(key)).count();

@@ -16,7 +16,7 @@ use super::stored_patch::StoredPatch;
 use crate::alarm::invariant;
 use crate::data_file::{PAGE_HEADER_BYTES, Page, PageKind};
 use crate::limits::{BIG_VALUE_BYTES, KEY_BYTES_MAX, LEAF_BYTES_MAX};
-use crate::page_cache::{Charge, Meter, Pages};
+use crate::page_cache::{Charge, Dirty, Meter, Pages};
 
 const FIXED_BYTES: usize = 8;
 /// Bytes of a leaf before its prefix.
@@ -218,7 +218,7 @@ impl Leaf {
             let start = short_at(payload, FIXED_BYTES + prefix_bytes + 2 * index);
             &payload[start + 2..start + 2 + (short_at(payload, start) & LENGTH_BITS)]
         }));
-        let charge = Charge::new(meter, Base::bytes(&page), 0);
+        let charge = Charge::new(meter, Base::bytes(&page), Dirty::No);
         let base = Arc::new(Base { page, prefix_bytes, charge });
         Leaf { base, heads, patch: None, reductions: OnceLock::new() }
     }
@@ -412,11 +412,11 @@ impl Leaf {
     }
 
     /// Makes the filter of the page and keeps it with the patch, unless that has one.
-    pub(crate) fn make_filter(&self, meter: &Arc<Meter>) {
+    pub(crate) fn make_filter(&self) {
         let Some(patch) = self.stored_patch() else { return };
         let count = short_at(self.base.page.payload(), 0);
         let suffixes = (0..count).map(|index| taken_apart(self.raw_on_page(index)).0);
-        patch.filter_or_make(|| PageFilter::of(suffixes, meter));
+        patch.make_filter(|| PageFilter::of(suffixes));
     }
 
     /// Entry `index`, as input for another leaf.

@@ -62,8 +62,8 @@ pub(crate) struct Merging<'a> {
 /// The lengths from which on patches are merged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MergedFrom {
-    /// Of nodes that have not changed since the last checkpoint.
-    pub cold: usize,
+    /// Of nodes that have not changed since the last checkpoint, if they differ from others.
+    pub cold: Option<usize>,
     /// Of other nodes, until so many bytes are merged: many patches may be of one length.
     pub hot: (usize, usize),
 }
@@ -71,9 +71,12 @@ pub(crate) struct MergedFrom {
 impl MergedFrom {
     /// Whether a patch is merged.
     fn takes(&mut self, patch_bytes: usize, is_cold: bool) -> bool {
-        let (least, left) = if is_cold { (self.cold, usize::MAX) } else { self.hot };
+        if let Some(least) = self.cold.filter(|_| is_cold) {
+            return patch_bytes >= least;
+        }
+        let (least, left) = self.hot;
         let takes = patch_bytes >= least && left > 0;
-        if takes && !is_cold {
+        if takes {
             self.hot.1 = left.saturating_sub(patch_bytes);
         }
         takes
@@ -120,7 +123,7 @@ impl Merging<'_> {
         let node = slot.peek()?;
         let Body::Inner(inner) = node.body() else { return None };
         let first = inner.separators().child_of(from);
-        let is_cold = is_cold(slot);
+        let is_cold = is_cold(slot) && self.merged_from.cold.is_some();
         for child in first..inner.len() {
             if inner.level > 1 {
                 let from = if child == first { from } else { &[] };

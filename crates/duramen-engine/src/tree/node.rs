@@ -14,7 +14,7 @@ use crate::alarm::invariant;
 use crate::data_file::{PageKind, PagePointer};
 use crate::error::{Error, Result};
 use crate::ids::CommitSeq;
-use crate::page_cache::{Charge, Pages};
+use crate::page_cache::{Charge, Dirty, Pages};
 
 const HAS_PAGE: u8 = 1;
 const UNUSED: u8 = 2;
@@ -96,16 +96,22 @@ impl Node {
     }
 
     fn new(pages: &Pages, body: Body, birth: CommitSeq, home: Home) -> Node {
-        let (count, bytes, page_bytes, patch_bytes) = match &body {
-            Body::Leaf(leaf) => (leaf.len() as u64, leaf.heap_bytes(), leaf.page_bytes_max(), 0),
+        let to_be_written = matches!(home, Home::Nowhere { to_be_written: true });
+        let whole_blocks = |bytes: usize| bytes.next_multiple_of(pages.data().block_bytes());
+        let (count, bytes, dirty) = match &body {
+            Body::Leaf(leaf) => {
+                (leaf.len() as u64, leaf.heap_bytes(), Dirty::Leaf(whole_blocks(leaf.page_bytes_max())))
+            }
             Body::Inner(inner) => {
                 let (count, patch_bytes) = (inner.slots().map(|s| s.count).sum(), inner.patch_bytes());
-                (count, inner.heap_bytes(), inner.page_bytes_about() + patch_bytes, patch_bytes)
+                let bytes = whole_blocks(inner.page_bytes_about() + patch_bytes);
+                (count, inner.heap_bytes(), Dirty::Inner { bytes, patch_bytes })
             }
         };
-        let to_be_written = matches!(home, Home::Nowhere { to_be_written: true });
-        let block_bytes = pages.data().block_bytes();
-        let dirty_bytes = if to_be_written { page_bytes.next_multiple_of(block_bytes) } else { 0 };
+        let dirty = if to_be_written { dirty } else { Dirty::No };
+        if matches!(home, Home::Base(_)) {
+            pages.meter().evictable(bytes);
+        }
         let (state, is_read) = match home {
             Home::Nowhere { .. } => (0, false),
             Home::Base(_) => (HAS_PAGE, false),
@@ -126,12 +132,7 @@ impl Node {
             base,
             unused_since: AtomicU64::new(0),
             recent: AtomicBool::new(!is_read),
-            charge: Charge::with_patches(
-                pages.meter(),
-                bytes + size_of::<Node>(),
-                dirty_bytes,
-                patch_bytes.min(dirty_bytes),
-            ),
+            charge: Charge::new(pages.meter(), bytes + size_of::<Node>(), dirty),
         }
     }
 
@@ -216,6 +217,12 @@ impl Node {
         }
     }
 
+    /// The node was read, and is kept in memory.
+    pub(crate) fn is_kept(&self) {
+        let page_bytes = if let Body::Leaf(leaf) = &self.body { leaf.page_bytes_max() } else { 0 };
+        self.charge.meter().evictable(page_bytes + self.charge.bytes());
+    }
+
     /// Where the node lies on disk.
     pub(crate) fn pointer(&self) -> Option<&NodePointer> {
         self.pointer.get()
@@ -274,11 +281,11 @@ impl Node {
     }
 
     /// Keeps the filter of a leaf's page with the patch that the node above keeps.
-    pub(crate) fn make_filter(&self, pages: &Pages) {
+    pub(crate) fn make_filter(&self) {
         if let Body::Leaf(leaf) = &self.body
             && self.patch_bytes() > 0
         {
-            leaf.make_filter(pages.meter());
+            leaf.make_filter();
         }
     }
 

@@ -50,7 +50,7 @@ use super::write::settled;
 use crate::alarm::invariant;
 use crate::data_file::PagePointer;
 use crate::error::{Error, Result};
-use crate::page_cache::{Charge, Meter, Pages, Pin};
+use crate::page_cache::{Charge, Dirty, Meter, Pages, Pin};
 
 /// For a root, and for a child that was built and not read.
 const OF_ANY_HEIGHT: u8 = 0;
@@ -99,7 +99,7 @@ impl Slot {
         let bytes = size_of::<Hold>() + pointer.as_ref().map_or(0, |pointer| pointer.reduction.heap_bytes());
         let hold = Hold {
             child: AtomicPtr::new(child.map_or(ptr::null_mut(), |child| Arc::into_raw(child).cast_mut())),
-            charge: Charge::new(meter, bytes, 0),
+            charge: Charge::new(meter, bytes, Dirty::No),
             pointer: pointer.map_or_else(OnceLock::new, OnceLock::from),
             above,
         };
@@ -212,6 +212,7 @@ impl Slot {
     /// slot.
     fn install<'a>(&'a self, node: Arc<Node>, pin: &'a Pin<'_>) -> Found<'a> {
         assert!(self.hold.charge.meter().keeps(pin), "a pin of another database");
+        node.is_kept();
         let child = Arc::into_raw(node).cast_mut();
         let nobody = ptr::null_mut();
         let kept = PhantomData;
@@ -317,7 +318,7 @@ impl Slot {
             own.is_some() && own == of_node,
             "a slot leads to the page of its node: {own:?}, {of_node:?}"
         );
-        node.make_filter(pages);
+        node.make_filter();
         drop(node);
         if let Some(node) = owner_of(self.hold.child.swap(ptr::null_mut(), Ordering::SeqCst)) {
             node.leave_memory();

@@ -38,7 +38,7 @@ pub(crate) struct StoredPatch {
     /// Nothing is charged for the patch of a leaf that is written whole: the leaf is charged for it.
     charge: Option<PatchCharge>,
     /// Which keys the page has, once it was at hand.
-    filter: OnceLock<Arc<PageFilter>>,
+    filter: OnceLock<PageFilter>,
 }
 
 /// What a patch and its filter tell about a key.
@@ -107,22 +107,33 @@ impl StoredPatch {
     /// The same patch, charged again.
     pub(super) fn copied(&self, meter: &Arc<Meter>) -> StoredPatch {
         let charge = Some(PatchCharge::new(meter, self.bytes.len()));
-        let copied = |filter: &Arc<PageFilter>| match Arc::strong_count(filter) {
-            1 => Arc::new(filter.copied(meter)),
-            _ => Arc::clone(filter),
-        };
-        let filter = self.filter.get().map(copied).map_or_else(OnceLock::new, OnceLock::from);
-        StoredPatch { bytes: self.bytes.clone(), table: self.table, start: self.start, charge, filter }
+        let (bytes, filter) = (self.bytes.clone(), OnceLock::new());
+        let copy = StoredPatch { bytes, table: self.table, start: self.start, charge, filter };
+        if let Some(filter) = self.filter.get() {
+            copy.keep_filter(if filter.is_shared() { filter.clone() } else { filter.copied() });
+        }
+        copy
     }
 
-    /// The filter of the page, made of its keys if there is none.
-    pub(super) fn filter_or_make(&self, make: impl FnOnce() -> PageFilter) {
-        self.filter.get_or_init(|| Arc::new(make()));
+    /// Keeps the filter of the page, unless there is one.
+    pub(super) fn make_filter(&self, make: impl FnOnce() -> PageFilter) {
+        if self.filter.get().is_none() {
+            self.keep_filter(make());
+        }
     }
 
-    /// The same filter as that of another patch to the same page, if that has one.
-    pub(super) fn with_filter_of(mut self, other: &StoredPatch) -> StoredPatch {
-        self.filter = other.filter.clone();
+    fn keep_filter(&self, filter: PageFilter) {
+        let bytes = filter.bytes();
+        if self.filter.set(filter).is_ok() {
+            self.charge.iter().for_each(|charge| charge.grow(bytes));
+        }
+    }
+
+    /// With the filter of another patch to the same page, if that has one.
+    pub(super) fn with_filter_of(self, other: &StoredPatch) -> StoredPatch {
+        if let Some(filter) = other.filter.get() {
+            self.keep_filter(filter.clone());
+        }
         self
     }
 
@@ -239,14 +250,11 @@ impl StoredPatch {
     /// The node above its leaf was evicted, but another version of it is in use.
     pub(super) fn stay(&self) {
         self.charge.iter().for_each(PatchCharge::stay);
-        self.filter.get().iter().for_each(|filter| filter.charge().stay());
     }
 
     /// The patch leaves memory together with the node above its leaf.
     pub(super) fn leave_memory(&self) {
         self.charge.iter().for_each(PatchCharge::leave);
-        let own = self.filter.get().filter(|filter| Arc::strong_count(filter) == 1);
-        own.iter().for_each(|filter| filter.charge().leave());
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use duramen_disk::memory::{CallKind, Effect, Fault};
+use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault};
 use duramen_disk::{Disk, MemDisk};
 use duramen_engine::{
     Builtin, Code, Direction, Durability, Engine, Event, EventHook, Geometry, Hooks, Keep, KeyRange, Options,
@@ -132,12 +132,12 @@ fn random_changes_equal_a_model_with_little_memory() {
         let stats = engine.stats();
         assert_eq!(stats.patch_bytes > 0, patches);
         assert_eq!(stats.leaves_merged > 100, patches, "{stats:?}");
-        assert_eq!(features(&disk), [if patches { PATCHES } else { 0 }; 2]);
         // A merged leaf takes about a leaf.
         let leaf_bytes = options().geometry.leaf_bytes_max as u64;
         writes.push(bytes.load(Ordering::Relaxed) + stats.leaves_merged * leaf_bytes);
         engine.close().unwrap();
         drop(engine);
+        assert_eq!(features(&disk), [if patches { PATCHES } else { 0 }; 2]);
         // What is there is read either way, and stays so.
         let engine = open(&disk, Options { patches: !patches, ..options() });
         holds(&engine, tree, &model);
@@ -326,4 +326,27 @@ fn a_repair_never_brings_an_older_entry_back() {
     }
     assert!(uncertain > 3, "{uncertain} trees of uncertain entries");
     assert!(salvaged > 3, "{salvaged} times leaves were lost, and all of their patches were there");
+}
+
+/// Where changes fill the memory, leaves are written and patches merged, without a checkpoint for it.
+#[test]
+fn changes_that_fill_the_memory_begin_no_checkpoint() {
+    let disk = MemDisk::new(8);
+    let options = Options { checkpoint_log_bytes: Some(1 << 30), ..options() };
+    let memory_bytes = options.memory_bytes as u64;
+    let engine = open(&disk, options.clone());
+    let (tree, mut model) = (create(&engine), Model::new());
+    for part in (0..20_000).collect::<Vec<_>>().chunks(2000) {
+        put(&engine, tree, part, 0, &mut model);
+        let stats = engine.stats();
+        assert!(stats.resident_bytes < memory_bytes, "{stats:?}");
+    }
+    let stats = engine.stats();
+    assert!(stats.leaves_merged > 100 && stats.checkpoints <= 2, "{stats:?}");
+    holds(&engine, tree, &model);
+    // A power cut: what was merged since the checkpoint is not there, and all changes are.
+    let left = disk.crash(&CrashChoice::None);
+    drop(engine);
+    let engine = open(&left, options);
+    holds(&engine, tree, &model);
 }

@@ -153,14 +153,16 @@ pub fn live(seed: u64) -> Result<Lived, String> {
     let events = events.map_err(|error| format!("{} {error}", error.code()))?;
     let places = places.into_inner().unwrap_or_else(PoisonError::into_inner);
     let levels = levels.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let commits = commits_of(&events, &places);
+    let mut commits = commits_of(&events, &places);
     let told = match options.feed_retain_bytes {
         0 => None,
         _ => Some(feed_told(&engine, &commits)?),
     };
     let stats = engine.stats().commit;
-    engine.abandon();
+    engine.clone().abandon();
     let trace = disk.stop_recording();
+    commits.extend(last_empty_commit(&commits, engine.stats().commit.published.0));
+    drop(engine);
     let (events, empty) = with_empty_commits(events);
     // A commit that an engine thread makes right now is ordered, and counted a moment later.
     let under_way = u64::from(options.background == Background::Threads);
@@ -272,6 +274,13 @@ fn commits_of(events: &[Event], places: &[(u64, usize)]) -> Vec<Commit> {
             Commit { seq, began_at, effects: event.steps.iter().filter_map(effect_of).collect() }
         })
         .collect()
+}
+
+/// The engine's own last commit, if none with a receipt is after it. Those before it are known by their
+/// places.
+fn last_empty_commit(commits: &[Commit], published: u64) -> Option<Commit> {
+    let is_last = commits.iter().all(|commit| commit.seq < published);
+    is_last.then_some(Commit { seq: published, began_at: 0, effects: Vec::new() })
 }
 
 fn effect_of(step: &Step) -> Option<Effect> {

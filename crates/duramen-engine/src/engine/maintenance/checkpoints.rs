@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use super::Maintenance;
+use super::merging::Cold;
 use crate::alarm::{invariant, locked};
 use crate::catalog::TreeState;
 use crate::checkpoint::{CheckpointAim, CheckpointReport};
@@ -38,7 +39,7 @@ impl Maintenance {
     /// Whether a checkpoint should start now.
     pub(in crate::engine) fn checkpoint_due(&self) -> bool {
         let meter = self.store.pages.meter();
-        let asked = self.committer.throttle.take_request();
+        let asked = self.committer.throttle.take_request(&self.store);
         let lags = self.committer.published().seq > self.checkpointer.superblock().replay.seq;
         (asked
             || meter.latest_dirty_bytes() >= meter.dirty_bounds().checkpoint_from
@@ -59,7 +60,7 @@ impl Maintenance {
         self.committer.not_alone()?;
         self.tell(&Event::CheckpointBegins);
         // Patches that are not merged are written all the same.
-        if let Err(error) = if aim.merges { self.merge_patches() } else { Ok(()) } {
+        if let Err(error) = if aim.merges { self.merge_patches(Cold::Merged) } else { Ok(()) } {
             self.failed(error);
         }
         let result = self.try_checkpoint(aim, between);
@@ -75,14 +76,15 @@ impl Maintenance {
         result
     }
 
-    /// Writes a checkpoint if one is due, and names it in both superblocks. The log before it and the pages
-    /// it replaced can then be reused at once.
+    /// Makes room in memory if too much is dirty, then writes a checkpoint if one is due, and names it in
+    /// both superblocks. The log before it and the pages it replaced can then be reused at once.
     ///
     /// # Errors
     /// As [`Maintenance::checkpoint`].
     pub(in crate::engine) fn checkpoint_when_due(&self) -> Result<()> {
+        let relieved = self.relieve_memory();
         if !self.checkpoint_due() {
-            return Ok(());
+            return relieved;
         }
         let twin_spare_bytes = Some(self.spare_bytes());
         let aim = Aim { clean: false, merges: true, hot: None, twin_spare_bytes };

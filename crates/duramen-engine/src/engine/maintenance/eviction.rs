@@ -1,8 +1,6 @@
 //! Eviction: nodes that were not used lately leave memory, and those that only snapshots hold are written
 //! back first.
 
-use std::sync::atomic::Ordering;
-
 use super::Maintenance;
 use crate::alarm::locked_if_free;
 use crate::catalog::Root;
@@ -40,34 +38,35 @@ impl Maintenance {
             self.checkpointer.let_go_of_replaced(&root);
         }
         // Two rounds: the first clears the use bits.
+        let (before, bytes_min) = (meter.resident_bytes(), meter.eviction_bytes_min());
+        let enough = || {
+            let freed = before.saturating_sub(meter.resident_bytes());
+            freed >= bytes_min || meter.eviction_target(EVICT_TO_PERCENT) == 0
+        };
         for _ in 0..2 {
-            self.evict_from(&root, &mut hand);
-            if meter.eviction_target(EVICT_TO_PERCENT) == 0 {
+            self.evict_from(&root, &mut hand, &enough);
+            if enough() {
                 break;
             }
-            self.evict_from_older_roots(root.seq);
+            self.evict_from_older_roots(root.seq, &enough);
         }
-        meter.evicted();
+        meter.evicted(enough());
     }
 
     /// Evicts from older registered roots. Nodes replaced since then stay in memory only through them.
-    fn evict_from_older_roots(&self, newest: CommitSeq) {
-        let meter = self.store.pages.meter();
-        let enough = || meter.eviction_target(EVICT_TO_PERCENT) == 0;
+    fn evict_from_older_roots(&self, newest: CommitSeq, enough: &dyn Fn() -> bool) {
         for root in self.store.registry.roots().iter().filter(|root| root.seq < newest) {
             for tree in root.trees.iter() {
                 let Some(slot) = &tree.slot else { continue };
                 let with = (&self.store.pages, tree.reducer.as_deref());
-                if evict(with, slot, &[], &enough).is_some() {
+                if evict(with, slot, &[], enough).is_some() {
                     return;
                 }
             }
         }
     }
 
-    fn evict_from(&self, root: &Root, hand: &mut (TreeId, Vec<u8>)) {
-        let meter = self.store.pages.meter();
-        let enough = || meter.eviction_target(EVICT_TO_PERCENT) == 0;
+    fn evict_from(&self, root: &Root, hand: &mut (TreeId, Vec<u8>), enough: &dyn Fn() -> bool) {
         let start_tree = hand.0;
         let ahead = root.trees.iter().filter(|tree| tree.id >= start_tree);
         let before = root.trees.iter().filter(|tree| tree.id <= start_tree);
@@ -78,7 +77,7 @@ impl Maintenance {
                 *hand = (tree.id, start);
                 return;
             }
-            let resume = evict((&self.store.pages, tree.reducer.as_deref()), slot, &start, &enough);
+            let resume = evict((&self.store.pages, tree.reducer.as_deref()), slot, &start, enough);
             let stopped = resume.is_some();
             *hand = (tree.id, resume.unwrap_or_default());
             if stopped {
@@ -86,7 +85,7 @@ impl Maintenance {
             }
         }
         if let Some(roots) = self.checkpointer.roots() {
-            evict((&self.store.pages, None), &roots, &[], &enough);
+            evict((&self.store.pages, None), &roots, &[], enough);
         }
         *hand = (TreeId(0), Vec::new());
     }
@@ -96,7 +95,7 @@ impl Maintenance {
         self.store.registry.let_go_before(self.committer.published().seq);
     }
 
-    /// Writes leaves that are dirty as a whole, once they take much of the memory. They need not wait for a
+    /// Writes dirty leaves, once they take much of the memory beside patches. They need not wait for a
     /// checkpoint, which would write all patches again.
     ///
     /// # Errors
@@ -104,21 +103,25 @@ impl Maintenance {
     pub(in crate::engine) fn write_leaves_when_due(&self) -> Result<()> {
         let meter = self.store.pages.meter();
         let due_from = meter.nodes_bytes_max() / 100 * WRITE_LEAVES_PERCENT;
-        let dirty = meter.whole_dirty_bytes();
-        let above = self.dirty_above_bytes.load(Ordering::Relaxed).min(dirty);
-        self.dirty_above_bytes.store(above, Ordering::Relaxed);
-        if !self.store.patches || meter.patch_bytes() < due_from || dirty - above < due_from {
+        let is_due = meter.patch_bytes() >= due_from && meter.leaf_dirty_bytes() >= due_from;
+        if is_due { self.write_leaves() } else { Ok(()) }
+    }
+
+    /// Writes dirty leaves, if no checkpoint is being written. What changes in them from now on becomes a
+    /// patch.
+    ///
+    /// # Errors
+    /// `Full` or `Io`.
+    pub(super) fn write_leaves(&self) -> Result<()> {
+        if !self.store.patches || self.store.pages.meter().leaf_dirty_bytes() == 0 {
             return Ok(());
         }
         let _within = self.store.alarm.enter();
         // As in `write_back_snapshots`.
         let Some(_alone) = locked_if_free(self.one_at_a_time.try_lock()) else { return Ok(()) };
         self.store.alarm.check()?;
-        let _writing = meter.writing();
-        let root = self.published_root();
-        let written = self.checkpointer.write_leaves(&root);
-        self.dirty_above_bytes.store(meter.whole_dirty_bytes(), Ordering::Relaxed);
-        written
+        let _writing = self.store.pages.meter().writing();
+        self.checkpointer.write_leaves(&self.published_root())
     }
 
     /// Evicts nodes that only older snapshots hold. Nodes without a page pointer are written back first.

@@ -1,4 +1,4 @@
-//! Merging patches into their leaves before a checkpoint, so that the patches until the next one have room.
+//! Merging patches into their leaves, so that new ones have room.
 
 use std::sync::atomic::Ordering;
 
@@ -12,21 +12,47 @@ use crate::tree::{MergeSlice, MergedFrom, Merging, patch_lengths};
 /// and longer ones: what is cold should not be read with every leaf.
 const COLD_PART: usize = 64;
 
+/// What is done with patches of nodes that have not changed since the last checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cold {
+    /// They are merged first: before a checkpoint, no commit seems to change these nodes any more.
+    Merged,
+    /// They are like others: between two checkpoints, commits may not have come to them yet.
+    Kept,
+}
+
 impl Maintenance {
-    /// Merges patches, until those that are left take no more than their part of the room: first those of
-    /// nodes that no commit changes any more, then the longest.
+    /// Makes room in memory if too much is dirty: writes dirty leaves, then merges patches. A checkpoint
+    /// would write all patches again, and keep them in memory all the same.
+    ///
+    /// # Errors
+    /// `Full` or `Io`; what was written and merged before stays so.
+    pub(super) fn relieve_memory(&self) -> Result<()> {
+        let meter = self.store.pages.meter();
+        let is_due = || meter.latest_dirty_bytes() >= meter.dirty_bounds().checkpoint_from;
+        if is_due() || self.committer.throttle.delays(&self.store) {
+            self.write_leaves()?;
+        }
+        if is_due() || self.committer.throttle.delays(&self.store) {
+            self.merge_patches(Cold::Kept)?;
+        }
+        Ok(())
+    }
+
+    /// Merges patches, until those that are left take no more than their part of the room: first cold ones,
+    /// then the longest.
     ///
     /// A slice at a time is built, written, and put into the trees by a commit without a change.
     ///
     /// # Errors
     /// `Full` or `Io`; what was merged before stays so.
-    pub(super) fn merge_patches(&self) -> Result<()> {
+    pub(super) fn merge_patches(&self, cold: Cold) -> Result<()> {
         let _within = self.store.alarm.enter();
         // Its commits would take the log that is left for deletes.
         if self.committer.log().is_refused() {
             return Ok(());
         }
-        let Some(mut merged_from) = self.merged_from() else { return Ok(()) };
+        let Some(mut merged_from) = self.merged_from(cold) else { return Ok(()) };
         let root = self.published_root();
         let trees: Vec<TreeId> =
             root.trees.iter().filter(|tree| tree.slot.is_some()).map(|tree| tree.id).collect();
@@ -73,19 +99,19 @@ impl Maintenance {
     }
 
     /// Which patches are merged; `None` if all have room.
-    fn merged_from(&self) -> Option<MergedFrom> {
+    fn merged_from(&self, cold: Cold) -> Option<MergedFrom> {
         let meter = self.store.pages.meter();
         let kept_bytes = meter.kept_patch_bytes();
         if meter.patch_bytes() <= kept_bytes {
             return None;
         }
-        let cold = self.store.geometry.leaf_bytes_max / COLD_PART;
+        let cold = (cold == Cold::Merged).then_some(self.store.geometry.leaf_bytes_max / COLD_PART);
         let root = self.published_root();
         let mut lengths = Vec::new();
         let slots = root.trees.iter().filter_map(|tree| tree.slot.as_ref());
         slots.for_each(|slot| {
             patch_lengths(slot, &mut |is_cold, length| {
-                if !is_cold || length < cold {
+                if !is_cold || cold.is_none_or(|cold| length < cold) {
                     lengths.push(length);
                 }
             });

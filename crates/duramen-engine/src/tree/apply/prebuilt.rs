@@ -114,7 +114,7 @@ impl<'a> Apply<'a> {
             match inner.level {
                 1 if slot.is_resident() => {}
                 1 if makes_patches => built.extend(self.prebuild_leaf(inner, child, here, bounds)?),
-                1 => drop(slot.load(self.pages, false)?),
+                1 => drop(slot.load(self.pages, true)?),
                 _ => self.prebuild_below(slot, here, bounds, built)?,
             }
         }
@@ -136,7 +136,7 @@ impl<'a> Apply<'a> {
             Some(new) => Some(new),
             None => self.patched_slot(inner, child, changes, bounds)?,
         };
-        let Some(new) = new else { return slot.load(self.pages, false).map(|_| None) };
+        let Some(new) = new else { return slot.load(self.pages, true).map(|_| None) };
         let dropped_values = std::mem::take(&mut self.dropped_values);
         let of = (changes[0].key.to_vec(), changes.len());
         Ok(Some(PrebuiltLeaf { of, old: slot.clone(), new, dropped_values }))
@@ -157,7 +157,7 @@ impl<'a> Apply<'a> {
         let reduction = known_reduction(self.pages, &patch, self.reducer)?;
         let pointer = patch.settle(reduction).clone();
         // The next change of the leaf need not read it.
-        patch.make_filter(self.pages);
+        patch.make_filter();
         Ok(Some(Slot::below(self.pages.meter(), patch.count(), pointer, inner.level)))
     }
 

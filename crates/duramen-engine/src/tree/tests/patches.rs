@@ -104,7 +104,7 @@ fn a_merged_leaf_takes_the_place_of_the_one_it_was_built_from_only() {
         pages: &pages,
         reducer: None,
         birth: CommitSeq(1),
-        merged_from: &mut MergedFrom { cold: 1, hot: (1, usize::MAX) },
+        merged_from: &mut MergedFrom { cold: Some(1), hot: (1, usize::MAX) },
         slice_bytes: usize::MAX,
     };
     let slice = merging.slice(&patched, &[]);
