@@ -622,11 +622,21 @@ fn next_child<'c, 'a>(
     let end = match changes {
         [_] => 1,
         _ if child == inner.separators().len() => changes.len(),
-        _ => changes.partition_point(|change| inner.separators().is_before(change.key, child)),
+        _ => leading(changes, |change| inner.separators().is_before(change.key, child)),
     };
-    invariant!(end > 0, "child {child} takes the first of {} changes", changes.len());
     let (here, later) = changes.split_at(end);
     Some((child, here, later))
+}
+
+/// How many items at the beginning are `here`, the first among them. There are few: they are looked for there.
+fn leading<T>(items: &[T], is_here: impl Fn(&T) -> bool) -> usize {
+    let (mut here, mut step) = (1, 1);
+    while items.get(here + step - 1).is_some_and(&is_here) {
+        here += step;
+        step *= 2;
+    }
+    let end = items.len().min(here + step - 1);
+    here + items[here..end].partition_point(is_here)
 }
 
 fn inserted<'a>(changes: &[Change<'a>]) -> Vec<Entry<'a>> {

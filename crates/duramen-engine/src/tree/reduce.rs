@@ -90,15 +90,15 @@ pub(super) fn node_reduction<'n>(pages: &Pages, node: &'n Node, reducer: &dyn Re
 ///
 /// # Errors
 /// `Invalid` if the reducer refuses or panics.
-pub(super) fn with_entries(
+pub(super) fn with_entries<'e>(
     reducer: &dyn Reducer,
     before: &[u8],
-    entries: &[(&[u8], &[u8])],
+    mut entries: impl Iterator<Item = (&'e [u8], &'e [u8])>,
 ) -> Result<Vec<u8>> {
     let mut fold = Fold::new(reducer);
     fold.add_all(|taking| {
         taking.reduction(before)?;
-        entries.iter().try_for_each(|(key, value)| taking.entry(key, value))
+        entries.try_for_each(|(key, value)| taking.entry(key, value))
     })?;
     Ok(fold.finish()?.expect("it has what was before"))
 }

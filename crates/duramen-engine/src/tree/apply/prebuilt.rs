@@ -132,11 +132,13 @@ impl<'a> Apply<'a> {
         if let Some(leaf) = self.prebuilt_for(slot, changes) {
             return Ok(Some(leaf.clone()));
         }
-        let new = match self.unread(slot, changes) {
-            Some(new) => Some(new),
-            None => self.patched_slot(inner, child, changes, bounds)?,
+        // Its patch is made when the changes are applied.
+        if self.is_known(slot, changes) {
+            return Ok(None);
+        }
+        let Some(new) = self.patched_slot(inner, child, changes, bounds)? else {
+            return slot.load(self.pages, true).map(|_| None);
         };
-        let Some(new) = new else { return slot.load(self.pages, true).map(|_| None) };
         let dropped_values = std::mem::take(&mut self.dropped_values);
         let of = (changes[0].key.to_vec(), changes.len());
         Ok(Some(PrebuiltLeaf { of, old: slot.clone(), new, dropped_values }))

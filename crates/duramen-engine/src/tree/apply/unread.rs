@@ -8,6 +8,7 @@ use super::super::leaf::kept_patch_bytes_max;
 use super::super::patch::{Edit, extended};
 use super::super::pointer::{NodePointer, Reduction};
 use super::super::reduce::with_entries;
+use super::super::reducer::Reducer;
 use super::super::slot::Slot;
 use super::super::stored_patch::{StoredPatch, Told};
 use super::{Apply, Change};
@@ -40,10 +41,19 @@ impl Apply<'_> {
     fn known<'c, 'p>(&self, slot: &'p Slot, changes: &[Change<'c>]) -> Option<Known<'c, 'p>> {
         let pointer = slot.unread().filter(|_| self.patches)?;
         let patch = pointer.patch.as_deref()?;
+        let is_joined =
+            |reducer: &dyn Reducer| reducer.is_commutative() && pointer.reduction.bytes().is_some();
+        if !self.reducer.is_none_or(is_joined) {
+            return None;
+        }
         let edits = Vec::with_capacity(changes.len());
         let mut known = Known { edits, pointer, patch, new: 0, dropped_values: Vec::new() };
         for change in changes {
-            let value = Some(change.value?);
+            let value = change.value?;
+            // What a large value adds to a reduction may have to be read.
+            if value.big && self.reducer.is_some() {
+                return None;
+            }
             let suffix = change.key.strip_prefix(patch.prefix())?;
             match patch.told(change.key) {
                 Told::Nothing => return None,
@@ -53,7 +63,7 @@ impl Apply<'_> {
                 Told::Value(old) if old.big => known.dropped_values.push(old.bytes.to_vec()),
                 Told::Value(_) => {}
             }
-            known.edits.push(Edit { at: Err(0), suffix, value });
+            known.edits.push(Edit { at: Err(0), suffix, value: Some(value) });
         }
         let patch_bytes = patch.bytes().len() + known.edits.iter().map(Edit::bytes).sum::<usize>();
         let leaf_bytes = pointer.page.raw_bytes as usize + patch_bytes;
@@ -62,18 +72,13 @@ impl Apply<'_> {
         fits.then_some(known)
     }
 
-    /// The reduction after changes that add entries; `None` if it is not known without the leaf.
+    /// The reduction after changes that add entries; `None` if the reducer refuses one.
     fn reduction_after(&self, known: &Known<'_, '_>, changes: &[Change<'_>]) -> Option<Reduction> {
         let Some(reducer) = self.reducer else { return Some(Reduction::UNKNOWN) };
-        let before = known.pointer.reduction.bytes().filter(|_| reducer.is_commutative())?;
-        let mut added = Vec::with_capacity(changes.len());
-        for change in changes {
-            // What a big value adds may have to be read.
-            let value = change.value.filter(|value| !value.big)?;
-            added.push((change.key, value.bytes));
-        }
+        let before = known.pointer.reduction.bytes()?;
+        let added = changes.iter().filter_map(|change| Some((change.key, change.value?.bytes)));
         // A reducer that refuses an entry is asked again once the leaf is read.
-        let after = with_entries(reducer, before, &added).ok()?;
+        let after = with_entries(reducer, before, added).ok()?;
         Some(Reduction::of(&after))
     }
 }
