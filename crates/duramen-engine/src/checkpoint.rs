@@ -45,6 +45,9 @@ pub(crate) struct Checkpointer {
     /// pointers.
     begun: AtomicU64,
     unreclaimed: Mutex<Unreclaimed>,
+    /// Bytes of leaves written since the last checkpoint, apart from it. The pages that they replace are free
+    /// after the next one.
+    ahead_bytes: AtomicU64,
 }
 
 /// Dropped trees of which a page cannot be read.
@@ -125,12 +128,17 @@ impl Checkpointer {
     ) -> Self {
         let newest = Mutex::new(Newest { superblock, older, roots, trees });
         let (io, begun, unreclaimed) = (Mutex::default(), AtomicU64::new(0), Mutex::default());
-        Checkpointer { store, io, newest, begun, unreclaimed }
+        Checkpointer { store, io, newest, begun, unreclaimed, ahead_bytes: AtomicU64::new(0) }
     }
 
     /// The newest durable superblock.
     pub(crate) fn superblock(&self) -> Superblock {
         self.newest().superblock.clone()
+    }
+
+    /// Bytes of leaves written since the last checkpoint, apart from it.
+    pub(crate) fn ahead_bytes(&self) -> u64 {
+        self.ahead_bytes.load(Ordering::Relaxed)
     }
 
     /// The tree of roots on disk.
@@ -221,6 +229,7 @@ impl Checkpointer {
         let next = Newest { superblock, older: replay, roots, trees: root.trees.clone() };
         let before = std::mem::replace(&mut *self.newest(), next);
         self.release_through(replay.seq);
+        self.ahead_bytes.store(0, Ordering::Relaxed);
         drop(reclaiming);
         // After unlocking: it may be the last owner of a large tree of roots, and freeing that takes long.
         drop(before);
@@ -279,7 +288,9 @@ impl Checkpointer {
             output.begin_tree(tree.id);
             write_leaves(&self.store.pages, slot, tree.reducer.as_deref(), &mut output)?;
         }
-        output.flush()
+        let written = output.flush();
+        self.ahead_bytes.fetch_add(output.written_bytes(), Ordering::Relaxed);
+        written
     }
 
     /// Writes leaves that a commit will put into a tree. Durable only with the checkpoint of that commit.
@@ -296,6 +307,7 @@ impl Checkpointer {
             output.put(&leaf.node, page, leaf.reduction.clone()).map(drop)
         });
         let written = written.and_then(|()| output.flush());
+        self.ahead_bytes.fetch_add(output.written_bytes(), Ordering::Relaxed);
         drop(output);
         written.inspect_err(|_| {
             let pages = leaves.iter().filter_map(MergedLeaf::page);

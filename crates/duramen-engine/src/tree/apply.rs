@@ -628,7 +628,7 @@ fn next_child<'c, 'a>(
     Some((child, here, later))
 }
 
-/// How many items at the beginning are `here`, the first among them. There are few: they are looked for there.
+/// How many items at the beginning are `here`, the first among them. There are few: it looks there first.
 fn leading<T>(items: &[T], is_here: impl Fn(&T) -> bool) -> usize {
     let (mut here, mut step) = (1, 1);
     while items.get(here + step - 1).is_some_and(&is_here) {

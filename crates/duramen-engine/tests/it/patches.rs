@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault};
 use duramen_disk::{Disk, MemDisk};
 use duramen_engine::{
-    Builtin, Code, Direction, Durability, Engine, Event, EventHook, Geometry, Hooks, Keep, KeyRange, Options,
-    Transaction, TreeId,
+    Builtin, Code, Direction, Durability, Engine, Event, EventHook, Geometry, GiveBack, Hooks, Keep,
+    KeyRange, Options, Transaction, TreeId,
 };
 
 use crate::basics::{open, tiny};
@@ -25,7 +25,8 @@ const PATCHES: u8 = 4;
 fn options() -> Options {
     let geometry = Geometry { leaf_bytes_max: 8192, inner_bytes_max: 1024, ..tiny().geometry };
     let checkpoint_log_bytes = Some(4 << 20);
-    Options { geometry, memory_bytes: 512 * 1024, compress: false, checkpoint_log_bytes, ..tiny() }
+    let give_back = GiveBack::SMALL;
+    Options { geometry, memory_bytes: 512 * 1024, compress: false, checkpoint_log_bytes, give_back, ..tiny() }
 }
 
 fn key(row: u32) -> Vec<u8> {
@@ -328,21 +329,40 @@ fn a_repair_never_brings_an_older_entry_back() {
     assert!(salvaged > 3, "{salvaged} times leaves were lost, and all of their patches were there");
 }
 
-/// Where changes fill the memory, leaves are written and patches merged, without a checkpoint for it.
+/// Patches that fill the memory are merged, without a checkpoint for it. What waits for one is bounded.
 #[test]
-fn changes_that_fill_the_memory_begin_no_checkpoint() {
+fn patches_that_fill_the_memory_begin_no_checkpoint() {
     let disk = MemDisk::new(8);
-    let options = Options { checkpoint_log_bytes: Some(1 << 30), ..options() };
-    let memory_bytes = options.memory_bytes as u64;
+    let give_back = GiveBack { kept_patch_percent: 75, ..GiveBack::SMALL };
+    let options =
+        Options { checkpoint_log_bytes: Some(1 << 30), memory_bytes: 4 << 20, give_back, ..options() };
     let engine = open(&disk, options.clone());
     let (tree, mut model) = (create(&engine), Model::new());
-    for part in (0..20_000).collect::<Vec<_>>().chunks(2000) {
-        put(&engine, tree, part, 0, &mut model);
-        let stats = engine.stats();
-        assert!(stats.resident_bytes < memory_bytes, "{stats:?}");
-    }
+    let mut put_wide = |rows: &[u32], version: u32| {
+        for some in rows.chunks(50) {
+            let wide = |row: u32| [value(row, version), vec![7; 200]].concat();
+            let put =
+                |tx: &mut Transaction| some.iter().try_for_each(|row| tx.put(tree, &key(*row), &wide(*row)));
+            engine.transact(Durability::Disk, put).unwrap();
+            model.extend(some.iter().map(|row| (key(*row), wide(*row))));
+            engine.step().unwrap();
+        }
+    };
+    let mut sorted: Vec<u32> = (0..40_000).collect();
+    sorted.sort_unstable_by_key(|row| key(*row));
+    put_wide(&sorted, 0);
+    engine.checkpoint().unwrap();
+    let before = engine.stats();
+    (1..4).for_each(|version| {
+        put_wide(&(0..40_000).skip(version as usize).step_by(3).collect::<Vec<_>>(), version)
+    });
     let stats = engine.stats();
-    assert!(stats.leaves_merged > 100 && stats.checkpoints <= 2, "{stats:?}");
+    let merged = stats.leaves_merged - before.leaves_merged;
+    let checkpoints = stats.checkpoints - before.checkpoints;
+    // Were patches merged before checkpoints alone, these would be some 110.
+    assert!(merged > 130 * checkpoints, "{merged} leaves were merged, with {checkpoints} checkpoints");
+    assert!(stats.resident_bytes < options.memory_bytes as u64, "{stats:?}");
+    assert!(stats.space.waiting_blocks < stats.space.file_blocks / 2, "{stats:?}");
     holds(&engine, tree, &model);
     // A power cut: what was merged since the checkpoint is not there, and all changes are.
     let left = disk.crash(&CrashChoice::None);

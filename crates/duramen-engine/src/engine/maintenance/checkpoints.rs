@@ -21,6 +21,10 @@ use crate::wal::SyncFailure;
 const LOG_MEMORY_PART: u64 = 4;
 const LOG_BYTES_MAX: u64 = 256 << 20;
 
+/// A checkpoint starts when leaves written since the last one take this part of the file, and as much as the
+/// memory: it frees the pages that they replaced.
+const REPLACED_PART: u64 = 4;
+
 /// The purpose of a checkpoint.
 #[derive(Debug, Clone, Copy)]
 struct Aim {
@@ -43,7 +47,8 @@ impl Maintenance {
         let lags = self.committer.published().seq > self.checkpointer.superblock().replay.seq;
         (asked
             || meter.latest_dirty_bytes() >= meter.dirty_bounds().checkpoint_from
-            || self.committer.log_bytes() >= self.checkpoint_log_bytes())
+            || self.committer.log_bytes() >= self.checkpoint_log_bytes()
+            || self.replaced_much())
             && (lags || asked)
     }
 
@@ -217,6 +222,13 @@ impl Maintenance {
             let gone = |id: &TreeId| self.committer.published().trees.get(*id).is_none();
             self.checkpointer.forgotten(&reclaimed.into_iter().filter(gone).collect::<Vec<_>>());
         }
+    }
+
+    /// Whether leaves written since the last checkpoint have replaced much of the file.
+    fn replaced_much(&self) -> bool {
+        let bytes = self.checkpointer.ahead_bytes();
+        let file_bytes = || self.store.space.stats().file_blocks * self.store.geometry.block_bytes as u64;
+        bytes >= self.memory_bytes() && bytes >= file_bytes() / REPLACED_PART
     }
 
     /// A checkpoint starts when the log since the last one has this many bytes.
