@@ -288,9 +288,9 @@ impl Checkpointer {
             output.begin_tree(tree.id);
             write_leaves(&self.store.pages, slot, tree.reducer.as_deref(), &mut output)?;
         }
-        let written = output.flush();
+        output.flush()?;
         self.ahead_bytes.fetch_add(output.written_bytes(), Ordering::Relaxed);
-        written
+        Ok(())
     }
 
     /// Writes leaves that a commit will put into a tree. Durable only with the checkpoint of that commit.
@@ -307,7 +307,8 @@ impl Checkpointer {
             output.put(&leaf.node, page, leaf.reduction.clone()).map(drop)
         });
         let written = written.and_then(|()| output.flush());
-        self.ahead_bytes.fetch_add(output.written_bytes(), Ordering::Relaxed);
+        let written_bytes = if written.is_ok() { output.written_bytes() } else { 0 };
+        self.ahead_bytes.fetch_add(written_bytes, Ordering::Relaxed);
         drop(output);
         written.inspect_err(|_| {
             let pages = leaves.iter().filter_map(MergedLeaf::page);

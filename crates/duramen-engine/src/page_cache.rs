@@ -64,8 +64,12 @@ const EVICT_FROM_PERCENT: usize = 90;
 /// eviction frees.
 const WAITING_PERCENT_MAX: usize = 25;
 
-/// After an eviction that found little, this part of the bound may be read in before the next eviction.
+/// After an eviction this part of the bound may be read in before the next one, which frees as much if it
+/// can.
 const EVICT_STEP_PART: usize = 16;
+
+/// Filters may take this part of what nodes may take.
+const FILTERS_PART: usize = 6;
 
 /// So many calls that allow an eviction are in vain where nothing has become clean and nothing was read in.
 const CALLS_WITHOUT_EVICTION: usize = 64;
@@ -116,6 +120,8 @@ pub(crate) struct Meter {
     patch_bytes: AtomicUsize,
     /// Patches that only older roots have.
     old_patch_bytes: AtomicUsize,
+    /// Filters that are kept with patches, once for each patch that has one.
+    filter_bytes: AtomicUsize,
     /// See `GiveBack::kept_patch_percent`.
     kept_patch_percent: AtomicUsize,
     pages_read: AtomicU64,
@@ -229,6 +235,7 @@ impl Meter {
             writing_bytes: AtomicUsize::new(0),
             patch_bytes: AtomicUsize::new(0),
             old_patch_bytes: AtomicUsize::new(0),
+            filter_bytes: AtomicUsize::new(0),
             kept_patch_percent: AtomicUsize::new(GiveBack::default().kept_patch_percent),
             pages_read: AtomicU64::new(0),
             evict_from_bytes: AtomicUsize::new(nodes_bytes_max(memory_bytes) / 100 * EVICT_FROM_PERCENT),
@@ -471,6 +478,11 @@ impl Meter {
         self.patch_bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether more filters may be made. Nothing but the end of their patches frees them.
+    pub(crate) fn has_room_for_filters(&self) -> bool {
+        self.filter_bytes.load(Ordering::Relaxed) < self.nodes_bytes_max() / FILTERS_PART
+    }
+
     /// Pages read from disk since the engine was opened.
     pub(crate) fn pages_read(&self) -> u64 {
         self.pages_read.load(Ordering::Relaxed)
@@ -500,9 +512,10 @@ impl Drop for Meter {
             &mut self.old_node_bytes,
             &mut self.patch_bytes,
             &mut self.old_patch_bytes,
+            &mut self.filter_bytes,
         ];
         let parts = parts.map(|counter| *counter.get_mut());
-        debug_assert_eq!((nodes, parts), ([0; 3], [0; 8]), "no node is charged to a meter that is dropped");
+        debug_assert_eq!((nodes, parts), ([0; 3], [0; 9]), "no node is charged to a meter that is dropped");
         let buffered = [*self.written_bytes.get_mut(), *self.queued_bytes.get_mut()];
         debug_assert_eq!(buffered, [0; 2], "no write is buffered when the meter is dropped");
     }

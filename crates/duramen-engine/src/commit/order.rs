@@ -422,6 +422,7 @@ impl Committer {
             // What was built for an earlier round and still fits is not read again.
             let earlier = prepared.prebuilt.remove(id);
             let apply = apply.with_prebuilt(earlier.as_ref());
+            let apply = apply.building_known(round > 1);
             let built = apply.prebuild(slot, changes, self.throttle.threads())?;
             prepared.prebuilt.insert(*id, built);
         }

@@ -104,6 +104,12 @@ impl Throttle {
         self.wake();
     }
 
+    /// Memory was relieved without a checkpoint: commits need not fail for one that failed before.
+    pub(crate) fn relieved(&self) {
+        *locked(self.last_failure.lock()) = None;
+        self.wake();
+    }
+
     /// Wakes all waiting commits to check again.
     pub(crate) fn wake(&self) {
         self.changed.notify_all();

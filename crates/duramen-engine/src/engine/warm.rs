@@ -4,7 +4,7 @@ use super::maintenance::Maintenance;
 use crate::data_file::{Page, PageKind, PagePointer};
 use crate::error::{Error, Result};
 use crate::ids::TreeId;
-use crate::tree::{find, warm_keys};
+use crate::tree::{KeyRange, first_key, warm_keys};
 
 /// Largest size of the list: an open reads ahead a few thousand leaves at most.
 const LIST_BYTES_MAX: usize = 256 * 1024;
@@ -32,7 +32,7 @@ impl Maintenance {
                 return;
             }
             let slot = root.trees.get(tree).and_then(|tree| tree.slot.as_ref());
-            if find(pages, slot, key, |_| ()).is_err() {
+            if first_key(pages, slot, &KeyRange { from: key.to_vec(), to: None }).is_err() {
                 return;
             }
         }

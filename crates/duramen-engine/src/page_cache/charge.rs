@@ -202,6 +202,8 @@ impl Drop for Charge {
 pub(crate) struct PatchCharge {
     charge: Charge,
     bytes: usize,
+    /// Of the filter that is kept with it.
+    filter_bytes: AtomicUsize,
     /// One of the three below.
     counted: AtomicU8,
 }
@@ -217,12 +219,19 @@ impl PatchCharge {
     pub(crate) fn new(meter: &Arc<Meter>, bytes: usize) -> PatchCharge {
         meter.patch_bytes.fetch_add(bytes, Ordering::Relaxed);
         let charge = Charge::new(meter, bytes + PATCH_BYTES, Dirty::No);
-        PatchCharge { charge, bytes, counted: AtomicU8::new(LATEST) }
+        PatchCharge { charge, bytes, filter_bytes: AtomicUsize::new(0), counted: AtomicU8::new(LATEST) }
     }
 
-    /// The patch takes so many bytes of memory besides its own.
-    pub(crate) fn grow(&self, bytes: usize) {
+    /// A filter of so many bytes is kept with the patch.
+    pub(crate) fn keep_filter(&self, bytes: usize) {
         self.charge.grow(bytes);
+        self.filter_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.charge.meter().filter_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether memory has room for one more filter.
+    pub(crate) fn has_room_for_filter(&self) -> bool {
+        self.charge.meter().has_room_for_filters()
     }
 
     /// The node above its leaf was evicted.
@@ -264,5 +273,6 @@ impl PatchCharge {
 impl Drop for PatchCharge {
     fn drop(&mut self) {
         self.count(GONE);
+        self.charge.meter().filter_bytes.fetch_sub(*self.filter_bytes.get_mut(), Ordering::Relaxed);
     }
 }

@@ -95,6 +95,8 @@ pub(crate) struct Apply<'a> {
     private: bool,
     /// Leaves whose page is on disk become patches to it.
     patches: bool,
+    /// Leaves are built before the lock also where they need not be read.
+    builds_known: bool,
     /// Leaves that were built before, in order of keys.
     prebuilt: &'a [PrebuiltLeaf],
     /// Entries added to leaves less those deleted, modulo 2^64.
@@ -140,6 +142,7 @@ impl<'a> Apply<'a> {
             bulk: false,
             private: false,
             patches: false,
+            builds_known: false,
             prebuilt: &[],
             added: 0,
             replaced: Vec::new(),

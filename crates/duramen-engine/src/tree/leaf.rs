@@ -402,6 +402,7 @@ impl Leaf {
     }
 
     /// The bytes of entry `index` of the page.
+    #[inline]
     fn raw_on_page(&self, index: usize) -> &[u8] {
         let payload = self.base.page.payload();
         let at = FIXED_BYTES + self.base.prefix_bytes + START_BYTES * index;

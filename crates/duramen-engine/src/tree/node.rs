@@ -217,10 +217,14 @@ impl Node {
         }
     }
 
-    /// The node was read, and is kept in memory.
-    pub(crate) fn is_kept(&self) {
-        let page_bytes = if let Body::Leaf(leaf) = &self.body { leaf.page_bytes_max() } else { 0 };
-        self.charge.meter().evictable(page_bytes + self.charge.bytes());
+    /// Notes that the node was read, and is kept in memory.
+    pub(crate) fn note_kept(&self) {
+        let besides = match &self.body {
+            Body::Leaf(leaf) => leaf.page_bytes_max(),
+            // Its slots are charged by themselves.
+            Body::Inner(inner) => inner.patch_bytes() + inner.len() * Slot::BYTES,
+        };
+        self.charge.meter().evictable(besides + self.charge.bytes());
     }
 
     /// Where the node lies on disk.

@@ -29,8 +29,8 @@ pub trait Reducer: Send + Sync {
         true
     }
 
-    /// Whether [`Reducer::join`] gives the same bytes for `right` followed by `left`. What is new in a leaf
-    /// is then joined to the leaf's reduction, and the leaf need not be read.
+    /// Whether [`Reducer::join`] gives the same bytes in any order of entries, not of neighbours alone. What
+    /// is new in a leaf is then joined to the leaf's reduction, and the leaf need not be read.
     fn is_commutative(&self) -> bool {
         false
     }

@@ -89,6 +89,9 @@ impl fmt::Debug for Slot {
 }
 
 impl Slot {
+    /// About what a slot takes in memory.
+    pub(crate) const BYTES: usize = size_of::<Hold>();
+
     fn new(
         meter: &Arc<Meter>,
         count: u64,
@@ -212,7 +215,7 @@ impl Slot {
     /// slot.
     fn install<'a>(&'a self, node: Arc<Node>, pin: &'a Pin<'_>) -> Found<'a> {
         assert!(self.hold.charge.meter().keeps(pin), "a pin of another database");
-        node.is_kept();
+        node.note_kept();
         let child = Arc::into_raw(node).cast_mut();
         let nobody = ptr::null_mut();
         let kept = PhantomData;

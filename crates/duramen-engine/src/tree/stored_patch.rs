@@ -115,9 +115,10 @@ impl StoredPatch {
         copy
     }
 
-    /// Keeps the filter of the page, unless there is one.
+    /// Keeps the filter of the page, unless there is one or filters take too much memory.
     pub(super) fn make_filter(&self, make: impl FnOnce() -> PageFilter) {
-        if self.filter.get().is_none() {
+        let has_room = self.charge.as_ref().is_none_or(PatchCharge::has_room_for_filter);
+        if has_room && self.filter.get().is_none() {
             self.keep_filter(make());
         }
     }
@@ -125,7 +126,7 @@ impl StoredPatch {
     fn keep_filter(&self, filter: PageFilter) {
         let bytes = filter.bytes();
         if self.filter.set(filter).is_ok() {
-            self.charge.iter().for_each(|charge| charge.grow(bytes));
+            self.charge.iter().for_each(|charge| charge.keep_filter(bytes));
         }
     }
 

@@ -15,7 +15,7 @@ const EVICT_TO_PERCENT: usize = 80;
 /// after eviction.
 const WRITE_BACK_FROM_PERCENT: usize = 90;
 
-/// Dirty leaves are written once dirty nodes take this part of what nodes may take, in percent, and patches
+/// Dirty leaves are written once they take this part of what nodes may take, in percent, and patches
 /// do, too: without patches a checkpoint costs little more.
 const WRITE_LEAVES_PERCENT: usize = 12;
 

@@ -30,11 +30,16 @@ impl Maintenance {
     pub(super) fn relieve_memory(&self) -> Result<()> {
         let meter = self.store.pages.meter();
         let is_due = || meter.latest_dirty_bytes() >= meter.dirty_bounds().checkpoint_from;
-        if is_due() || self.committer.throttle.delays(&self.store) {
-            self.write_leaves()?;
+        let is_full = || is_due() || self.committer.throttle.delays(&self.store);
+        if !is_full() {
+            return Ok(());
         }
-        if is_due() || self.committer.throttle.delays(&self.store) {
+        self.write_leaves()?;
+        if is_full() {
             self.merge_patches(Cold::Kept)?;
+        }
+        if !is_full() {
+            self.committer.throttle.relieved();
         }
         Ok(())
     }
@@ -108,7 +113,8 @@ impl Maintenance {
         let cold = (cold == Cold::Merged).then_some(self.store.geometry.leaf_bytes_max / COLD_PART);
         let root = self.published_root();
         let mut lengths = Vec::new();
-        let slots = root.trees.iter().filter_map(|tree| tree.slot.as_ref());
+        let trees = root.trees.iter().filter(|tree| tree.dropped_at.is_none());
+        let slots = trees.filter_map(|tree| tree.slot.as_ref());
         slots.for_each(|slot| {
             patch_lengths(slot, &mut |is_cold, length| {
                 if !is_cold || cold.is_none_or(|cold| length < cold) {
@@ -118,6 +124,9 @@ impl Maintenance {
         });
         lengths.sort_unstable();
         let excess = lengths.iter().sum::<usize>().saturating_sub(kept_bytes);
+        if excess == 0 && cold.is_none() {
+            return None;
+        }
         let mut left = kept_bytes;
         let first = lengths.into_iter().find(|length| {
             let is_kept = *length <= left;

@@ -119,7 +119,14 @@ impl Maintenance {
     /// # Errors
     /// `Full`. Commits fail with the same error later.
     pub(in crate::engine) fn make_room(&self) -> Result<()> {
-        self.committer.throttle.make_room_ahead(&self.store)
+        let made = self.committer.throttle.make_room_ahead(&self.store);
+        if let Err(error) = &made
+            && self.checkpointer.ahead_bytes() > 0
+        {
+            // A checkpoint frees what the leaves written since the last one have replaced.
+            self.committer.throttle.ask_for_room(error);
+        }
+        made
     }
 
     /// Makes an empty commit and a checkpoint while dropped trees are not reclaimed and no other commit

@@ -49,6 +49,14 @@ impl<'a> Apply<'a> {
         self
     }
 
+    /// Builds leaves also where they need not be read. Such a leaf may have to be joined with its neighbour,
+    /// and what is read for that must stay.
+    #[must_use]
+    pub(crate) fn building_known(mut self, builds_known: bool) -> Apply<'a> {
+        self.builds_known = builds_known;
+        self
+    }
+
     /// Reads the leaves that `changes` lead to and that are not in memory, and builds what they will be. A
     /// leaf that cannot become a patch is brought into memory, and so are the nodes above all leaves.
     ///
@@ -75,10 +83,10 @@ impl<'a> Apply<'a> {
         }
         let (pages, geometry, birth) = (self.pages, self.geometry, self.birth);
         let (loading, reducer, patches) = (self.loading, self.reducer, self.patches);
-        let earlier = self.prebuilt;
+        let (earlier, builds_known) = (self.prebuilt, self.builds_known);
         let built = side_by_side(&parts, |part| {
             let mut apply = Apply::new(pages, geometry, birth, loading).reduced_by(reducer);
-            (apply.patches, apply.prebuilt) = (patches, earlier);
+            (apply.patches, apply.prebuilt, apply.builds_known) = (patches, earlier, builds_known);
             apply.prebuild_part(root, part)
         });
         let mut parts = built.into_iter();
@@ -132,13 +140,15 @@ impl<'a> Apply<'a> {
         if let Some(leaf) = self.prebuilt_for(slot, changes) {
             return Ok(Some(leaf.clone()));
         }
-        // Its patch is made when the changes are applied.
-        if self.is_known(slot, changes) {
+        if !self.builds_known && self.is_known(slot, changes) {
+            // Its patch is made when the changes are applied.
             return Ok(None);
         }
-        let Some(new) = self.patched_slot(inner, child, changes, bounds)? else {
-            return slot.load(self.pages, true).map(|_| None);
+        let new = match self.unread(slot, changes) {
+            Some(new) => Some(new),
+            None => self.patched_slot(inner, child, changes, bounds)?,
         };
+        let Some(new) = new else { return slot.load(self.pages, true).map(|_| None) };
         let dropped_values = std::mem::take(&mut self.dropped_values);
         let of = (changes[0].key.to_vec(), changes.len());
         Ok(Some(PrebuiltLeaf { of, old: slot.clone(), new, dropped_values }))

@@ -178,3 +178,38 @@ fn big_values_overwritten_in_patches_are_dropped() {
         assert_eq!(tree.dropped_values, dropped);
     }
 }
+
+/// A leaf that a put did not read is joined with a neighbour that deletes have emptied: what was read for
+/// that once is in memory when the same changes are applied under a lock.
+#[test]
+fn a_leaf_put_unread_can_be_joined_under_a_lock() {
+    let random = &mut Random(5);
+    let disk = MemDisk::new(5);
+    let pages = pages(&disk);
+    let tree = Tree::new(&pages, Some(&Builtin::Sum), random);
+    let keys: Vec<Vec<u8>> = tree.model.keys().cloned().collect();
+    let mut joined = 0;
+    for from in (100..1000).step_by(60) {
+        let mut changes: Edits = keys[from..from + 30].iter().map(|key| (key.clone(), None)).collect();
+        let near = |key: &Vec<u8>| (key.iter().copied().chain([1]).collect(), Some(value(&mut Random(1))));
+        changes.extend(keys[from + 31..from + 60].iter().step_by(9).map(near));
+        let list = listed(&changes);
+        let apply = |loading| {
+            let apply = Apply::new(&pages, &SMALL, CommitSeq(2), loading);
+            apply.with_patches(true).reduced_by(tree.reducer)
+        };
+        for builds_known in [false, true] {
+            tree.evict();
+            let prebuilt = apply(Loading::Allowed).building_known(builds_known);
+            let prebuilt = prebuilt.prebuild(&tree.root, &list, 1).unwrap();
+            let with = |loading| {
+                apply(loading).with_prebuilt(Some(&prebuilt)).tree(Some(&tree.root), &list).map(|_| ())
+            };
+            with(Loading::Allowed).unwrap();
+            let under_a_lock = with(Loading::ResidentOnly);
+            assert!(under_a_lock.is_ok() || !builds_known, "{under_a_lock:?}");
+            joined += u32::from(under_a_lock.is_err());
+        }
+    }
+    assert!(joined > 0, "no leaf that was put unread was joined");
+}
