@@ -1,7 +1,6 @@
-//! A filter of the keys on a page: it tells of most keys that are not there that they are not, without the
-//! page.
+//! A Bloom filter of the keys on a page: it rules out most other keys without reading the page.
 //!
-//! A Bloom filter in memory. It is made when the page is at hand, and kept with the patch of the leaf.
+//! It is made while the page is in memory, and kept in memory with the patch of the leaf.
 
 use std::sync::Arc;
 

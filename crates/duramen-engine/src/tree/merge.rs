@@ -62,7 +62,7 @@ pub(crate) struct Merging<'a> {
 /// The lengths from which on patches are merged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MergedFrom {
-    /// Of nodes that have not changed since the last checkpoint, if they differ from others.
+    /// Of nodes that have not changed since the last checkpoint, if another length applies to them.
     pub cold: Option<usize>,
     /// Of other nodes, until so many bytes are merged: many patches may be of one length.
     pub hot: (usize, usize),

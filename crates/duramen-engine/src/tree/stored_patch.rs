@@ -37,7 +37,7 @@ pub(crate) struct StoredPatch {
     start: usize,
     /// Nothing is charged for the patch of a leaf that is written whole: the leaf is charged for it.
     charge: Option<PatchCharge>,
-    /// Which keys the page has, once it was at hand.
+    /// Rules out keys that the page does not have. Made while the page is in memory.
     filter: OnceLock<PageFilter>,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Told<'a> {
     Value(StoredValue<'a>),
     /// The leaf does not have it.
     Absent,
-    /// The page tells.
+    /// Only the page can tell.
     Nothing,
 }
 

@@ -65,7 +65,7 @@ impl Maintenance {
         self.committer.not_alone()?;
         self.tell(&Event::CheckpointBegins);
         // Patches that are not merged are written all the same.
-        if let Err(error) = if aim.merges { self.merge_patches(Cold::Merged) } else { Ok(()) } {
+        if let Err(error) = if aim.merges { self.merge_patches(Cold::First) } else { Ok(()) } {
             self.failed(error);
         }
         let result = self.try_checkpoint(aim, between);

@@ -37,12 +37,12 @@ impl Maintenance {
         if self.store.registry.roots().iter().all(|held| held.seq >= root.seq) {
             self.checkpointer.let_go_of_replaced(&root);
         }
-        // Two rounds: the first clears the use bits.
         let (before, bytes_min) = (meter.resident_bytes(), meter.eviction_bytes_min());
         let enough = || {
             let freed = before.saturating_sub(meter.resident_bytes());
             freed >= bytes_min || meter.eviction_target(EVICT_TO_PERCENT) == 0
         };
+        // Two rounds: the first clears the use bits.
         for _ in 0..2 {
             self.evict_from(&root, &mut hand, &enough);
             if enough() {

@@ -12,13 +12,13 @@ use crate::tree::{MergeSlice, MergedFrom, Merging, patch_lengths};
 /// and longer ones: what is cold should not be read with every leaf.
 const COLD_PART: usize = 64;
 
-/// What is done with patches of nodes that have not changed since the last checkpoint.
+/// In what order patches of cold nodes are merged: of nodes that have not changed since the last checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cold {
-    /// They are merged first: before a checkpoint, no commit seems to change these nodes any more.
-    Merged,
-    /// They are like others: between two checkpoints, commits may not have come to them yet.
-    Kept,
+    /// Before all others: right before a checkpoint, commits seem to change these nodes no more.
+    First,
+    /// As all others: soon after a checkpoint, commits may not have come to them yet.
+    AsOthers,
 }
 
 impl Maintenance {
@@ -36,7 +36,7 @@ impl Maintenance {
         }
         self.write_leaves()?;
         if is_full() {
-            self.merge_patches(Cold::Kept)?;
+            self.merge_patches(Cold::AsOthers)?;
         }
         if !is_full() {
             self.committer.throttle.relieved();
@@ -110,7 +110,7 @@ impl Maintenance {
         if meter.patch_bytes() <= kept_bytes {
             return None;
         }
-        let cold = (cold == Cold::Merged).then_some(self.store.geometry.leaf_bytes_max / COLD_PART);
+        let cold = (cold == Cold::First).then_some(self.store.geometry.leaf_bytes_max / COLD_PART);
         let root = self.published_root();
         let mut lengths = Vec::new();
         let trees = root.trees.iter().filter(|tree| tree.dropped_at.is_none());

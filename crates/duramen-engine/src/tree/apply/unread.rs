@@ -1,8 +1,8 @@
 //! Changes to a leaf that is not in memory, without reading its page.
 //!
-//! They go into its patch, if that and the filter of the page tell which entries they replace: the leaf's
-//! count is exact then. Its reduction is that of before joined with those of the new entries, where the order
-//! of joins does not matter. Whatever else is needed is on the page, and the page is read for it.
+//! They go into its patch, if the patch and the filter of the page tell which of the keys the leaf has: its
+//! count stays exact then. Its reduction is the old one joined with those of the new entries, where the order
+//! of joins does not matter. All other changes need the page, and it is read for them.
 
 use super::super::leaf::kept_patch_bytes_max;
 use super::super::patch::{Edit, extended};
