@@ -1,7 +1,7 @@
 //! A patch: entries of a leaf that are not on its page, so that changing one entry neither copies nor writes
 //! the page.
 
-use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::heads::Heads;
@@ -63,62 +63,66 @@ impl Edit<'_> {
     }
 }
 
-/// The changes of one patch with sorted edits, and the number that each change and each edit has then.
+/// The changes of one patch with sorted edits.
 struct Merged {
     changes: PatchBuilder,
-    of_before: Vec<u16>,
-    of_edits: Vec<u16>,
+    /// The place of each edit.
+    places: Vec<Place>,
+}
+
+/// Where an edit is among the changes of a patch.
+struct Place {
+    /// The number of changes before it in the patch that it was made to.
+    before: usize,
+    /// Whether that patch has a change to the same key.
+    replaces: bool,
+    /// The number of changes before it in the new patch.
+    after: usize,
 }
 
 impl Merged {
     fn of(stored: Option<&StoredPatch>, edits: &[Edit<'_>], prefix: &[u8]) -> Merged {
         let (count, bytes) = stored.map_or((0, 0), |stored| (stored.len(), stored.bytes().len()));
+        let mut places = places(stored, edits);
+        let added = places.iter().filter(|place| !place.replaces).count();
         let edit_bytes =
             |edit: &Edit<'_>| edit.suffix.len() + edit.value.map_or(0, |value| value.bytes.len()) + 2;
         let new_bytes = bytes + edits.iter().map(edit_bytes).sum::<usize>();
-        let mut merged = Merged {
-            changes: PatchBuilder::new(prefix, count + edits.len(), new_bytes),
-            of_before: Vec::with_capacity(count),
-            of_edits: Vec::with_capacity(edits.len()),
-        };
+        let mut changes = PatchBuilder::new(prefix, count + added, new_bytes);
         let mut next = 0;
-        for edit in edits {
-            let is_next = |next: usize, order: Ordering| {
-                stored.filter(|stored| next < stored.len() && stored.suffix(next).cmp(edit.suffix) == order)
-            };
-            while let Some(stored) = is_next(next, Ordering::Less) {
-                merged.copy(stored, next);
-                next += 1;
-            }
-            let is_on_page = match is_next(next, Ordering::Equal) {
-                Some(stored) => {
-                    merged.of_before.push(short(merged.changes.len()));
-                    next += 1;
-                    stored.is_on_page(next - 1)
+        for (edit, place) in edits.iter().zip(&mut places) {
+            let mut is_on_page = edit.at.is_ok();
+            if let Some(stored) = stored {
+                changes.copy(stored, next..place.before);
+                next = place.before + usize::from(place.replaces);
+                if place.replaces {
+                    is_on_page = stored.is_on_page(place.before);
                 }
-                None => edit.at.is_ok(),
-            };
-            merged.edit(edit, is_on_page);
+            }
+            place.after = changes.len();
+            match edit.value {
+                Some(value) => changes.put(&edit.entry(value), is_on_page),
+                None if is_on_page => changes.delete(edit.suffix),
+                None => {}
+            }
         }
         if let Some(stored) = stored {
-            (next..stored.len()).for_each(|index| merged.copy(stored, index));
+            changes.copy(stored, next..count);
         }
-        merged
+        Merged { changes, places }
     }
+}
 
-    fn copy(&mut self, stored: &StoredPatch, index: usize) {
-        self.of_before.push(short(self.changes.len()));
-        self.changes.copy(stored.change(index));
-    }
-
-    fn edit(&mut self, edit: &Edit<'_>, is_on_page: bool) {
-        self.of_edits.push(short(self.changes.len()));
-        match edit.value {
-            Some(value) => self.changes.put(&edit.entry(value), is_on_page),
-            None if is_on_page => self.changes.delete(edit.suffix),
-            None => {}
-        }
-    }
+/// The places of sorted edits in a patch.
+fn places(stored: Option<&StoredPatch>, edits: &[Edit<'_>]) -> Vec<Place> {
+    let mut next = 0;
+    let place = |edit: &Edit<'_>| {
+        let found = stored.map_or(Err(0), |stored| stored.find(edit.suffix, next));
+        let (Ok(before) | Err(before)) = found;
+        next = before + usize::from(found.is_ok());
+        Place { before, replaces: found.is_ok(), after: 0 }
+    };
+    edits.iter().map(place).collect()
 }
 
 impl Patch {
@@ -134,29 +138,30 @@ impl Patch {
         if edits.iter().map(Edit::bytes).sum::<usize>() > bytes_max {
             return None;
         }
-        let Merged { changes, of_before, of_edits } =
-            Merged::of(before.map(|patch| &*patch.stored), edits, prefix);
+        let Merged { changes, places } = Merged::of(before.map(|patch| &*patch.stored), edits, prefix);
         if changes.bytes() > bytes_max {
             return None;
         }
         let mut index = Vec::with_capacity(heads.len() + edits.len());
-        let keep = |index: &mut Vec<u16>, from: usize, to: usize| match before {
-            Some(patch) => index.extend(patch.index[from..to].iter().map(|place| match place & PATCHED {
+        // Changes from one edit to the next keep their distance to it.
+        let keep = |index: &mut Vec<u16>, entries: Range<usize>, (old, new): (usize, usize)| match before {
+            Some(patch) => index.extend(patch.index[entries].iter().map(|place| match place & PATCHED {
                 0 => *place,
-                _ => PATCHED | of_before[usize::from(place & !PATCHED)],
+                _ => PATCHED | short(usize::from(place & !PATCHED) + new - old),
             })),
-            None => index.extend((from..to).map(short)),
+            None => index.extend(entries.map(short)),
         };
         let mut next = 0;
-        for (edit, number) in edits.iter().zip(&of_edits) {
+        for (edit, place) in edits.iter().zip(&places) {
             let (Ok(until) | Err(until)) = edit.at;
-            keep(&mut index, next, until);
+            keep(&mut index, next..until, (place.before, place.after));
             next = until + usize::from(edit.at.is_ok());
             if edit.value.is_some() {
-                index.push(PATCHED | number);
+                index.push(PATCHED | short(place.after));
             }
         }
-        keep(&mut index, next, heads.len());
+        let old_len = before.map_or(0, |patch| patch.stored.len());
+        keep(&mut index, next..heads.len(), (old_len, changes.len()));
         let heads = heads.edited(edits);
         let len = index.len();
         invariant!(heads.len() == len, "{len} entries of a patched leaf have {} heads", heads.len());

@@ -6,6 +6,7 @@
 //! page has an entry with this key, too.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::filter::PageFilter;
@@ -142,26 +143,26 @@ impl StoredPatch {
     pub(super) fn told(&self, key: &[u8]) -> Told<'_> {
         // All entries of the leaf have the prefix.
         let Some(suffix) = key.strip_prefix(self.prefix()) else { return Told::Absent };
-        match self.find(suffix) {
-            Some(index) if self.deletes(index) => Told::Absent,
-            Some(index) => Told::Value(taken_apart(self.change(index)).1),
-            None if self.filter.get().is_some_and(|filter| !filter.may_have(suffix)) => Told::Absent,
-            None => Told::Nothing,
+        match self.find(suffix, 0) {
+            Ok(index) if self.deletes(index) => Told::Absent,
+            Ok(index) => Told::Value(taken_apart(self.change(index)).1),
+            Err(_) if self.filter.get().is_some_and(|filter| !filter.may_have(suffix)) => Told::Absent,
+            Err(_) => Told::Nothing,
         }
     }
 
-    /// The change of the key with this suffix.
-    fn find(&self, suffix: &[u8]) -> Option<usize> {
-        let (mut low, mut high) = (0, self.len());
+    /// The change of the key with this suffix, or where it would be. It is not before `from`.
+    pub(super) fn find(&self, suffix: &[u8], from: usize) -> Result<usize, usize> {
+        let (mut low, mut high) = (from, self.len());
         while low < high {
             let middle = usize::midpoint(low, high);
             match self.suffix(middle).cmp(suffix) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
-                Ordering::Equal => return Some(middle),
+                Ordering::Equal => return Ok(middle),
             }
         }
-        None
+        Err(low)
     }
 
     /// The bytes as they are stored.
@@ -206,11 +207,16 @@ impl StoredPatch {
         short_at(&self.bytes, self.table + END_BYTES * index)
     }
 
+    /// Where a change begins, from the end of the table.
+    #[inline]
+    fn begin(&self, index: usize) -> usize {
+        index.checked_sub(1).map_or(0, |before| self.end(before))
+    }
+
     /// The bytes of a change.
     #[inline]
     pub(super) fn change(&self, index: usize) -> &[u8] {
-        let from = index.checked_sub(1).map_or(0, |before| self.end(before));
-        &self.bytes[self.start + from..self.start + self.end(index)]
+        &self.bytes[self.start + self.begin(index)..self.start + self.end(index)]
     }
 
     /// The key of a change after the prefix.
@@ -289,10 +295,19 @@ impl PatchBuilder {
         self.count
     }
 
-    /// Adds a change as it is stored in another patch.
-    pub(super) fn copy(&mut self, change: &[u8]) {
-        self.bytes.extend_from_slice(change);
-        self.end();
+    /// Adds changes as they are stored in another patch.
+    pub(super) fn copy(&mut self, stored: &StoredPatch, changes: Range<usize>) {
+        let (from, to) = (stored.begin(changes.start), stored.begin(changes.end));
+        let moved = short(self.bytes.len() - self.start()).wrapping_sub(short(from));
+        self.bytes.extend_from_slice(&stored.bytes[stored.start + from..stored.start + to]);
+        let ends = &stored.bytes[stored.table + END_BYTES * changes.start..][..END_BYTES * changes.len()];
+        let table = &mut self.bytes[self.table + END_BYTES * self.count..][..ends.len()];
+        for (new, old) in table.chunks_exact_mut(END_BYTES).zip(ends.chunks_exact(END_BYTES)) {
+            new.copy_from_slice(&u16::from_le_bytes([old[0], old[1]]).wrapping_add(moved).to_le_bytes());
+        }
+        self.count += changes.len();
+        // The last of the ends has 16 bits, and so have those before it.
+        short(self.bytes.len() - self.start());
     }
 
     /// Adds an entry with a key after the prefix.
