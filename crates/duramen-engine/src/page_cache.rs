@@ -40,7 +40,8 @@ const CLEAN_BYTES: usize = 20 << 20;
 const CLEAN_PART: usize = 16;
 const CLEAN_PERCENT_MAX: usize = 55;
 
-/// As `CLEAN_PERCENT_MAX`, where patches take all the rest: their leaves are clean.
+/// As `CLEAN_PERCENT_MAX`, where patches take all the rest: their leaves are clean. No less is left to clean
+/// nodes then: the nodes above so many patches are large.
 const CLEAN_BESIDE_PATCHES_PERCENT: usize = 20;
 
 /// Commits wait when nodes that only a checkpoint can free take this part of what nodes may take, in percent.
@@ -202,7 +203,9 @@ impl DirtyBounds {
         let percent = nodes_bytes_max / 100;
         let clean_percent =
             CLEAN_PERCENT_MAX - (CLEAN_PERCENT_MAX - CLEAN_BESIDE_PATCHES_PERCENT) * patch_percent / 100;
-        let clean = CLEAN_BYTES.max(nodes_bytes_max / CLEAN_PART).min(percent * clean_percent);
+        let beside_patches = percent * CLEAN_BESIDE_PATCHES_PERCENT * patch_percent / 100;
+        let clean = CLEAN_BYTES.max(nodes_bytes_max / CLEAN_PART).max(beside_patches);
+        let clean = clean.min(percent * clean_percent);
         let checkpoint_from = nodes_bytes_max - clean;
         let wait_at = percent * WAIT_AT_PERCENT;
         let delay_from = checkpoint_from + (wait_at - checkpoint_from) / 7 * 3;

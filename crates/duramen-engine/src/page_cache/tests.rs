@@ -64,3 +64,21 @@ fn nothing_is_evicted_in_vain_again() {
     (0..CALLS_WITHOUT_EVICTION + 2).for_each(|_| meter.evict_again());
     assert!(meter.eviction_due(), "time has passed");
 }
+
+/// At every size of memory some of it stays clean beside patches, and commits wait last.
+#[test]
+fn bounds_of_what_is_dirty_are_in_order() {
+    for memory_mib in [4, 16, 64, 256, 1024, 65536] {
+        let nodes = nodes_bytes_max(memory_mib << 20);
+        for patch_percent in 0..=100 {
+            let DirtyBounds { checkpoint_from, delay_from, wait_at } = DirtyBounds::new(nodes, patch_percent);
+            assert!(
+                checkpoint_from < delay_from && delay_from < wait_at,
+                "{memory_mib} MiB, {patch_percent} %"
+            );
+            let clean = nodes - checkpoint_from;
+            assert!(clean >= nodes / 100 * CLEAN_BESIDE_PATCHES_PERCENT * patch_percent / 100);
+            assert!(clean <= nodes / 100 * CLEAN_PERCENT_MAX);
+        }
+    }
+}

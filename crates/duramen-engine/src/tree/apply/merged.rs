@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::merge::MergedLeaf;
-use super::super::node::Body;
+use super::super::node::{Body, Node};
 use super::super::slot::Slot;
 use super::compacted::same_reduction;
 use super::{Apply, ApplyError, Outcome, Piece, splice};
@@ -72,12 +72,21 @@ impl Apply<'_> {
         for MergedLeaf { old: (old, old_node), node, .. } in leaves {
             if matches!(outcome, Outcome::Same) && slot.same_as(old) {
                 self.replace(old_node);
-                let slot = Slot::resident(self.pages.meter(), Arc::clone(node));
+                let slot = self.merged_slot(old, node);
                 outcome = Outcome::Pieces(vec![Piece { separator: Vec::new(), slot, small: false }]);
             } else {
                 unused.extend(node.page());
             }
         }
         outcome
+    }
+    /// The slot of a merged leaf. What was read to be merged is in memory for that alone: many leaves are
+    /// merged at once, and nobody else asked for them.
+    fn merged_slot(&self, old: &Slot, node: &Arc<Node>) -> Slot {
+        let meter = self.pages.meter();
+        match node.pointer().filter(|_| !old.is_resident()) {
+            Some(pointer) => Slot::on_disk(meter, node.count(), pointer.clone()),
+            None => Slot::resident(meter, Arc::clone(node)),
+        }
     }
 }

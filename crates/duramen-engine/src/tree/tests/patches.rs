@@ -37,6 +37,14 @@ fn below(slot: &Slot) -> Vec<Slot> {
     }
 }
 
+/// The slots of all leaves, in memory or not.
+fn leaf_slots(slot: &Slot) -> Vec<Slot> {
+    match slot.peek().as_deref().map(Node::body) {
+        Some(Body::Inner(inner)) => inner.slots().flat_map(leaf_slots).collect(),
+        _ => vec![slot.clone()],
+    }
+}
+
 /// All patches of a tree, with the slots of their leaves.
 fn patches(root: &Slot) -> Vec<(Slot, Arc<StoredPatch>)> {
     let of = |slot: Slot| slot.peek().and_then(|node| node.kept_patch()).map(|patch| (slot, patch));
@@ -141,6 +149,41 @@ fn a_merged_leaf_takes_the_place_of_the_one_it_was_built_from_only() {
     let mut sorted = deferred.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, gone);
+}
+
+/// Merging reads leaves that nobody else asked for: these do not stay in memory.
+#[test]
+fn a_leaf_that_was_read_to_be_merged_leaves_memory() {
+    let disk = MemDisk::new(5);
+    let pages = pages(&disk);
+    let (root, mut sink) = written(&pages);
+    let patched = with(&pages, &root, (0..ROWS).step_by(9), 2);
+    let all = below(&patched);
+    all.iter().step_by(2).for_each(|slot| slot.evict(&pages, None));
+    let merging = Merging {
+        pages: &pages,
+        reducer: None,
+        birth: CommitSeq(1),
+        merged_from: &mut MergedFrom { cold: Some(1), hot: (1, usize::MAX) },
+        slice_bytes: usize::MAX,
+    };
+    let leaves = merging.slice(&patched, &[]).leaves;
+    for leaf in &leaves {
+        let Body::Leaf(body) = leaf.node.body() else { unreachable!() };
+        sink.put(&leaf.node, body.page().unwrap(), leaf.reduction.clone()).unwrap();
+    }
+    let mut apply = Apply::new(&pages, &TINY, CommitSeq(2), Loading::ResidentOnly);
+    let merged = apply.merged(&patched, &leaves, &mut Vec::new()).unwrap();
+    drop(leaves);
+    let after = leaf_slots(&merged);
+    assert_eq!(after.len(), all.len());
+    let in_memory = |slots: &[Slot]| slots.iter().map(Slot::is_resident).collect::<Vec<_>>();
+    assert_eq!(in_memory(&after), in_memory(&all));
+    assert!(after.iter().all(|slot| slot.patch_bytes() == 0), "all are merged");
+    for row in 0..ROWS {
+        let wanted = if row % 9 == 0 { 2 } else { 1 };
+        assert_eq!(value_of(&pages, &merged, row), wanted, "row {row}");
+    }
 }
 
 /// An eviction may give a patch its pointer while a checkpoint writes the tree.
