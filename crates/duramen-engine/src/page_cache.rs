@@ -35,13 +35,14 @@ const BESIDES_BYTES: usize = 29 << 20;
 
 /// When a checkpoint begins, this part of what nodes may take is left to clean ones: inner nodes, which every
 /// read needs, and what is read meanwhile. `CLEAN_PART` applies where memory is large, `CLEAN_PERCENT_MAX`
-/// where it is small.
+/// where it is small, and `CLEAN_BESIDE_PATCHES_PERCENT` the more, the more of what is dirty is patches.
 const CLEAN_BYTES: usize = 20 << 20;
 const CLEAN_PART: usize = 16;
 const CLEAN_PERCENT_MAX: usize = 55;
 
-/// As `CLEAN_PERCENT_MAX`, where patches take all the rest: their leaves are clean. No less is left to clean
-/// nodes then: the nodes above so many patches are large.
+/// Where all that is dirty is patches, exactly this part is left to clean nodes: less than
+/// `CLEAN_PERCENT_MAX` where memory is small, as the leaves of patches are clean, and more than `CLEAN_BYTES`
+/// where it is large, as nodes above many patches are large.
 const CLEAN_BESIDE_PATCHES_PERCENT: usize = 20;
 
 /// Commits wait when nodes that only a checkpoint can free take this part of what nodes may take, in percent.
@@ -178,8 +179,9 @@ type Evictor = Box<dyn Fn() + Send + Sync>;
 ///   write-back, commits at `wait_at` wait for ever (decision 0008: 12 writers in 4 MiB).
 /// - Patched leaves share a page, yet each version counts as a whole page to be written. Without the cap at
 ///   the resident bytes, commits would wait for memory that is not in use.
-/// - Patches take most of the room where they are many, and their leaves are clean. Without the larger bounds
-///   that follow from that, each checkpoint would write all patches for few new ones (decision 0038).
+/// - Patches take most of the room where they are many, and their leaves are clean. Where memory is small and
+///   the bounds did not grow with the part of patches, each checkpoint would write all patches for few new
+///   ones (decision 0038).
 /// - Without the error of the failed checkpoint, commits would wait for ever on a full disk.
 /// - While a checkpoint runs, commits count the old and the new version of what it writes. If its end did not
 ///   clear their requests, another checkpoint would follow at once.

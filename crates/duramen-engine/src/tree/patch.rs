@@ -243,36 +243,70 @@ mod tests {
         let mut leaf = build(&pages, &model);
         let (mut patched, mut rebuilt) = (0, 0);
         for _ in 0..20_000 {
-            let edits: BTreeMap<Vec<u8>, Option<(bool, Vec<u8>)>> = (0..=random.below(3))
+            let edits = (0..=random.below(3))
                 .map(|_| (key(random), (random.below(100) < 55).then(|| value(random))))
                 .collect();
-            let stored = |(big, bytes)| StoredValue { big, bytes };
-            let changes: Vec<Change<'_>> = edits
-                .iter()
-                .map(|(key, value)| Change { key, value: value.as_ref().map(|(big, b)| stored((*big, b))) })
-                .collect();
-            let mut dropped = Vec::new();
-            let next = leaf.patched(&changes, BYTES_MAX, None, &mut dropped);
-            let mut replaced = Vec::new();
-            for (key, value) in edits {
-                let old = match value {
-                    Some(value) => model.insert(key, value),
-                    None => model.remove(&key),
-                };
-                replaced.extend(old.filter(|(big, _)| *big).map(|(_, bytes)| bytes));
-            }
-            leaf = if let Some(next) = next {
+            if let Some(next) = edited(&leaf, &mut model, edits, (BYTES_MAX, None)) {
                 patched += 1;
-                assert_eq!(dropped, replaced);
-                next
+                leaf = next;
             } else {
                 rebuilt += 1;
-                assert!(dropped.is_empty());
-                build(&pages, &model)
-            };
+                leaf = build(&pages, &model);
+            }
             check(&pages, &leaf, &model, random);
         }
         assert!(patched > 1000 && rebuilt > 1000, "{patched} patched, {rebuilt} rebuilt");
+    }
+
+    /// Many edits at once to a patch of hundreds of changes, as transactions of many rows make them.
+    #[test]
+    fn a_long_patch_holds_what_the_model_holds() {
+        let pages = pages(&MemDisk::new(2));
+        let random = &mut Random::new(12);
+        let key = |random: &mut Random| format!("stem {:03}", random.below(900)).into_bytes();
+        let mut model: Model = (0..600).map(|_| (key(random), value(random))).collect();
+        let mut leaf = build(&pages, &model);
+        let (mut longest, mut rebuilt) = (0, 0);
+        for _ in 0..600 {
+            let edits = (0..=random.below(120))
+                .map(|_| (key(random), (random.below(100) < 55).then(|| value(random))))
+                .collect();
+            if let Some(next) = edited(&leaf, &mut model, edits, (40_000, Some(pages.meter()))) {
+                longest = longest.max(next.stored_patch().unwrap().len());
+                leaf = next;
+            } else {
+                rebuilt += 1;
+                leaf = build(&pages, &model);
+            }
+            check(&pages, &leaf, &model, random);
+        }
+        assert!(longest > 300 && rebuilt > 10, "at most {longest} changes, {rebuilt} rebuilt");
+    }
+
+    /// The leaf after edits, which the model takes, too; `None` if a page must be built.
+    fn edited(
+        leaf: &Leaf,
+        model: &mut Model,
+        edits: BTreeMap<Vec<u8>, Option<(bool, Vec<u8>)>>,
+        (bytes_max, kept): (usize, Option<&Arc<Meter>>),
+    ) -> Option<Leaf> {
+        let stored = |(big, bytes)| StoredValue { big, bytes };
+        let changes: Vec<Change<'_>> = edits
+            .iter()
+            .map(|(key, value)| Change { key, value: value.as_ref().map(|(big, b)| stored((*big, b))) })
+            .collect();
+        let mut dropped = Vec::new();
+        let next = leaf.patched(&changes, bytes_max, kept, &mut dropped);
+        let mut replaced = Vec::new();
+        for (key, value) in edits {
+            let old = match value {
+                Some(value) => model.insert(key, value),
+                None => model.remove(&key),
+            };
+            replaced.extend(old.filter(|(big, _)| *big).map(|(_, bytes)| bytes));
+        }
+        assert_eq!(dropped, if next.is_some() { replaced } else { Vec::new() });
+        next
     }
 
     fn key(random: &mut Random) -> Vec<u8> {

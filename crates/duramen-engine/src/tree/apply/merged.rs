@@ -80,8 +80,9 @@ impl Apply<'_> {
         }
         outcome
     }
-    /// The slot of a merged leaf. What was read to be merged is in memory for that alone: many leaves are
-    /// merged at once, and nobody else asked for them.
+
+    /// The slot of a merged leaf. It is in memory only if the leaf before it is: a merge reads many leaves
+    /// that no reader and no writer has used lately.
     fn merged_slot(&self, old: &Slot, node: &Arc<Node>) -> Slot {
         let meter = self.pages.meter();
         match node.pointer().filter(|_| !old.is_resident()) {

@@ -3,7 +3,7 @@
 use super::super::stored_patch::StoredPatch;
 use super::*;
 use crate::page_cache::PatchCharge;
-use crate::tree::{MergedFrom, Merging};
+use crate::tree::{MergeSlice, MergedFrom, Merging};
 
 const ROWS: u32 = 400;
 
@@ -49,6 +49,23 @@ fn leaf_slots(slot: &Slot) -> Vec<Slot> {
 fn patches(root: &Slot) -> Vec<(Slot, Arc<StoredPatch>)> {
     let of = |slot: Slot| slot.peek().and_then(|node| node.kept_patch()).map(|patch| (slot, patch));
     below(root).into_iter().filter_map(of).collect()
+}
+
+/// All leaves with patches, merged and written, but not in the tree.
+fn merged_and_written(pages: &Pages, root: &Slot, sink: &mut Sequential<'_>) -> MergeSlice {
+    let merging = Merging {
+        pages,
+        reducer: None,
+        birth: CommitSeq(1),
+        merged_from: &mut MergedFrom { cold: Some(1), hot: (1, usize::MAX) },
+        slice_bytes: usize::MAX,
+    };
+    let slice = merging.slice(root, &[]);
+    for leaf in &slice.leaves {
+        let Body::Leaf(body) = leaf.node.body() else { unreachable!() };
+        sink.put(&leaf.node, body.page().unwrap(), leaf.reduction.clone()).unwrap();
+    }
+    slice
 }
 
 fn parse(pages: &Pages, bytes: &[u8]) -> Result<StoredPatch, &'static str> {
@@ -108,19 +125,8 @@ fn a_merged_leaf_takes_the_place_of_the_one_it_was_built_from_only() {
     let pages = pages(&disk);
     let (root, mut sink) = written(&pages);
     let patched = with(&pages, &root, (0..ROWS).step_by(9), 2);
-    let merging = Merging {
-        pages: &pages,
-        reducer: None,
-        birth: CommitSeq(1),
-        merged_from: &mut MergedFrom { cold: Some(1), hot: (1, usize::MAX) },
-        slice_bytes: usize::MAX,
-    };
-    let slice = merging.slice(&patched, &[]);
+    let slice = merged_and_written(&pages, &patched, &mut sink);
     assert_eq!((slice.leaves.len(), slice.next), (patches(&patched).len(), None));
-    for leaf in &slice.leaves {
-        let Body::Leaf(body) = leaf.node.body() else { unreachable!() };
-        sink.put(&leaf.node, body.page().unwrap(), leaf.reduction.clone()).unwrap();
-    }
     // Meanwhile some of these leaves change, and some changes take a leaf of their own.
     let changed = with(&pages, &patched, (0..ROWS / 2).step_by(9), 3);
     let mut unused = Vec::new();
@@ -151,7 +157,7 @@ fn a_merged_leaf_takes_the_place_of_the_one_it_was_built_from_only() {
     assert_eq!(sorted, gone);
 }
 
-/// Merging reads leaves that nobody else asked for: these do not stay in memory.
+/// A leaf that was not in memory before it was merged is not in memory after.
 #[test]
 fn a_leaf_that_was_read_to_be_merged_leaves_memory() {
     let disk = MemDisk::new(5);
@@ -160,18 +166,7 @@ fn a_leaf_that_was_read_to_be_merged_leaves_memory() {
     let patched = with(&pages, &root, (0..ROWS).step_by(9), 2);
     let all = below(&patched);
     all.iter().step_by(2).for_each(|slot| slot.evict(&pages, None));
-    let merging = Merging {
-        pages: &pages,
-        reducer: None,
-        birth: CommitSeq(1),
-        merged_from: &mut MergedFrom { cold: Some(1), hot: (1, usize::MAX) },
-        slice_bytes: usize::MAX,
-    };
-    let leaves = merging.slice(&patched, &[]).leaves;
-    for leaf in &leaves {
-        let Body::Leaf(body) = leaf.node.body() else { unreachable!() };
-        sink.put(&leaf.node, body.page().unwrap(), leaf.reduction.clone()).unwrap();
-    }
+    let leaves = merged_and_written(&pages, &patched, &mut sink).leaves;
     let mut apply = Apply::new(&pages, &TINY, CommitSeq(2), Loading::ResidentOnly);
     let merged = apply.merged(&patched, &leaves, &mut Vec::new()).unwrap();
     drop(leaves);
