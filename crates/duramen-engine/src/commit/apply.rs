@@ -30,9 +30,15 @@ pub(crate) struct Applied {
 /// The source of the changes that are applied.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Applying<'a> {
-    /// One transaction, with the leaves that were built for it. Writing to a tree that does not exist is an
-    /// error.
-    Commit(Loading, &'a Prebuilt),
+    /// One transaction. Writing to a tree that does not exist is an error.
+    Commit {
+        /// What may be read from disk.
+        loading: Loading,
+        /// The leaves that were built for it.
+        prebuilt: &'a Prebuilt,
+        /// Number of threads that share many changes.
+        threads: usize,
+    },
     /// Many transactions, shared among threads. A tree that does not exist was dropped later in the log.
     Replay {
         /// Number of threads.
@@ -82,7 +88,7 @@ fn one_tree(
     let tree = match (known, applying) {
         (Some(tree), _) => Arc::clone(tree),
         (None, Applying::Replay { .. }) => return Ok(()),
-        (None, Applying::Commit(..)) => {
+        (None, Applying::Commit { .. }) => {
             let message = format!("tree {id} was dropped or never created");
             return Err(ApplyError::Failed(Error::new(Code::NoSuchTree, message)));
         }
@@ -94,7 +100,9 @@ fn one_tree(
         apply.reduced_by(reducer).with_patches(store.patches && id != CATALOG)
     };
     let mut apply = match applying {
-        Applying::Commit(loading, prebuilt) => apply(loading).with_prebuilt(prebuilt.get(&id)),
+        Applying::Commit { loading, prebuilt, threads } => {
+            apply(loading).with_prebuilt(prebuilt.get(&id)).shared_by(threads)
+        }
         Applying::Replay { threads } => apply(Loading::PassThrough).in_bulk(threads),
     };
     let slot = apply.tree(tree.slot.as_ref(), changes)?;
@@ -105,7 +113,7 @@ fn one_tree(
     let has_big_values = tree.has_big_values || changes.iter().any(|c| c.value.is_some_and(|v| v.big));
     // What the other list holds would never be freed.
     let is_one_kind = match applying {
-        Applying::Commit(..) => applied.deferred.is_empty(),
+        Applying::Commit { .. } => applied.deferred.is_empty(),
         Applying::Replay { .. } => applied.replaced.is_empty(),
     };
     invariant!(is_one_kind, "commits keep the nodes they replace, and replay only their pages: tree {id}");

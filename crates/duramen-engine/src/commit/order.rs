@@ -51,7 +51,8 @@ const WARM_ROUNDS_MAX: u32 = 4;
 /// After so many rounds of making room that other commits took, a commit fails.
 const ROOM_ROUNDS_MAX: u32 = 16;
 
-/// A transaction that may load less than this part of the memory for nodes is not measured first.
+/// A transaction whose leaves may take more than this part of the memory for nodes leads to many leaves: it
+/// is measured first.
 const FEW_LEAVES_PART: usize = 8;
 
 /// Points and ranges that were read, times the commits to compare them with: up to so many are compared
@@ -233,7 +234,7 @@ impl Committer {
     pub(super) fn fit_memory(&self, prepared: &Prepared, held: &Registration) -> Result<usize> {
         let bytes_max = self.store.pages.meter().nodes_bytes_max();
         let change_count = prepared.keys.count();
-        if change_count.saturating_mul(self.store.geometry.leaf_bytes_max) <= bytes_max / FEW_LEAVES_PART {
+        if !self.leads_to_many_leaves(prepared) {
             return Ok(0);
         }
         let mut bytes = 0;
@@ -381,10 +382,23 @@ impl Committer {
             return relocate(&self.store, &latest.trees, relocation, seq, loading);
         }
         let lists = record_lists(prepared.record.bytes());
-        let applying = Applying::Commit(loading, &prepared.prebuilt);
+        let applying = self.applying(prepared, loading);
         let applied =
             apply_changes(&self.store, &latest.trees, &lists, seq, applying).map_err(dropped_is_conflict)?;
         Ok(Relocated { applied, unused: Vec::new() })
+    }
+
+    fn applying<'p>(&self, prepared: &'p Prepared, loading: Loading) -> Applying<'p> {
+        // Of many leaves, most become patches, which stay for long. Allocators keep memory by thread, and
+        // with those of many threads more of it is unused.
+        let threads = if self.leads_to_many_leaves(prepared) { 1 } else { self.throttle.threads() };
+        Applying::Commit { loading, prebuilt: &prepared.prebuilt, threads }
+    }
+
+    /// Whether the leaves of a transaction may take much of the memory.
+    fn leads_to_many_leaves(&self, prepared: &Prepared) -> bool {
+        let leaves_bytes = prepared.keys.count().saturating_mul(self.store.geometry.leaf_bytes_max);
+        leaves_bytes > self.store.pages.meter().nodes_bytes_max() / FEW_LEAVES_PART
     }
 
     /// Loads what the changes touch, without the lock. The first round loads the paths to the keys. Later
@@ -405,9 +419,7 @@ impl Committer {
             let relocated = relocate(&self.store, trees, relocation, root.seq.next(), Loading::Allowed);
             return relocated.map(drop).map_err(ApplyError::into_error);
         }
-        let bytes_max = self.store.pages.meter().nodes_bytes_max() / FEW_LEAVES_PART;
-        let leaves_bytes = prepared.keys.count().saturating_mul(self.store.geometry.leaf_bytes_max);
-        let prebuilds = self.store.patches && (round > 1 || leaves_bytes > bytes_max);
+        let prebuilds = self.store.patches && (round > 1 || self.leads_to_many_leaves(prepared));
         for (id, changes) in &changes {
             let Some(tree) = trees.get(*id).filter(|tree| tree.dropped_at.is_none()) else { continue };
             let Some(slot) = &tree.slot else { continue };
@@ -429,7 +441,7 @@ impl Committer {
         if round == 1 {
             return Ok(());
         }
-        let applying = Applying::Commit(Loading::Allowed, &prepared.prebuilt);
+        let applying = self.applying(prepared, Loading::Allowed);
         let applied = apply_changes(&self.store, trees, &changes, root.seq.next(), applying);
         applied.map(|_| ()).map_err(|stop| dropped_is_conflict(stop).into_error())
     }

@@ -36,6 +36,7 @@ impl RoomFor {
 #[derive(Debug)]
 pub(crate) struct Throttle {
     stepped: bool,
+    threads: usize,
     state: Mutex<()>,
     changed: Condvar,
     last_failure: Mutex<Option<Error>>,
@@ -53,6 +54,7 @@ impl Throttle {
     pub(crate) fn new(stepped: bool) -> Throttle {
         Throttle {
             stepped,
+            threads: if stepped { 1 } else { processors() },
             state: Mutex::new(()),
             changed: Condvar::new(),
             last_failure: Mutex::new(None),
@@ -65,7 +67,7 @@ impl Throttle {
 
     /// How many threads may share the work of a commit. A simulation repeats what one does.
     pub(super) fn threads(&self) -> usize {
-        if self.stepped { 1 } else { processors() }
+        self.threads
     }
 
     /// Microseconds that commits were delayed so far.

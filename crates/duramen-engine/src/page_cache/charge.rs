@@ -126,23 +126,29 @@ impl Charge {
         charged_to.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The node has a page on disk now.
+    /// The node has a page on disk now: it can be evicted.
     pub(crate) fn clean(&self) {
-        if self.dirty.load(Ordering::Relaxed) > 0 {
-            let dirty = self.dirty.swap(0, Ordering::Relaxed);
-            let dirty_bytes = dirty & !SUPERSEDED;
-            if dirty_bytes > 0 {
-                let Meter { dirty_patch_bytes, dirty_leaf_bytes, .. } = &*self.meter;
-                let (counter, bytes) = self.part(dirty_bytes, dirty_patch_bytes, dirty_leaf_bytes);
-                counter.fetch_sub(bytes, Ordering::Relaxed);
-            }
-            if dirty & SUPERSEDED != 0 {
-                self.take_superseded(dirty_bytes);
-            }
-            self.meter.evictable(dirty_bytes);
-            let before = self.meter.dirty_bytes.fetch_sub(dirty_bytes, Ordering::Relaxed);
-            invariant!(before >= dirty_bytes, "{dirty_bytes} clean bytes are among {before} dirty ones");
+        self.meter.evictable(self.take_dirty());
+    }
+
+    /// No checkpoint writes the node any more. Returns the bytes that one would have written for it.
+    fn take_dirty(&self) -> usize {
+        if self.dirty.load(Ordering::Relaxed) == 0 {
+            return 0;
         }
+        let dirty = self.dirty.swap(0, Ordering::Relaxed);
+        let dirty_bytes = dirty & !SUPERSEDED;
+        if dirty_bytes > 0 {
+            let Meter { dirty_patch_bytes, dirty_leaf_bytes, .. } = &*self.meter;
+            let (counter, bytes) = self.part(dirty_bytes, dirty_patch_bytes, dirty_leaf_bytes);
+            counter.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        if dirty & SUPERSEDED != 0 {
+            self.take_superseded(dirty_bytes);
+        }
+        let before = self.meter.dirty_bytes.fetch_sub(dirty_bytes, Ordering::Relaxed);
+        invariant!(before >= dirty_bytes, "{dirty_bytes} clean bytes are among {before} dirty ones");
+        dirty_bytes
     }
 
     /// The latest root does not use the node, or uses it again.
@@ -189,7 +195,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.clean();
+        self.take_dirty();
         let bytes = *self.bytes.get_mut();
         let charged_to =
             if bytes & LEFT == 0 { &self.meter.resident_bytes } else { &self.meter.waiting_bytes };

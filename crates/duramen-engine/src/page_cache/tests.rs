@@ -58,6 +58,8 @@ fn nothing_is_evicted_in_vain_again() {
     meter.evicted(false);
     meter.evict_again();
     assert!(!meter.eviction_due(), "all is dirty");
+    drop(Charge::new(&meter, 4 << 20, Dirty::Leaf(4 << 20)));
+    assert!(!meter.eviction_due(), "what was dropped is not there to be evicted");
     dirty.clean();
     assert!(meter.eviction_due(), "something has become clean");
     meter.evicted(false);

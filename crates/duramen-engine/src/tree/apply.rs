@@ -75,8 +75,8 @@ impl From<Error> for ApplyError {
     }
 }
 
-/// Below a node with fewer changes than this, sharing the work among threads costs more than it saves.
-const SHARED_CHANGES_MIN: usize = 512;
+/// With fewer changes for each thread, sharing the work costs more than it saves.
+const CHANGES_BY_THREAD_MIN: usize = 256;
 
 /// The patches below a node may take so many times what its page may.
 const PATCHES_BY_PAGE: usize = 32;
@@ -88,7 +88,7 @@ pub(crate) struct Apply<'a> {
     birth: CommitSeq,
     loading: Loading,
     reducer: Option<&'a dyn Reducer>,
-    /// Number of threads that share the work; 1 for a single transaction.
+    /// Number of threads that share the work below a node with many changes.
     threads: usize,
     bulk: bool,
     /// The new root is read by one transaction and never written.
@@ -173,14 +173,18 @@ impl<'a> Apply<'a> {
         self
     }
 
-    /// Shares the work among so many threads; computes the reductions of new leaves while those are in
-    /// memory.
-    ///
-    /// For many changes at once; the resulting tree is the same.
+    /// Shares many changes among so many threads; the resulting tree is the same.
+    #[must_use]
+    pub(crate) fn shared_by(mut self, threads: usize) -> Apply<'a> {
+        self.threads = threads;
+        self
+    }
+
+    /// As [`Apply::shared_by`], and computes the reductions of new leaves while those are in memory.
     #[must_use]
     pub(crate) fn in_bulk(mut self, threads: usize) -> Apply<'a> {
-        (self.bulk, self.threads) = (true, threads);
-        self
+        self.bulk = true;
+        self.shared_by(threads)
     }
 
     /// Applies `changes`, sorted by key and without duplicates, and returns the new root.
@@ -389,11 +393,9 @@ impl<'a> Apply<'a> {
         }
         let patches = self.patches;
         self.patches &= has_room_for_patches(inner, self.geometry);
-        let changed = if self.threads > 1 && work.len() > 1 && changes.len() >= SHARED_CHANGES_MIN {
-            self.share(inner, &work)
-        } else {
-            self.children(inner, &work)
-        };
+        let threads = self.threads.min(changes.len() / CHANGES_BY_THREAD_MIN).min(work.len());
+        let changed =
+            if threads > 1 { self.share(inner, &work, threads) } else { self.children(inner, &work) };
         self.patches = patches;
         let changed = changed?;
         if changed.is_empty() {
@@ -428,14 +430,16 @@ impl<'a> Apply<'a> {
     }
 
     /// As [`Apply::children`], with the children shared among threads.
-    fn share(&mut self, inner: &Inner, work: &[Work<'_>]) -> Result<Changed, ApplyError> {
-        let parts: Vec<_> = work.chunks(work.len().div_ceil(self.threads)).collect();
+    fn share(&mut self, inner: &Inner, work: &[Work<'_>], threads: usize) -> Result<Changed, ApplyError> {
+        let parts: Vec<_> = work.chunks(work.len().div_ceil(threads)).collect();
         let (pages, geometry, reducer) = (self.pages, self.geometry, self.reducer);
         let (birth, loading) = (self.birth, self.loading);
         let (private, patches) = (self.private, self.patches);
+        let (bulk, prebuilt) = (self.bulk, self.prebuilt);
         let done = side_by_side(&parts, |part| {
-            let mut apply = Apply::new(pages, geometry, birth, loading).reduced_by(reducer).in_bulk(1);
+            let mut apply = Apply::new(pages, geometry, birth, loading).reduced_by(reducer);
             (apply.private, apply.patches) = (private, patches);
+            (apply.bulk, apply.prebuilt) = (bulk, prebuilt);
             apply.children(inner, part).map(|changed| (changed, apply))
         });
         let mut all = Vec::with_capacity(work.len());

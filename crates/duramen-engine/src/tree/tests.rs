@@ -307,6 +307,38 @@ fn changes_in_bulk_make_the_same_tree() {
     }
 }
 
+/// A commit of many changes, shared among threads, makes what one thread makes: the same entries and patches,
+/// and each node is replaced once.
+#[test]
+fn changes_of_a_commit_that_threads_share_make_the_same_tree() {
+    let disk = MemDisk::new(8);
+    let pages = pages(&disk);
+    let key = |n: u16| n.wrapping_mul(0x9E37).to_be_bytes().to_vec();
+    let first = (0..9000).map(|n| (key(n), Some(vec![1; 16]))).collect();
+    let root = apply(&pages, None, &first).unwrap();
+    let mut sink = Sequential::new(&pages, 0);
+    write_tree(&pages, &root, Some(&Builtin::Sum), &mut sink).unwrap();
+    let some: Edits = (0..9000).step_by(40).map(|n| (key(n), Some(vec![3; 16]))).collect();
+    let root = apply(&pages, Some(&root), &some).unwrap();
+    let second: Edits = (0..10_000).step_by(8).map(|n| (key(n), (n % 3 > 0).then(|| vec![2; 16]))).collect();
+    let changes = listed(&second);
+    let commit = |threads| {
+        let apply = Apply::new(&pages, &TINY, CommitSeq(2), Loading::ResidentOnly).with_patches(true);
+        let mut apply = apply.reduced_by(Some(&Builtin::Sum)).shared_by(threads);
+        let changed = apply.tree(Some(&root), &changes).unwrap().unwrap();
+        let rows = rows(&pages, Some(&changed), KeyRange::all(), Direction::Forward);
+        let sum = reduce(&pages, Some(&changed), &Builtin::Sum, &KeyRange::all()).unwrap().value;
+        let mut replaced: Vec<_> = apply.replaced.iter().map(Arc::as_ptr).collect();
+        replaced.sort_unstable();
+        (rows, sum, replaced, apply.superseded.len(), apply.dropped_values.len())
+    };
+    let alone = commit(1);
+    assert!(alone.2.len() > 50 && alone.3 > 100, "{} nodes and {} patches", alone.2.len(), alone.3);
+    for threads in [2, 3, 16] {
+        assert!(commit(threads) == alone, "{threads} threads");
+    }
+}
+
 /// Also for Miri, which checks each access to memory (docs/testing.md).
 #[test]
 fn readers_look_at_nodes_that_others_evict() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault};
+use duramen_disk::memory::{CallKind, CrashChoice, Effect, Fault, FaultPlan};
 use duramen_disk::{Disk, MemDisk};
 use duramen_engine::{
     Builtin, Code, Direction, Durability, Engine, Event, EventHook, Geometry, GiveBack, Hooks, Keep,
@@ -53,6 +53,14 @@ fn put(engine: &Engine, tree: TreeId, rows: &[u32], version: u32, model: &mut Mo
         model.extend(some.iter().map(|row| (key(*row), value(*row, version))));
         engine.step().unwrap();
     }
+}
+
+/// Puts rows with values of some 230 bytes in one transaction.
+fn put_wide(engine: &Engine, tree: TreeId, rows: &[u32], version: u32, model: &mut Model) {
+    let wide = |row: u32| [value(row, version), vec![7; 200]].concat();
+    let put = |tx: &mut Transaction| rows.iter().try_for_each(|row| tx.put(tree, &key(*row), &wide(*row)));
+    engine.transact(Durability::Disk, put).unwrap();
+    model.extend(rows.iter().map(|row| (key(*row), wide(*row))));
 }
 
 fn delete(engine: &Engine, tree: TreeId, rows: &[u32], model: &mut Model) {
@@ -338,23 +346,20 @@ fn patches_that_fill_the_memory_begin_no_checkpoint() {
         Options { checkpoint_log_bytes: Some(1 << 30), memory_bytes: 4 << 20, give_back, ..options() };
     let engine = open(&disk, options.clone());
     let (tree, mut model) = (create(&engine), Model::new());
-    let mut put_wide = |rows: &[u32], version: u32| {
-        for some in rows.chunks(50) {
-            let wide = |row: u32| [value(row, version), vec![7; 200]].concat();
-            let put =
-                |tx: &mut Transaction| some.iter().try_for_each(|row| tx.put(tree, &key(*row), &wide(*row)));
-            engine.transact(Durability::Disk, put).unwrap();
-            model.extend(some.iter().map(|row| (key(*row), wide(*row))));
-            engine.step().unwrap();
-        }
-    };
     let mut sorted: Vec<u32> = (0..40_000).collect();
     sorted.sort_unstable_by_key(|row| key(*row));
-    put_wide(&sorted, 0);
+    for some in sorted.chunks(50) {
+        put_wide(&engine, tree, some, 0, &mut model);
+        engine.step().unwrap();
+    }
     engine.checkpoint().unwrap();
     let before = engine.stats();
     (1..4).for_each(|version| {
-        put_wide(&(0..40_000).skip(version as usize).step_by(3).collect::<Vec<_>>(), version)
+        let rows: Vec<u32> = (version..40_000).step_by(3).collect();
+        for some in rows.chunks(50) {
+            put_wide(&engine, tree, some, version, &mut model);
+            engine.step().unwrap();
+        }
     });
     let stats = engine.stats();
     let merged = stats.leaves_merged - before.leaves_merged;
@@ -369,4 +374,46 @@ fn patches_that_fill_the_memory_begin_no_checkpoint() {
     drop(engine);
     let engine = open(&left, options);
     holds(&engine, tree, &model);
+}
+
+/// D7: a group without room in the log is dropped, with the merge in it. The patches are there again, and the
+/// pages of merged leaves are free.
+#[test]
+fn a_merge_that_is_dropped_changes_nothing() {
+    let disk = MemDisk::new(9);
+    let give_back = GiveBack { kept_patch_percent: 75, ..GiveBack::SMALL };
+    let options =
+        Options { checkpoint_log_bytes: Some(1 << 30), memory_bytes: 4 << 20, give_back, ..options() };
+    let engine = open(&disk, options.clone());
+    let (tree, mut model) = (create(&engine), Model::new());
+    let mut sorted: Vec<u32> = (0..40_000).collect();
+    sorted.sort_unstable_by_key(|row| key(*row));
+    for some in sorted.chunks(50) {
+        put_wide(&engine, tree, some, 0, &mut model);
+        engine.step().unwrap();
+    }
+    engine.checkpoint().unwrap();
+    let mut dropped = 0;
+    for version in 1..4 {
+        for some in (version..40_000).step_by(3).collect::<Vec<u32>>().chunks(2000) {
+            some.chunks(50).for_each(|some| put_wide(&engine, tree, some, version, &mut model));
+            let before = engine.stats().leaves_merged;
+            disk.set_faults(Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(".wal"));
+            engine.step().unwrap();
+            // Without a merge in the step, the group of this commit is the one that is dropped.
+            let put = engine.transact(Durability::Disk, |tx| tx.put(tree, &key(some[0]), &value(0, 9)));
+            match put {
+                Ok(_) => drop(model.insert(key(some[0]), value(0, 9))),
+                Err(error) => assert_eq!(error.code(), Code::DiskFull),
+            }
+            assert_eq!(disk.fault_hit_count(), 1);
+            dropped += u32::from(engine.stats().leaves_merged > before);
+            disk.set_faults(FaultPlan::none());
+        }
+    }
+    assert!(dropped > 2, "{dropped} merges were dropped");
+    holds(&engine, tree, &model);
+    let left = disk.crash(&CrashChoice::None);
+    drop(engine);
+    holds(&open(&left, options), tree, &model);
 }

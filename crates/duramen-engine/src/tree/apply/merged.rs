@@ -72,7 +72,7 @@ impl Apply<'_> {
         for MergedLeaf { old: (old, old_node), node, .. } in leaves {
             if matches!(outcome, Outcome::Same) && slot.same_as(old) {
                 self.replace(old_node);
-                let slot = self.merged_slot(old, node);
+                let slot = self.merged_slot(slot, node);
                 outcome = Outcome::Pieces(vec![Piece { separator: Vec::new(), slot, small: false }]);
             } else {
                 unused.extend(node.page());
@@ -83,9 +83,9 @@ impl Apply<'_> {
 
     /// The slot of a merged leaf. It is in memory only if the leaf before it is: a merge reads many leaves
     /// that no reader and no writer has used lately.
-    fn merged_slot(&self, old: &Slot, node: &Arc<Node>) -> Slot {
+    fn merged_slot(&self, before: &Slot, node: &Arc<Node>) -> Slot {
         let meter = self.pages.meter();
-        match node.pointer().filter(|_| !old.is_resident()) {
+        match node.pointer().filter(|_| !before.is_resident()) {
             Some(pointer) => Slot::on_disk(meter, node.count(), pointer.clone()),
             None => Slot::resident(meter, Arc::clone(node)),
         }

@@ -55,7 +55,7 @@ fn patches(root: &Slot) -> Vec<(Slot, Arc<StoredPatch>)> {
 fn merged_and_written(pages: &Pages, root: &Slot, sink: &mut Sequential<'_>) -> MergeSlice {
     let merging = Merging {
         pages,
-        reducer: None,
+        reducer: Some(&Builtin::Sum),
         birth: CommitSeq(1),
         merged_from: &mut MergedFrom { cold: Some(1), hot: (1, usize::MAX) },
         slice_bytes: usize::MAX,
@@ -179,6 +179,49 @@ fn a_leaf_that_was_read_to_be_merged_leaves_memory() {
         let wanted = if row % 9 == 0 { 2 } else { 1 };
         assert_eq!(value_of(&pages, &merged, row), wanted, "row {row}");
     }
+}
+
+/// A merged leaf keeps its reduction, in memory or not. Changed again, it is a patch to its new page, and the
+/// page that it was merged from is freed once.
+#[test]
+fn a_merged_leaf_that_changes_again_keeps_its_sum_and_frees_its_first_page_once() {
+    let disk = MemDisk::new(6);
+    let pages = pages(&disk);
+    let (root, mut sink) = written(&pages);
+    let patched = with(&pages, &root, (0..ROWS).step_by(9), 2);
+    below(&patched).iter().step_by(2).for_each(|slot| slot.evict(&pages, Some(&Builtin::Sum)));
+    let leaves = merged_and_written(&pages, &patched, &mut sink).leaves;
+    let first: Vec<u64> = leaves.iter().filter_map(|leaf| leaf.old.0.page()).map(|page| page.block).collect();
+    let mut apply = Apply::new(&pages, &TINY, CommitSeq(2), Loading::ResidentOnly);
+    let merged = apply.merged(&patched, &leaves, &mut Vec::new()).unwrap();
+    drop(leaves);
+    let changes: Edits = (0..ROWS).step_by(18).map(|row| (key(row), Some(vec![3; 16]))).collect();
+    let mut again = Apply::new(&pages, &TINY, CommitSeq(3), Loading::Allowed).with_patches(true);
+    let changed = again.tree(Some(&merged), &listed(&changes)).unwrap().unwrap();
+    assert!(patches(&changed).len() > 10, "{} patches to merged leaves", patches(&changed).len());
+    let sum = |root: &Slot, of: &dyn Fn(u32) -> u8| {
+        let reduced = reduce(&pages, Some(root), &Builtin::Sum, &KeyRange::all()).unwrap().value.unwrap();
+        let wanted: i128 = (0..ROWS).map(|row| i128::from(i64::from_le_bytes([of(row); 8]))).sum();
+        assert_eq!(i128::from_le_bytes(reduced.try_into().unwrap()), wanted);
+    };
+    let first_change = |row: u32| if row.is_multiple_of(9) { 2 } else { 1 };
+    sum(&merged, &first_change);
+    sum(&changed, &|row| if row.is_multiple_of(18) { 3 } else { first_change(row) });
+    let replaced = apply.replaced.iter().chain(&again.replaced);
+    let deferred: Vec<u64> = replaced
+        .filter_map(|node| node.defer_free(CommitSeq(3)))
+        .filter(|page| !page.pointer.is_inner())
+        .map(|page| page.pointer.block)
+        .collect();
+    let sorted = |mut blocks: Vec<u64>| {
+        blocks.sort_unstable();
+        blocks
+    };
+    assert_eq!(
+        sorted(deferred),
+        sorted(first),
+        "the pages of merged leaves are in use, those before are not"
+    );
 }
 
 /// An eviction may give a patch its pointer while a checkpoint writes the tree.
