@@ -408,7 +408,8 @@ impl Meter {
             && self.evictable_bytes.load(Ordering::Relaxed) > self.bytes_max() / EVICT_STEP_PART
     }
 
-    /// Notes that nodes of so many bytes can be evicted from now on.
+    /// Notes that nodes of so many bytes can be evicted from now on, at most: what is dropped again is not
+    /// taken off.
     pub(crate) fn evictable(&self, bytes: usize) {
         if self.evictable_bytes.load(Ordering::Relaxed) < EVICTABLE {
             self.evictable_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -428,6 +429,11 @@ impl Meter {
         // What was in use may not be any more.
         self.evictable(self.bytes_max() / EVICT_STEP_PART / CALLS_WITHOUT_EVICTION);
         self.evict_from_bytes.store(self.eviction_floor(), Ordering::Relaxed);
+    }
+
+    /// Whether nodes take so much memory that some are evicted when others come in.
+    pub(crate) fn is_full(&self) -> bool {
+        self.resident_bytes() > self.eviction_floor()
     }
 
     fn eviction_floor(&self) -> usize {

