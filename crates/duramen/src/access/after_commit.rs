@@ -26,6 +26,8 @@ pub(crate) struct AfterCommit {
     pub(crate) shapes: Vec<u32>,
     /// Callbacks of the program, in the order of registration.
     pub(crate) callbacks: Vec<Box<dyn FnOnce() + Send>>,
+    /// What must be there until the commit: uploads that it attaches.
+    pub(crate) held: Vec<Arc<dyn Send + Sync>>,
     /// Whether the commit makes background work.
     pub(crate) makes_work: bool,
     /// Whether a value with an expiry was written.

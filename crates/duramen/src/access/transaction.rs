@@ -116,6 +116,11 @@ impl<'e> Transaction<'e> {
         self.effects.borrow_mut().expires = true;
     }
 
+    /// Holds something until the transaction has committed, or is dropped.
+    pub(crate) fn hold(&self, held: Arc<dyn Send + Sync>) {
+        self.effects.borrow_mut().held.push(held);
+    }
+
     /// Counts a write of a key-value.
     pub(crate) fn wrote_kv(&self, namespace: &str) {
         self.effects.borrow_mut().count_kv_write(namespace);

@@ -36,6 +36,8 @@ impl BlobsOf<'_, Transaction<'_>> {
                 "the upload is attached already, or was made in another database or an earlier opening";
             return Err(Error::invalid(what).with_hint("upload the bytes again, once for each key"));
         }
+        // The program may drop the upload before this transaction commits.
+        self.within.hold(upload.live());
         let attached = self.adopt(id).and_then(|()| self.publish(&key, upload.record()));
         self.within.all_or_nothing(attached)
     }

@@ -28,7 +28,7 @@ const PIECES_A_COMMIT: usize = 8;
 const READ_BYTES: usize = 128 * 1024;
 
 /// Protects an id from collection.
-struct Live {
+pub(super) struct Live {
     state: Arc<OpenState>,
     id: BlobId,
 }
@@ -58,7 +58,7 @@ pub struct BlobWriter {
     db: Db,
     namespace: String,
     key: Vec<u8>,
-    live: Live,
+    live: Arc<Live>,
     content_type: String,
     piece_bytes: usize,
     buffer: Vec<u8>,
@@ -71,7 +71,7 @@ pub struct BlobWriter {
 
 impl BlobWriter {
     pub(super) fn new(db: Db, namespace: String, key: Vec<u8>, piece_bytes: usize) -> BlobWriter {
-        let live = Live::new(&db);
+        let live = Arc::new(Live::new(&db));
         let (content_type, buffer, hash) = (String::new(), Vec::new(), Sha256::new());
         let (stored, len, failed) = (0, 0, false);
         BlobWriter { db, namespace, key, live, content_type, piece_bytes, buffer, stored, len, hash, failed }
@@ -226,7 +226,7 @@ impl fmt::Debug for BlobWriter {
 
 /// A stored blob without a key. If it is dropped before a transaction attaches it, its space is freed.
 pub struct Upload {
-    live: Live,
+    live: Arc<Live>,
     record: Record,
 }
 
@@ -239,6 +239,11 @@ impl Upload {
 
     pub(super) fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// While it exists, the pieces stay.
+    pub(super) fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.live)
     }
 }
 

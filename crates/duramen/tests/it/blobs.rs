@@ -134,6 +134,29 @@ fn an_upload_is_attached_with_documents_or_not_at_all() -> Result<()> {
     Ok(())
 }
 
+/// The program may drop an upload between attaching it and the commit. Its pieces stay, unless it is rolled
+/// back.
+#[test]
+fn an_upload_that_is_dropped_before_the_commit_is_whole() -> Result<()> {
+    let db = open_on(&MemDisk::new(1));
+    let sweep = || std::thread::scope(|scope| scope.spawn(|| db.sweep_blobs()).join().unwrap());
+    // More pieces than are deleted at once: the collector would leave the upload listed after some of them.
+    let bytes = pattern(600_000);
+    for commits in [false, true] {
+        let mut upload = Some(small(&db).upload(&bytes[..])?);
+        let done = db.transact(|tx| {
+            tx.blobs("b").attach("k", &upload.take().expect("it runs once"))?;
+            assert_eq!(sweep()?, 0);
+            if commits { Ok(()) } else { Err(Error::invalid("no")) }
+        });
+        assert_eq!(done.is_ok(), commits);
+        assert_eq!(sweep()? > 0, !commits);
+    }
+    assert_eq!(read(&small(&db), "k"), bytes);
+    assert!(db.check_documents()?.is_clean());
+    Ok(())
+}
+
 /// An upload of an earlier opening may be collected already or soon: attached, its record would name pieces
 /// that are gone.
 #[test]
