@@ -63,6 +63,21 @@ fn put_wide(engine: &Engine, tree: TreeId, rows: &[u32], version: u32, model: &m
     model.extend(rows.iter().map(|row| (key(*row), wide(*row))));
 }
 
+/// As [`put_wide`], 50 rows in a transaction, with the background's work in between.
+fn put_wide_in_steps(engine: &Engine, tree: TreeId, rows: &[u32], version: u32, model: &mut Model) {
+    for some in rows.chunks(50) {
+        put_wide(engine, tree, some, version, model);
+        engine.step().unwrap();
+    }
+}
+
+/// Rows in the order of their keys.
+fn sorted_rows(count: u32) -> Vec<u32> {
+    let mut rows: Vec<u32> = (0..count).collect();
+    rows.sort_unstable_by_key(|row| key(*row));
+    rows
+}
+
 fn delete(engine: &Engine, tree: TreeId, rows: &[u32], model: &mut Model) {
     for some in rows.chunks(25) {
         let delete = |tx: &mut Transaction| some.iter().try_for_each(|row| tx.delete(tree, &key(*row)));
@@ -387,20 +402,12 @@ fn patches_that_fill_the_memory_begin_no_checkpoint() {
         Options { checkpoint_log_bytes: Some(1 << 30), memory_bytes: 4 << 20, give_back, ..options() };
     let engine = open(&disk, options.clone());
     let (tree, mut model) = (create(&engine), Model::new());
-    let mut sorted: Vec<u32> = (0..40_000).collect();
-    sorted.sort_unstable_by_key(|row| key(*row));
-    for some in sorted.chunks(50) {
-        put_wide(&engine, tree, some, 0, &mut model);
-        engine.step().unwrap();
-    }
+    put_wide_in_steps(&engine, tree, &sorted_rows(40_000), 0, &mut model);
     engine.checkpoint().unwrap();
     let before = engine.stats();
     (1..4).for_each(|version| {
         let rows: Vec<u32> = (version..40_000).step_by(3).collect();
-        for some in rows.chunks(50) {
-            put_wide(&engine, tree, some, version, &mut model);
-            engine.step().unwrap();
-        }
+        put_wide_in_steps(&engine, tree, &rows, version, &mut model);
     });
     let stats = engine.stats();
     let merged = stats.leaves_merged - before.leaves_merged;
@@ -429,12 +436,7 @@ fn a_merge_that_is_dropped_changes_nothing() {
         let disk = MemDisk::new(9);
         let engine = open(&disk, options.clone());
         let (tree, mut model) = (create(&engine), Model::new());
-        let mut sorted: Vec<u32> = (0..40_000).collect();
-        sorted.sort_unstable_by_key(|row| key(*row));
-        for some in sorted.chunks(50) {
-            put_wide(&engine, tree, some, 0, &mut model);
-            engine.step().unwrap();
-        }
+        put_wide_in_steps(&engine, tree, &sorted_rows(40_000), 0, &mut model);
         engine.checkpoint().unwrap();
         let changed: Vec<u32> = (0..40_000).step_by(7).collect();
         changed.chunks(50).for_each(|some| put_wide(&engine, tree, some, 1, &mut model));
