@@ -137,7 +137,8 @@ impl Server {
 
     /// Answers the open requests, finishes the job at hand, and closes the database.
     ///
-    /// When it returns, the directory can be opened again.
+    /// The directory can be opened again once the runtime has ended, too: tasks of connections have handles
+    /// of the database for a moment longer.
     ///
     /// # Errors
     /// The first failure. What follows it is ended all the same.

@@ -1,14 +1,17 @@
 //! Lock files of the operating system.
 //!
-//! Owns the open file that holds the lock: `flock`, which belongs to the open file and ends with it. A POSIX
-//! record lock would be dropped by any close in the process (D8). The text inside names the last writer and
-//! decides nothing: that process may have ended, and readers write no text. So a refusal names the processes
-//! that the kernel lists, where it does.
+//! Owns the open file that holds the lock: `flock`, which belongs to the open file. A POSIX record lock would
+//! be dropped by any close in the process (D8). The lock ends when all copies of the file's descriptor are
+//! closed, or with an unlock of one of them. A child process has copies until it executes its program, so
+//! closing would release the lock only then: the process that took it unlocks it. The text inside names the
+//! last writer and decides nothing: that process may have ended, and readers write no text. So a refusal
+//! names the processes that the kernel lists, where it does.
 
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use super::process_id;
 use crate::{Lock, LockError};
 
 /// The most bytes of a holder's text that are shown to a refused process.
@@ -18,6 +21,8 @@ const HOLDER_BYTES_MAX: u64 = 1024;
 #[derive(Debug)]
 struct OsLock {
     file: fs::File,
+    /// The process that took it.
+    process: u32,
 }
 
 /// Opens the file and takes its lock without waiting.
@@ -25,7 +30,7 @@ pub(super) fn take(options: &OpenOptions, path: &Path, exclusive: bool) -> Resul
     let file = options.open(path).map_err(LockError::Io)?;
     let taken = if exclusive { file.try_lock() } else { file.try_lock_shared() };
     match taken {
-        Ok(()) => Ok(Box::new(OsLock { file })),
+        Ok(()) => Ok(Box::new(OsLock { file, process: process_id() })),
         Err(TryLockError::WouldBlock) => Err(LockError::Held { holder: holder(&file) }),
         Err(TryLockError::Error(error)) => Err(LockError::Io(error)),
     }
@@ -100,28 +105,84 @@ impl Lock for OsLock {
     }
 }
 
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        // A forked process has a copy of the handle, and does not end its parent's lock by dropping it.
+        if self.process == process_id() {
+            // If it fails, closing the file releases the lock, unless another process has a copy.
+            let _ = self.file.unlock();
+        }
+    }
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    //! A refusal names processes that hold the lock, and no others.
+    //! A refusal names processes that hold the lock, and no others. A child process with a copy of the lock's
+    //! file neither keeps the lock nor ends it.
     use super::*;
 
     fn refused(path: &Path, exclusive: bool) -> String {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        match take(&options, path, exclusive) {
+        match take(&options(), path, exclusive) {
             Err(LockError::Held { holder }) => holder,
             taken => panic!("the lock is held, and was {taken:?}"),
         }
+    }
+
+    fn options() -> OpenOptions {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true);
+        options
+    }
+
+    #[test]
+    fn a_released_lock_is_free_though_a_child_has_a_copy_of_its_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let lock = take(&options(), &path, true).unwrap();
+        // As in a child between fork and exec: the same open file, under another descriptor.
+        let descriptors = fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
+        let own = descriptors.into_iter().find(|fd| fs::read_link(fd).is_ok_and(|to| to == path)).unwrap();
+        let own = own.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let copy = copy_of(own);
+        drop(lock);
+        drop(take(&options(), &path, true).expect("it was released"));
+        drop(copy);
+    }
+
+    #[allow(unsafe_code, reason = "a copy of a descriptor")]
+    fn copy_of(descriptor: i32) -> std::os::fd::OwnedFd {
+        use std::os::fd::BorrowedFd;
+        // SAFETY: the descriptor belongs to the lock of the caller, who keeps it during this call.
+        unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().expect("a descriptor is free")
+    }
+
+    #[test]
+    #[allow(unsafe_code, reason = "a look between fork and exec")]
+    fn a_forked_process_that_drops_its_copy_does_not_end_the_lock() {
+        use std::os::unix::process::CommandExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let (mut command, mut copy) =
+            (std::process::Command::new("true"), Some(take(&options(), &path, true).unwrap()));
+        // SAFETY: the closure makes system calls and frees memory, which glibc and musl allow after a fork.
+        unsafe {
+            command.pre_exec(move || {
+                drop(copy.take());
+                Ok(())
+            })
+        };
+        assert!(command.status().unwrap().success());
+        assert_eq!(refused(&path, true), format!("process {}", std::process::id()));
+        drop(command);
+        drop(take(&options(), &path, true).expect("it was released"));
     }
 
     #[test]
     fn a_reader_is_named_and_the_writer_before_it_is_not() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true);
-        take(&options, &path, true).unwrap().set_holder("process 4194305").unwrap();
-        let _reader = take(&options, &path, false).unwrap();
+        take(&options(), &path, true).unwrap().set_holder("process 4194305").unwrap();
+        let _reader = take(&options(), &path, false).unwrap();
         assert_eq!(refused(&path, true), format!("process {}", std::process::id()));
     }
 
