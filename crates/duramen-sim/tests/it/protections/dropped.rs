@@ -289,6 +289,28 @@ fn readers_of_commits_that_were_dropped_get_a_conflict_and_not_corruption() {
     assert!(engine.check().unwrap().is_clean());
 }
 
+/// D7: a tree that was dropped is reclaimed after a group was dropped. Transactions that begin then read the
+/// present state, and commit.
+#[test]
+fn a_tree_that_is_reclaimed_after_commits_were_dropped_stops_no_transaction() {
+    let disk = MemDisk::new(6);
+    let (engine, tree, _) = open_noting(&disk);
+    let (old, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("old", None)).unwrap();
+    engine.transact(Durability::Disk, |tx| tx.put(old, b"key", b"value")).unwrap();
+    engine.checkpoint().unwrap();
+    engine.transact(Durability::Disk, |tx| tx.drop_tree("old")).unwrap();
+    let put = |tx: &mut Transaction| tx.put(tree, b"lost", b"value");
+    let (_, lost) = engine.transact_and_wait_later(Durability::Process, put).unwrap();
+    disk.set_faults(full_log());
+    assert_eq!(lost.wait(Durability::Process).unwrap_err().code(), Code::DiskFull);
+    // Neither superblock has the tree after these.
+    (0..4).for_each(|_| engine.checkpoint().unwrap());
+    let mut tx = engine.begin().unwrap();
+    assert_eq!(tx.get(tree, b"lost").unwrap(), None);
+    tx.put(tree, b"key", b"value").unwrap();
+    tx.commit(Durability::Disk).unwrap();
+}
+
 /// D7: a program that begins and commits by itself has no call that makes room for it. After a commit found
 /// no room, the background makes it, and the next commit succeeds.
 #[test]
