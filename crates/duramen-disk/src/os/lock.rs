@@ -3,8 +3,8 @@
 //! Owns the open file that holds the lock: `flock`, which belongs to the open file. A POSIX record lock would
 //! be dropped by any close in the process (D8). The lock ends when all copies of the file's descriptor are
 //! closed, or with an unlock of one of them. A child process has copies until it executes its program, so
-//! closing would release the lock only then: the process that took it unlocks it. The text inside names the
-//! last writer and decides nothing: that process may have ended, and readers write no text. So a refusal
+//! closing would release the lock only then: the process that took the lock unlocks it. The text inside names
+//! the last writer and decides nothing: that process may have ended, and readers write no text. So a refusal
 //! names the processes that the kernel lists, where it does.
 
 use std::fs::{self, OpenOptions, TryLockError};
@@ -21,7 +21,7 @@ const HOLDER_BYTES_MAX: u64 = 1024;
 #[derive(Debug)]
 struct OsLock {
     file: fs::File,
-    /// The process that took it.
+    /// The process that took the lock.
     process: u32,
 }
 
@@ -109,7 +109,7 @@ impl Drop for OsLock {
     fn drop(&mut self) {
         // A forked process has a copy of the handle, and does not end its parent's lock by dropping it.
         if self.process == process_id() {
-            // If it fails, closing the file releases the lock, unless another process has a copy.
+            // If the unlock fails, closing the file releases the lock, unless a child has a copy.
             let _ = self.file.unlock();
         }
     }
@@ -138,22 +138,13 @@ mod tests {
     fn a_released_lock_is_free_though_a_child_has_a_copy_of_its_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
-        let lock = take(&options(), &path, true).unwrap();
-        // As in a child between fork and exec: the same open file, under another descriptor.
-        let descriptors = fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
-        let own = descriptors.into_iter().find(|fd| fs::read_link(fd).is_ok_and(|to| to == path)).unwrap();
-        let own = own.file_name().unwrap().to_str().unwrap().parse().unwrap();
-        let copy = copy_of(own);
-        drop(lock);
-        drop(take(&options(), &path, true).expect("it was released"));
+        let file = options().open(&path).unwrap();
+        file.try_lock().unwrap();
+        // As in a child between fork and exec: the same open file under another descriptor.
+        let copy = file.try_clone().unwrap();
+        drop(OsLock { file, process: process_id() });
+        drop(take(&options(), &path, true).expect("the lock was released"));
         drop(copy);
-    }
-
-    #[allow(unsafe_code, reason = "a copy of a descriptor")]
-    fn copy_of(descriptor: i32) -> std::os::fd::OwnedFd {
-        use std::os::fd::BorrowedFd;
-        // SAFETY: the descriptor belongs to the lock of the caller, who keeps it during this call.
-        unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().expect("a descriptor is free")
     }
 
     #[test]
@@ -162,19 +153,20 @@ mod tests {
         use std::os::unix::process::CommandExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
-        let (mut command, mut copy) =
-            (std::process::Command::new("true"), Some(take(&options(), &path, true).unwrap()));
+        let mut lock = Some(take(&options(), &path, true).unwrap());
+        let mut command = std::process::Command::new("true");
         // SAFETY: the closure makes system calls and frees memory, which glibc and musl allow after a fork.
         unsafe {
             command.pre_exec(move || {
-                drop(copy.take());
+                drop(lock.take());
                 Ok(())
             })
         };
         assert!(command.status().unwrap().success());
         assert_eq!(refused(&path, true), format!("process {}", std::process::id()));
+        // With the command goes the closure, and with it this process's lock.
         drop(command);
-        drop(take(&options(), &path, true).expect("it was released"));
+        drop(take(&options(), &path, true).expect("the lock was released"));
     }
 
     #[test]

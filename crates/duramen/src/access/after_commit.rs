@@ -26,7 +26,7 @@ pub(crate) struct AfterCommit {
     pub(crate) shapes: Vec<u32>,
     /// Callbacks of the program, in the order of registration.
     pub(crate) callbacks: Vec<Box<dyn FnOnce() + Send>>,
-    /// What must be there until the commit: uploads that it attaches.
+    /// What must be there until the commit: uploads that the transaction attaches.
     pub(crate) held: Vec<Arc<dyn Send + Sync>>,
     /// Whether the commit makes background work.
     pub(crate) makes_work: bool,

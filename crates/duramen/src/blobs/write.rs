@@ -241,7 +241,7 @@ impl Upload {
         &self.record
     }
 
-    /// While it exists, the pieces stay.
+    /// Keeps the stored pieces from collection as long as somebody holds it.
     pub(super) fn live(&self) -> Arc<Live> {
         Arc::clone(&self.live)
     }
