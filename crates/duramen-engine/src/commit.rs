@@ -15,6 +15,7 @@ mod admission;
 mod alone;
 mod apply;
 mod changes;
+mod conditions;
 mod drops;
 mod group;
 mod key_map;
@@ -51,6 +52,8 @@ use crate::wal::Log;
 
 pub(crate) use apply::{Applied, Applying, apply_changes, named};
 pub(crate) use changes::{Changes, ENTRY_BYTES, OwnedValue, RecordChange, decode_record};
+pub use conditions::Condition;
+pub(crate) use conditions::Conditions;
 pub(crate) use drops::Dropped;
 pub(crate) use reads::Reads;
 pub(crate) use relocate::{MovedRange, MovedValue, Relocation};
@@ -105,6 +108,8 @@ pub(crate) struct Submission {
     pub base: Registration,
     /// What it read there.
     pub reads: Reads,
+    /// What must hold when it takes its place in the order.
+    pub conditions: Conditions,
     /// What it writes.
     pub changes: Changes,
     /// The memory charged for its writes.
@@ -213,6 +218,15 @@ impl Committer {
     /// Registers the latest root.
     pub(crate) fn hold_latest(&self) -> Registration {
         self.store.registry.register(&self.latest)
+    }
+
+    /// Registers the published root, or the latest one if that has no other commits. They differ after a
+    /// group was dropped: the published root is of the rollback epoch before, and what begins there
+    /// conflicts.
+    pub(crate) fn hold_settled(&self) -> Registration {
+        let published = self.hold_published();
+        let latest = self.hold_latest();
+        if latest.root().seq == published.root().seq { latest } else { published }
     }
 
     /// As [`Committer::hold_latest`], for a caller that holds the order lock. The caller must drop the second

@@ -143,6 +143,20 @@ impl Engine {
         Ok(Transaction::begin(committer, held, overlay))
     }
 
+    /// Begins a transaction on the published root: what it reads is in the log and is never taken back by a
+    /// log without room. It conflicts with all commits that are ordered and not published yet and wrote what
+    /// it reads.
+    ///
+    /// # Errors
+    /// As [`Engine::begin`].
+    pub fn begin_published(&self) -> Result<Transaction> {
+        let (committer, _) = self.parts()?;
+        self.inner.deferred_redo.not_failed()?;
+        committer.usable()?;
+        let (held, overlay) = self.inner.deferred_redo.hold(|| committer.hold_settled());
+        Ok(Transaction::begin(committer, held, overlay))
+    }
+
     /// Runs `body` in a transaction, commits it, and repeats both after a conflict. After [`CONFLICTS_MAX`]
     /// conflicts it runs alone. On a full disk it makes room once and tries again.
     ///

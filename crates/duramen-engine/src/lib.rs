@@ -54,7 +54,7 @@ mod transaction;
 mod engine;
 
 pub use allocator::SpaceStats;
-pub use commit::CommitStats;
+pub use commit::{CommitStats, Condition};
 pub use duramen_disk::{Disk, SyncMethod};
 pub use engine::{CompactProgress, CompactReport, HeldSnapshot};
 pub use engine::{CopyProgress, DurabilityStatus, Engine, Event, EventHook, Hooks, RecoveryStats, Stats};

@@ -15,7 +15,9 @@ use crate::alarm::invariant;
 use crate::allocator::Space;
 use crate::catalog::{CATALOG, CatalogRow, TreeState};
 use crate::checkpoint::Store;
-use crate::commit::{Changes, Committer, Ordered, OwnedValue, Reads, Submission, Wait};
+use crate::commit::{
+    Changes, Committer, Condition, Conditions, Ordered, OwnedValue, Reads, Submission, Wait,
+};
 use crate::data_file::PagePointer;
 use crate::error::{Code, Error, Result};
 use crate::features::Features;
@@ -38,6 +40,7 @@ pub struct Transaction {
     committer: Arc<Committer>,
     view: View,
     reads: Reads,
+    conditions: Conditions,
     changes: Changes,
     /// Page pointers of the big values written so far, by the block that the reference to the value names.
     values: BTreeMap<u64, Vec<PagePointer>>,
@@ -136,6 +139,7 @@ impl Transaction {
             buffered: Buffered::new(committer.store().pages.meter()),
             committer: Arc::clone(committer),
             reads: Reads::default(),
+            conditions: Conditions::default(),
             changes: Changes::default(),
             values: BTreeMap::new(),
             superseded: Vec::new(),
@@ -178,6 +182,27 @@ impl Transaction {
     #[must_use]
     pub fn must_run_again(&self) -> Option<Error> {
         view::why_ended(self.view.registration()).filter(Error::is_retryable)
+    }
+
+    /// Calls `condition` when the transaction takes its place in the order. If it fails, the transaction is
+    /// not committed, and the commit returns that error. It is called under the order lock: it must return at
+    /// once, must not panic, which poisons the engine, and must not use the database. It may be called more
+    /// than once. A transaction that wrote nothing takes no place, and it is not called.
+    pub fn only_if(&mut self, condition: Condition) {
+        self.conditions.add(condition);
+    }
+
+    /// Bounds the memory of the notes of what is read, which the engine's memory target does not count.
+    /// Beyond it, trees count as read whole: more conflicts, never a wrong answer. Without a limit there are
+    /// 4,096 notes a tree, each of up to about 1 KiB; of a range up to 2 KiB.
+    pub fn limit_reads(&mut self, bytes: usize) {
+        self.reads.limit(bytes);
+    }
+
+    /// The memory that the notes of what was read take, about.
+    #[must_use]
+    pub fn read_bytes(&self) -> usize {
+        self.reads.bytes()
     }
 
     /// Marks this transaction as one that advances a consumer of the change feed. It is accepted while other
@@ -465,6 +490,7 @@ impl Transaction {
         Ok(Some(Submission {
             base: self.view.registration().clone(),
             reads: std::mem::take(&mut self.reads),
+            conditions: std::mem::take(&mut self.conditions),
             changes: std::mem::take(&mut self.changes),
             buffered: self.buffered.take(),
             values: std::mem::take(&mut self.values).into_values().flatten().collect(),

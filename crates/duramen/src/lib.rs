@@ -137,6 +137,7 @@ pub use access::documents::auto_commit::Documents;
 pub use access::documents::{DocumentsOf, Reduction};
 pub use access::explain::{Explain, Part, Ran};
 pub use access::handle::Db;
+pub use access::open_transaction::OpenTransaction;
 pub use access::page::{Page, PageToken};
 pub use access::query::{KeyIter, Query, TypedIter};
 pub use access::reads::Reads;

@@ -16,11 +16,11 @@ pub(crate) use duramen_engine::limits;
 pub(crate) use duramen_engine::processors;
 pub(crate) use duramen_engine::side_by_side;
 pub(crate) use duramen_engine::{
-    Background, CheckReport, CommitSeq, Direction, Durability, DurabilityStatus, Engine, Event, EventHook,
-    Features, FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats, FeedStop,
-    FeedWhat, Hooks, Keep, KeyRange, LogEntry, LostCommits, LostRange, Observer, Options, Receipt, Reduced,
-    Reducer, ReducerSpec, Repair, RepairProgress, Rest, Running, Snapshot, Stats, Transaction, TreeInfo,
-    TreeLoss, TreeMark, TreeShape, UncertainTree, Worker,
+    Background, CheckReport, CommitSeq, Condition, Direction, Durability, DurabilityStatus, Engine, Event,
+    EventHook, Features, FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats,
+    FeedStop, FeedWhat, Hooks, Keep, KeyRange, LogEntry, LostCommits, LostRange, Observer, Options, Receipt,
+    Reduced, Reducer, ReducerSpec, Repair, RepairProgress, Rest, Running, Snapshot, Stats, Transaction,
+    TreeInfo, TreeLoss, TreeMark, TreeShape, UncertainTree, Worker,
 };
 pub use duramen_engine::{CompactProgress, CopyProgress, HeldSnapshot, ObserveFrom, Observed};
 
@@ -70,6 +70,18 @@ impl<'e> Shared<'e> {
             self.again.replace(Some(error.clone()));
         }
         done
+    }
+
+    pub(crate) fn only_if(&self, condition: Condition) {
+        self.inner.borrow_mut().only_if(condition);
+    }
+
+    pub(crate) fn limit_reads(&self, bytes: usize) {
+        self.inner.borrow_mut().limit_reads(bytes);
+    }
+
+    pub(crate) fn read_bytes(&self) -> usize {
+        self.inner.borrow().read_bytes()
     }
 
     /// Whether a tree has no entry.

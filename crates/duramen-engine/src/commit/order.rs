@@ -33,7 +33,7 @@ use super::order_lock::Order;
 use super::recent::Verdict;
 use super::relocate::{Relocated, Relocation, relocate};
 use super::throttle::RoomFor;
-use super::{Changes, Committer, Ordered, Reads, Submission, Throttle, Wait};
+use super::{Changes, Committer, Conditions, Ordered, Reads, Submission, Throttle, Wait};
 use crate::alarm::invariant;
 use crate::catalog::{CATALOG, Root};
 use crate::data_file::PagePointer;
@@ -160,6 +160,7 @@ impl Committer {
         let submitted = self.submit(Submission {
             base: self.hold_latest(),
             reads: Reads::default(),
+            conditions: Conditions::default(),
             changes: Changes::default(),
             buffered: Buffered::new(self.store.pages.meter()),
             values: relocation.iter().flat_map(Relocation::pages).collect(),
@@ -192,6 +193,7 @@ impl Committer {
         let Submission {
             base,
             reads,
+            conditions,
             changes,
             mut buffered,
             values,
@@ -208,6 +210,7 @@ impl Committer {
         Ok(Prepared {
             base,
             reads,
+            conditions,
             record,
             prebuilt,
             keys,
@@ -344,6 +347,8 @@ impl Committer {
         if let Some(wanted) = self.throttle.lacks_room(&self.store, prepared.room_for) {
             return Err(EnterError::NoRoom(wanted));
         }
+        // Last, so that no work comes between a time that is checked and the place in the order.
+        prepared.conditions.check()?;
         let recent_bytes_max = self.store.pages.meter().memory_bytes() / RECENT_MEMORY_PART;
         order.recent.push(seq, std::mem::take(&mut prepared.keys), recent_bytes_max);
         let root = Root {
@@ -458,6 +463,7 @@ impl Committer {
 pub(super) struct Prepared {
     pub(super) base: Registration,
     reads: Reads,
+    conditions: Conditions,
     record: Record,
     prebuilt: Prebuilt,
     keys: WrittenKeys,

@@ -15,29 +15,49 @@ use crate::tree::{BigReader, BigRef, Cursor, Direction, KeyRange, Slot, StoredVa
 /// Beyond this many points and ranges a whole tree counts as read: more conflicts, never a wrong answer.
 const NOTES_PER_TREE_MAX: usize = 4096;
 
+/// What a note takes in memory beside its keys, about.
+const NOTE_BYTES: usize = 48;
+
 /// Bytes of two big values that are compared at a time.
 const COMPARED_BYTES: usize = 64 * 1024;
 
 /// The read set of a transaction.
-#[derive(Debug, Default)]
+///
+/// It can be bounded. Beyond the bound, trees count as read whole, the one with the longest notes first.
+#[derive(Debug)]
 pub(crate) struct Reads {
     trees: BTreeMap<TreeId, TreeReads>,
+    /// The memory of all notes, about.
+    bytes: usize,
+    bytes_max: usize,
 }
 
 #[derive(Debug, Default)]
 struct TreeReads {
+    /// The memory of the notes of this tree, about.
+    bytes: usize,
     points: KeyMap<()>,
     /// Disjoint, in order of their start.
     ranges: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
+impl Default for Reads {
+    fn default() -> Reads {
+        Reads { trees: BTreeMap::new(), bytes: 0, bytes_max: usize::MAX }
+    }
+}
+
 impl Reads {
     /// Notes the lookup of a key, found or not.
     pub(crate) fn point(&mut self, tree: TreeId, key: &[u8]) {
-        let reads = self.of(tree);
+        let reads = self.trees.entry(tree).or_default();
         // A key that is too long to be written is absent, whatever is committed.
         if key.len() <= KEY_BYTES_MAX && !reads.covers(key) && reads.points.set(key, ()).is_none() {
+            let before = reads.bytes;
+            reads.bytes += key.len() + NOTE_BYTES;
             reads.escalate();
+            let after = reads.bytes;
+            self.count_bytes(before, after);
         }
     }
 
@@ -46,9 +66,41 @@ impl Reads {
         if range.is_empty() {
             return;
         }
-        let reads = self.of(tree);
+        let reads = self.trees.entry(tree).or_default();
+        let before = reads.bytes;
         reads.add_range(range.clone());
         reads.escalate();
+        let after = reads.bytes;
+        self.count_bytes(before, after);
+    }
+
+    /// Bounds the memory of the notes. One note a tree is always kept.
+    pub(crate) fn limit(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+        self.fit();
+    }
+
+    /// The memory of the notes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn count_bytes(&mut self, before: usize, after: usize) {
+        self.bytes = self.bytes - before + after;
+        if self.bytes > self.bytes_max {
+            self.fit();
+        }
+    }
+
+    /// Lets trees count as read whole until the notes take no more than they may.
+    fn fit(&mut self) {
+        while self.bytes > self.bytes_max {
+            let longest = self.trees.values_mut().max_by_key(|reads| reads.bytes);
+            let Some(reads) = longest.filter(|reads| !reads.is_whole()) else { return };
+            self.bytes -= reads.bytes;
+            reads.read_whole();
+            self.bytes += reads.bytes;
+        }
     }
 
     /// Whether nothing was read.
@@ -66,10 +118,6 @@ impl Reads {
         let is_there =
             |root: &Root, id: TreeId| root.trees.get(id).is_some_and(|tree| tree.dropped_at.is_none());
         self.trees.keys().any(|id| is_there(old, *id) != is_there(new, *id))
-    }
-
-    fn of(&mut self, tree: TreeId) -> &mut TreeReads {
-        self.trees.entry(tree).or_default()
     }
 
     /// Whether any of these keys was read.
@@ -136,6 +184,7 @@ impl TreeReads {
             .collect();
         for from in touched {
             let to = self.ranges.remove(&from).flatten();
+            self.bytes -= range_bytes((&from, &to));
             range.to = match (range.to, to) {
                 (Some(mine), Some(theirs)) => Some(mine.max(theirs)),
                 _ => None,
@@ -143,11 +192,16 @@ impl TreeReads {
         }
         if self.points.first_from(&range.from).is_some_and(|key| range.contains(key)) {
             let points = std::mem::take(&mut self.points);
-            for (key, ()) in points.iter().filter(|(key, ())| !range.contains(key)) {
-                self.points.set(key, ());
+            for (key, ()) in points.iter() {
+                if range.contains(key) {
+                    self.bytes -= key.len() + NOTE_BYTES;
+                } else {
+                    self.points.set(key, ());
+                }
             }
         }
         debug_assert!(self.touches_no_range(&range), "ranges that were read lie apart");
+        self.bytes += range_bytes((&range.from, &range.to));
         self.ranges.insert(range.from, range.to);
     }
 
@@ -161,10 +215,20 @@ impl TreeReads {
 
     fn escalate(&mut self) {
         if self.points.len() + self.ranges.len() > NOTES_PER_TREE_MAX {
-            self.points = KeyMap::default();
-            self.ranges.clear();
-            self.ranges.insert(Vec::new(), None);
+            self.read_whole();
         }
+    }
+
+    /// From here on the whole tree counts as read.
+    fn read_whole(&mut self) {
+        self.points = KeyMap::default();
+        self.ranges.clear();
+        self.ranges.insert(Vec::new(), None);
+        self.bytes = NOTE_BYTES;
+    }
+
+    fn is_whole(&self) -> bool {
+        self.ranges.first_key_value().is_some_and(|(from, to)| from.is_empty() && to.is_none())
     }
 
     fn touch(&self, written: &SortedKeys) -> bool {
@@ -178,6 +242,11 @@ impl TreeReads {
                 written.first_from(from).is_some_and(|key| to.as_deref().is_none_or(|to| key < to))
             })
     }
+}
+
+/// What the note of a range takes in memory, about.
+fn range_bytes((from, to): (&Vec<u8>, &Option<Vec<u8>>)) -> usize {
+    from.len() + to.as_ref().map_or(0, Vec::len) + NOTE_BYTES
 }
 
 fn same_tree(old: Option<&Slot>, new: Option<&Slot>) -> bool {
@@ -228,4 +297,44 @@ fn of_a_value(error: std::io::Error) -> Error {
     error
         .downcast::<Error>()
         .unwrap_or_else(|error| Error::new(Code::System, format!("cannot read a big value: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    //! The memory of the notes is counted as they are added, merged and replaced.
+    use super::*;
+
+    fn counted_anew(reads: &Reads) -> usize {
+        let of_tree = |reads: &TreeReads| {
+            let points: usize = reads.points.iter().map(|(key, ())| key.len() + NOTE_BYTES).sum();
+            points + reads.ranges.iter().map(range_bytes).sum::<usize>()
+        };
+        reads.trees.values().map(of_tree).sum()
+    }
+
+    #[test]
+    fn the_memory_of_notes_is_counted() {
+        let mut random = 7_u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (random >> 33) % below
+        };
+        for bytes_max in [usize::MAX, 5_000, 300, 0] {
+            let mut reads = Reads::default();
+            reads.limit(bytes_max);
+            for _ in 0..3_000 {
+                let (tree, from) = (TreeId(100 + next(3)), next(1_000));
+                let key = |number: u64| {
+                    format!("{number:0>4}{}", "x".repeat(usize::from(number.is_multiple_of(3)))).into_bytes()
+                };
+                match next(4) {
+                    0 => reads.range(tree, &KeyRange { from: key(from), to: Some(key(from + next(9))) }),
+                    1 if next(200) == 0 => reads.range(tree, &KeyRange { from: key(from), to: None }),
+                    _ => reads.point(tree, &key(from)),
+                }
+                assert_eq!(reads.bytes(), counted_anew(&reads));
+                assert!(reads.bytes() <= bytes_max.max(3 * NOTE_BYTES), "one note a tree at least");
+            }
+        }
+    }
 }

@@ -36,5 +36,6 @@ mod patches;
 mod repair;
 #[cfg(not(feature = "shuttle"))]
 mod rest;
+mod resting;
 #[cfg(all(not(feature = "shuttle"), debug_assertions))]
 mod space;

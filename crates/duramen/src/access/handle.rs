@@ -12,14 +12,16 @@ use crate::store::{CheckReport, CopyProgress, Durability, DurabilityStatus, Engi
 use crate::access::after_commit::AfterCommit;
 use crate::access::background_work::BackgroundWork;
 use crate::access::bytes::ByteTree;
+use crate::access::deadlines::Count;
 use crate::access::documents::auto_commit::Documents;
 use crate::access::inside::{self, Inside};
 use crate::access::last_handle::LastHandle;
 use crate::access::open_state::OpenState;
+use crate::access::open_transaction::OpenTransaction;
 use crate::access::reads::Reads;
 use crate::access::references;
 use crate::access::snapshot::Snapshot;
-use crate::access::transaction::Transaction;
+use crate::access::transaction::{Noted, Transaction};
 use crate::access::views::state::ViewState;
 use crate::catalog::schema::Schema;
 use crate::store::error::{Error, Result};
@@ -220,20 +222,32 @@ impl Db {
         inside::refuse(&self.state)?;
         let mut effects = AfterCommit::default();
         let (out, receipt) = transact(&mut |tx| {
-            let mut transaction = Transaction::new(tx, &self.state);
+            let mut transaction = Transaction::new(tx, &self.state, Noted::default());
             let is_inside = Inside::enter(&self.state);
             let out = run(&mut transaction);
             drop(is_inside);
             let out = out.and_then(|out| references::settle(&transaction).map(|()| out));
             let failed = transaction.failed();
-            effects = transaction.into_effects();
+            let noted = transaction.into_noted();
+            noted.deadlines().hold(Count::Read, tx, &self.state);
+            effects = noted.into_effects();
             failed.map_or(out, Err)
         })?;
         Ok((out, receipt, effects))
     }
 
+    /// Begins a transaction that rests between calls: see [`OpenTransaction`].
+    ///
+    /// # Errors
+    /// `ReadOnly` (E0204) if the database was opened read-only; `Closed` (E0207) after a close;
+    /// `ForkedHandle` (E0206) in a forked process; `EnginePoisoned` (E0601) after a failed sync.
+    /// `CorruptData` (E0501) or `System` (E1001) if the log could not be applied to the trees after opening.
+    pub fn begin(&self) -> Result<OpenTransaction> {
+        Ok(OpenTransaction::new(self.clone(), self.engine.begin_published()?))
+    }
+
     /// The work after a commit: caches, callbacks, expiring and collecting.
-    fn finish(&self, effects: AfterCommit) {
+    pub(crate) fn finish(&self, effects: AfterCommit) {
         self.publish_shapes(&effects);
         let wrote_blobs = effects.wrote_blobs;
         let kv_due = effects.apply(&self.state, self.level);

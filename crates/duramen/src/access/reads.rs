@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::access::codec;
 use crate::access::collection::Collection;
+use crate::access::deadlines::Deadline;
 use crate::access::documents::DocumentsOf;
 use crate::access::open_state::OpenState;
 use crate::access::query::Query;
@@ -29,7 +30,7 @@ use crate::value::time::Time;
 use crate::value::tuple::{KeyFor, encode};
 
 pub(crate) mod sealed {
-    use super::{Arc, Entry, Millis, OpenState, Result, Snapshot, Source, TypeDescriptor};
+    use super::{Arc, Deadline, Entry, Millis, OpenState, Result, Snapshot, Source, TypeDescriptor};
 
     /// Sealed: the sources of reads, implemented only in this crate.
     pub trait Readable {
@@ -59,6 +60,13 @@ pub(crate) mod sealed {
 
         /// The snapshot that is read, for reads by several threads. In a transaction there is none.
         fn as_snapshot(&self) -> Option<&Snapshot>;
+
+        /// Where to note the expiry of a value that is not expired, and on which the reader relies. A
+        /// snapshot answers as of its time, and notes none.
+        #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
+        fn relied_until(&self) -> Option<&Deadline> {
+            None
+        }
 
         /// The current time, read once: later calls return the same.
         #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]

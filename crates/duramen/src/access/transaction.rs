@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::access::after_commit::AfterCommit;
 use crate::access::collection::Collection;
+use crate::access::deadlines::{Deadline, Deadlines};
 use crate::access::open_state::OpenState;
 use crate::access::reads::{Reads, sealed};
 use crate::access::references;
@@ -54,6 +55,13 @@ pub(crate) enum Before<'b> {
 pub struct Transaction<'e> {
     inner: Shared<'e>,
     state: &'e OpenState,
+    noted: Noted,
+}
+
+/// What a transaction keeps beside the engine's: an [`OpenTransaction`](crate::OpenTransaction) carries it
+/// from call to call.
+#[derive(Default)]
+pub(crate) struct Noted {
     effects: RefCell<AfterCommit>,
     now: OnceCell<Millis>,
     /// Why a write stopped halfway. The transaction must then not commit, even if its closure discards the
@@ -61,18 +69,24 @@ pub struct Transaction<'e> {
     failed: RefCell<Option<Error>>,
     /// What references need from the state in which this transaction commits.
     unsettled: RefCell<Unsettled>,
+    deadlines: Deadlines,
+}
+
+impl Noted {
+    /// The deadlines of the transaction.
+    pub(crate) fn deadlines(&self) -> &Deadlines {
+        &self.deadlines
+    }
+
+    /// The work that is left once the transaction commits.
+    pub(crate) fn into_effects(self) -> AfterCommit {
+        self.effects.into_inner()
+    }
 }
 
 impl<'e> Transaction<'e> {
-    pub(crate) fn new(inner: &'e mut crate::store::Transaction, state: &'e OpenState) -> Self {
-        Transaction {
-            inner: Shared::new(inner),
-            state,
-            effects: RefCell::default(),
-            now: OnceCell::new(),
-            failed: RefCell::default(),
-            unsettled: RefCell::default(),
-        }
+    pub(crate) fn new(inner: &'e mut crate::store::Transaction, state: &'e OpenState, noted: Noted) -> Self {
+        Transaction { inner: Shared::new(inner), state, noted }
     }
 
     /// The engine's transaction.
@@ -82,19 +96,19 @@ impl<'e> Transaction<'e> {
 
     /// Why this transaction must not commit.
     pub(crate) fn failed(&self) -> Option<Error> {
-        self.failed.borrow().clone()
+        self.noted.failed.borrow().clone()
     }
 
     /// What references need at the commit.
     pub(crate) fn unsettled(&self) -> &RefCell<Unsettled> {
-        &self.unsettled
+        &self.noted.unsettled
     }
 
     /// How many documents of others the deletes of this transaction have deleted or changed so far, because
     /// they referred to what was deleted.
     #[must_use]
     pub fn followed(&self) -> Followed {
-        self.unsettled.borrow().followed
+        self.noted.unsettled.borrow().followed
     }
 
     /// The error that running this transaction again may fix, even if the closure returned an error of its
@@ -106,34 +120,62 @@ impl<'e> Transaction<'e> {
     /// Wraps a write of several steps: if one step fails, the transaction must not commit.
     pub(crate) fn all_or_nothing<T>(&self, done: Result<T>) -> Result<T> {
         if let Err(error) = &done {
-            self.failed.borrow_mut().get_or_insert_with(|| error.clone());
+            self.noted.failed.borrow_mut().get_or_insert_with(|| error.clone());
         }
         done
     }
 
     /// Notes that a value with an expiry was written.
     pub(crate) fn gives_expiry_work(&self) {
-        self.effects.borrow_mut().expires = true;
+        self.noted.effects.borrow_mut().expires = true;
     }
 
     /// Holds something until the transaction has committed, or is dropped.
     pub(crate) fn hold(&self, held: Arc<dyn Send + Sync>) {
-        self.effects.borrow_mut().held.push(held);
+        self.noted.effects.borrow_mut().held.push(held);
     }
 
     /// Counts a write of a key-value.
     pub(crate) fn wrote_kv(&self, namespace: &str) {
-        self.effects.borrow_mut().count_kv_write(namespace);
+        self.noted.effects.borrow_mut().count_kv_write(namespace);
     }
 
     /// Notes that blobs are added or removed.
     pub(crate) fn wrote_blobs(&self) {
-        self.effects.borrow_mut().wrote_blobs = true;
+        self.noted.effects.borrow_mut().wrote_blobs = true;
     }
 
-    /// The work that is left once this transaction commits.
-    pub(crate) fn into_effects(self) -> AfterCommit {
-        self.effects.into_inner()
+    /// What it keeps beside the engine's transaction.
+    pub(crate) fn into_noted(self) -> Noted {
+        self.noted
+    }
+
+    /// The deadline of the values that were written with a lifetime.
+    pub(crate) fn written_until(&self) -> &Deadline {
+        &self.noted.deadlines.written
+    }
+
+    /// Calls `condition` when this transaction takes its place in the order of commits. If it fails, nothing
+    /// is committed, and the commit returns that error: a deadline that must not have passed, for example.
+    ///
+    /// It runs while no other transaction can be ordered: it must return at once, must not use the database,
+    /// and must not panic. It may run more than once. A transaction that wrote nothing has no place of its
+    /// own, and it does not run. A [`WriteConflict`](crate::Code) from it lets the closure run again.
+    pub fn only_if(&mut self, condition: impl FnMut() -> Result<()> + Send + 'static) {
+        self.inner.only_if(Box::new(condition));
+    }
+
+    /// Bounds the memory of the notes of what this transaction reads, in bytes; the database's memory target
+    /// does not count it. Beyond the bound it counts as having read trees whole: more conflicts, never a
+    /// wrong answer.
+    pub fn limit_reads(&mut self, bytes: usize) {
+        self.inner.limit_reads(bytes);
+    }
+
+    /// The memory that the notes of what was read take, in bytes, about.
+    #[must_use]
+    pub fn read_bytes(&self) -> usize {
+        self.inner.read_bytes()
     }
 
     /// Calls `run` once this transaction has committed and reached its level.
@@ -145,7 +187,7 @@ impl<'e> Transaction<'e> {
     /// Work that must not be lost in a crash between the commit and the call belongs in the transaction
     /// instead.
     pub fn after_commit(&mut self, run: impl FnOnce() + Send + 'static) {
-        self.effects.get_mut().callbacks.push(Box::new(run));
+        self.noted.effects.get_mut().callbacks.push(Box::new(run));
     }
 
     /// Creates a collection.
@@ -203,7 +245,7 @@ impl<'e> Transaction<'e> {
     /// Those of a [write](crate::Error#writes); `StillReferenced` (E0217) if another collection refers to it.
     pub fn drop_collection(&mut self, collection: &str) -> Result<bool> {
         references::unlink_dropped(self, collection)?;
-        let effects = self.effects.get_mut();
+        let effects = self.noted.effects.get_mut();
         effects.entries.remove(collection);
         effects.fitting.clear();
         self.all_or_nothing(entries::remove(&self.inner, collection))
@@ -357,7 +399,7 @@ impl<'e> Transaction<'e> {
     /// are no documents.
     pub(crate) fn grow(&self, entry: &Entry, schema: Schema) -> Result<Arc<Entry>> {
         let grown = self.all_or_nothing(self.grown(entry, schema))?;
-        self.effects.borrow_mut().fitting.clear();
+        self.noted.effects.borrow_mut().fitting.clear();
         Ok(self.enter(grown))
     }
 
@@ -389,7 +431,7 @@ impl<'e> Transaction<'e> {
         }
         let stored = entries::store(&self.inner, &schema)?;
         let is_unready = |view: &OpenView| !view.spec.ready;
-        self.effects.borrow_mut().makes_work |= views.iter().any(is_unready);
+        self.noted.effects.borrow_mut().makes_work |= views.iter().any(is_unready);
         Ok(Entry { schema, tree: entry.tree, views, stored, last_shape: LastShape::default() })
     }
 
@@ -455,17 +497,17 @@ impl<'e> Transaction<'e> {
 
     fn enter(&self, entry: Entry) -> Arc<Entry> {
         let entry = Arc::new(entry);
-        self.effects.borrow_mut().entries.insert(entry.schema.name().to_owned(), Arc::clone(&entry));
+        self.noted.effects.borrow_mut().entries.insert(entry.schema.name().to_owned(), Arc::clone(&entry));
         entry
     }
 
     pub(crate) fn find(&self, collection: &str) -> Result<Option<Arc<Entry>>> {
-        if let Some(entry) = self.effects.borrow().entries.get(collection) {
+        if let Some(entry) = self.noted.effects.borrow().entries.get(collection) {
             return Ok(Some(Arc::clone(entry)));
         }
         let found = entries::find(&self.inner, &self.state.catalog, collection)?;
         if let Some(entry) = &found {
-            self.effects.borrow_mut().entries.insert(collection.to_owned(), Arc::clone(entry));
+            self.noted.effects.borrow_mut().entries.insert(collection.to_owned(), Arc::clone(entry));
         }
         Ok(found)
     }
@@ -486,7 +528,7 @@ impl<'e> Transaction<'e> {
             self.declare(descriptor);
             self.state.fits(&self.inner, descriptor, &entry)?
         };
-        self.effects.borrow_mut().fitting.push((descriptor.kind, Arc::clone(&entry), fits));
+        self.noted.effects.borrow_mut().fitting.push((descriptor.kind, Arc::clone(&entry), fits));
         Ok(Some(entry))
     }
 
@@ -527,7 +569,7 @@ impl<'e> Transaction<'e> {
         let grew = self.state.fit(&self.inner, descriptor, &entry, &mut schema, writes)?;
         let entry = if grew { self.grow(&entry, schema)? } else { entry };
         let fits = if writes { Fits::Writes } else { Fits::Reads };
-        self.effects.borrow_mut().fitting.push((descriptor.kind, Arc::clone(&entry), fits));
+        self.noted.effects.borrow_mut().fitting.push((descriptor.kind, Arc::clone(&entry), fits));
         Ok(entry)
     }
 
@@ -543,7 +585,7 @@ impl<'e> Transaction<'e> {
     }
 
     fn fitted_already(&self, descriptor: TypeDescriptor, wanted: Fits) -> Option<Arc<Entry>> {
-        self.effects.borrow().fitting_entry(descriptor.kind, wanted)
+        self.noted.effects.borrow().fitting_entry(descriptor.kind, wanted)
     }
 
     /// What is stored under a key.
@@ -608,10 +650,10 @@ impl<'e> Transaction<'e> {
 
     /// Makes sure that the row of a shape is in the state of this transaction.
     fn put_shape(&self, shape: &Shape) -> Result<()> {
-        let is_put = || self.effects.borrow().shapes.contains(&shape.number());
+        let is_put = || self.noted.effects.borrow().shapes.contains(&shape.number());
         if !shape.is_published() && !is_put() {
             self.all_or_nothing(shape.put(&self.inner))?;
-            self.effects.borrow_mut().shapes.push(shape.number());
+            self.noted.effects.borrow_mut().shapes.push(shape.number());
         }
         Ok(())
     }
@@ -656,7 +698,7 @@ impl<'e> Transaction<'e> {
         let counter = self.state.ids.of(C::NAME);
         let new = counter.take(&self.inner, C::NAME, rows)?;
         if let Some(bound) = new.bound {
-            self.effects.borrow_mut().bounds.push((counter, bound));
+            self.noted.effects.borrow_mut().bounds.push((counter, bound));
         }
         Ok(new.id)
     }
@@ -707,8 +749,13 @@ impl sealed::Readable for Transaction<'_> {
     }
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
+    fn relied_until(&self) -> Option<&Deadline> {
+        Some(&self.noted.deadlines.read)
+    }
+
+    #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn now(&self) -> Millis {
-        *self.now.get_or_init(|| self.state.clock.now())
+        *self.noted.now.get_or_init(|| self.state.clock.now())
     }
 }
 

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::row::{self, Row};
 use super::ttl::Expiry;
+use crate::access::deadlines::Deadline;
 use crate::access::reads::Reads;
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Cursor, Direction, TreeId};
@@ -108,6 +109,7 @@ impl<S: Reads> KvOf<'_, S> {
         Ok(KvIter {
             cursor: cursor.transpose()?,
             now: self.within.now(),
+            relied_until: self.within.relied_until().cloned(),
             namespace: self.namespace.to_owned(),
             kind: PhantomData,
         })
@@ -128,8 +130,15 @@ impl<S: Reads> KvOf<'_, S> {
         let stored = source.count(rows, &range)?;
         let Some(expiries) = self.tree(&row::expiries_tree(self.namespace))? else { return Ok(stored) };
         let gone = row::expired(self.within.now());
+        let expired_count = source.count(expiries, &gone)?;
+        if let Some(deadline) = self.within.relied_until() {
+            // Of the whole namespace: to look for that of the range would cost a look at each value.
+            if let Some((next, _)) = source.nth(expiries, expired_count)? {
+                deadline.note(Some(row::split_index_key(&next)?.0));
+            }
+        }
         if is_all {
-            return Ok(stored - source.count(expiries, &gone)?);
+            return Ok(stored - expired_count);
         }
         let mut expired = 0;
         let mut cursor = source.cursor(expiries, gone, Direction::Forward)?;
@@ -143,8 +152,16 @@ impl<S: Reads> KvOf<'_, S> {
 
     /// The value under a key, unless it has expired.
     pub(super) fn live(&self, key: &[u8]) -> Result<Option<Row>> {
-        let now = self.within.now();
-        Ok(self.stored(key)?.filter(|found| found.lives_at(now)))
+        Ok(self.stored(key)?.filter(|found| self.relies_on(found)))
+    }
+
+    /// Whether a value is visible. If so, a transaction relies on it until the commit.
+    pub(super) fn relies_on(&self, found: &Row) -> bool {
+        let lives = found.lives_at(self.within.now());
+        if lives && let Some(deadline) = self.within.relied_until() {
+            deadline.note(found.expires);
+        }
+        lives
     }
 
     /// The value under a key, expired or not.
@@ -187,6 +204,7 @@ fn unreadable(namespace: &str, key: &[u8], wanted: &str, why: &str) -> Error {
 pub struct KvIter<K, T> {
     cursor: Option<Cursor>,
     now: Millis,
+    relied_until: Option<Deadline>,
     namespace: String,
     kind: PhantomData<fn() -> (K, T)>,
 }
@@ -197,6 +215,9 @@ impl<K: OwnedKey, T: DeserializeOwned> KvIter<K, T> {
         while let Some((key, stored)) = cursor.next()? {
             let expires = row::expiry(stored)?;
             if row::lives(expires, self.now) {
+                if let Some(deadline) = &self.relied_until {
+                    deadline.note(expires);
+                }
                 let value = from_value(&self.namespace, key, row::value(stored, expires))?;
                 return Ok(Some((K::from_elements(decode(key)?)?, value)));
             }

@@ -257,7 +257,7 @@ impl KvOf<'_, Transaction<'_>> {
     }
 
     fn lives(&self, stored: &Option<Row>) -> bool {
-        stored.as_ref().is_some_and(|found| found.lives_at(self.within.now()))
+        stored.as_ref().is_some_and(|found| self.relies_on(found))
     }
 
     fn read<T: DeserializeOwned>(&self, key: &[u8], stored: &Option<Row>) -> Result<Option<T>> {
@@ -278,7 +278,7 @@ impl KvOf<'_, Transaction<'_>> {
     /// Stores a value in the place of the stored row.
     fn set(&self, key: &[u8], stored: &Option<Row>, value: &[u8], ttl: Ttl) -> Result<()> {
         let now = self.within.now();
-        let before = stored.as_ref().filter(|_| self.lives(stored)).and_then(|found| found.expires);
+        let before = stored.as_ref().filter(|found| found.lives_at(now)).and_then(|found| found.expires);
         let expires = ttl.expires(now, before);
         if !row::lives(expires, now) {
             return self.remove(key, stored);
@@ -290,6 +290,7 @@ impl KvOf<'_, Transaction<'_>> {
             None => tx.create_tree(&name, None)?,
         };
         self.within.wrote_kv(self.namespace);
+        self.within.written_until().note(expires);
         let indexed = stored.as_ref().and_then(|found| found.expires);
         let written = tx.put(rows, key, &row::encode_row(expires, value));
         if indexed == expires {

@@ -39,6 +39,7 @@ mod model;
 mod monoids;
 mod nulls;
 mod observing;
+mod open_transactions;
 mod ordering;
 mod page_scan;
 mod queries;

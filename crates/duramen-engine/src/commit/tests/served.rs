@@ -30,6 +30,7 @@ impl Committer {
         Submission {
             base: self.hold_latest(),
             reads: read,
+            conditions: Conditions::default(),
             changes,
             buffered: Buffered::new(self.store.pages.meter()),
             values: Vec::new(),
