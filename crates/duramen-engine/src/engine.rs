@@ -417,8 +417,8 @@ impl Engine {
     }
 
     /// Refuses further commits, waits for those under way, and writes a last checkpoint. The lock is released
-    /// when the last handle, snapshot, transaction and cursor is dropped. Until then what is published can be
-    /// read.
+    /// when the last handle, snapshot, transaction, cursor, and receipt that was not waited on is dropped.
+    /// Until then what is published can be read.
     ///
     /// # Errors
     /// Those of a [checkpoint](crate::Error#checkpoints). Everything acknowledged is safe in the log all the
@@ -555,6 +555,7 @@ fn start_threads(
     maintenance: &Arc<Maintenance>,
     deferred_redo: &Arc<DeferredRedo>,
     options: &Options,
+    locks: &Arc<Locks>,
 ) -> Result<Option<Threads>> {
     if options.background == Background::Stepped {
         // The clock does not advance during a rest of a simulation.
@@ -565,9 +566,12 @@ fn start_threads(
     drop(maintenance.make_room());
     let mut threads = Threads::new();
     let log = Arc::clone(maintenance);
+    // D8: an event hook may drop the last handle inside a step, and the rest of that step still writes.
+    let (held_by_log, held_by_space) = (Arc::clone(locks), Arc::clone(locks));
     threads.start(
         "duramen-log",
         move || {
+            let _held = &held_by_log;
             if log.is_poisoned() {
                 return;
             }
@@ -582,6 +586,7 @@ fn start_threads(
     threads.start(
         "duramen-space",
         move || {
+            let _held = &held_by_space;
             // A failure poisons the engine, which the next line reports.
             drop(deferred_redo.run());
             if space.is_poisoned() {

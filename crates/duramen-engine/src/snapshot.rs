@@ -95,6 +95,11 @@ impl Registry {
         self.locks.set(Arc::downgrade(locks)).expect("a database is locked once");
     }
 
+    /// The locks, for what still writes once the engine has ended.
+    pub(crate) fn hold_locks(&self) -> Option<Arc<Locks>> {
+        self.locks.get().and_then(Weak::upgrade)
+    }
+
     /// Registers the newest root, which is read while the shard is locked. A thread that frees pages sees
     /// this registration, or has freed only what a root read later does not use.
     pub(crate) fn register(self: &Arc<Registry>, newest: &Newest) -> Registration {
@@ -125,7 +130,7 @@ impl Registry {
             let hold = Arc::clone(&entry.hold);
             return (Registration { hold }, Idle::default());
         }
-        let _locks = self.locks.get().and_then(Weak::upgrade);
+        let _locks = self.hold_locks();
         let root = wanted();
         // Read under the shard's lock, as the root: see `held_before_freeing`.
         let (seq, freed_to) = (root.seq, self.freed_to.load(Ordering::SeqCst));

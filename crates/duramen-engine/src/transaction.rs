@@ -26,7 +26,7 @@ use crate::limits::{KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_MEMORY_PAR
 use crate::options::Durability;
 use crate::overlay::Overlay;
 use crate::page_cache::Buffered;
-use crate::snapshot::Registration;
+use crate::snapshot::{Locks, Registration};
 use crate::tree::entry_reduction;
 use crate::tree::{Apply, BigRef, Direction, KeyRange, Loading, Reduced, ReducerSpec, Slot};
 
@@ -68,17 +68,20 @@ pub struct Receipt {
     durability: Durability,
     /// The commit wrote something, and its receipt has not been waited on.
     is_under_way: bool,
+    /// D8: who waits may write the log, also once the last handle was dropped.
+    _locks: Option<Arc<Locks>>,
 }
 
 impl Receipt {
     pub(crate) fn new(committer: &Arc<Committer>, ordered: Ordered, durability: Durability) -> Receipt {
         let committer = Arc::clone(committer);
-        Receipt { committer, seq: ordered.seq, ordered, durability, is_under_way: false }
+        Receipt { committer, seq: ordered.seq, ordered, durability, is_under_way: false, _locks: None }
     }
 
     /// The receipt of a commit that has its position and has not waited for its level.
     pub(crate) fn under_way(committer: &Arc<Committer>, ordered: Ordered) -> Receipt {
-        Receipt { is_under_way: true, ..Receipt::new(committer, ordered, Durability::Memory) }
+        let _locks = committer.store().registry.hold_locks();
+        Receipt { is_under_way: true, _locks, ..Receipt::new(committer, ordered, Durability::Memory) }
     }
 
     /// The sequence of the transaction.
@@ -116,7 +119,7 @@ impl Receipt {
     /// it read were dropped.
     pub fn waited(self, level: Durability) -> Result<Receipt> {
         self.wait(level)?;
-        Ok(Receipt { durability: self.durability.max(level), is_under_way: false, ..self })
+        Ok(Receipt { durability: self.durability.max(level), is_under_way: false, _locks: None, ..self })
     }
 }
 

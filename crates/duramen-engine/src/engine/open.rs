@@ -130,7 +130,7 @@ fn assemble(
         let feeding = Feeding::new(&feed, feed_rule.as_ref(), &disk, &wal_dir, log_identity);
         let setup = WriterSetup { options: &options, sync: sync.0, events, feeding };
         let (committer, maintenance, deferred_redo) = writer(&disk, &wal_dir, loaded, replayed, setup)?;
-        let threads = start_threads(&maintenance, &deferred_redo, &options)?;
+        let threads = start_threads(&maintenance, &deferred_redo, &options, &locks)?;
         (Mode::Write { committer, maintenance }, deferred_redo, threads)
     };
     let inner = Inner {

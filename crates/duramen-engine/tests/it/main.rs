@@ -25,6 +25,7 @@ mod format;
 #[cfg(feature = "shuttle")]
 mod interleavings;
 #[cfg(not(feature = "shuttle"))]
+mod locks;
 mod memory;
 #[cfg(not(feature = "shuttle"))]
 mod observe;

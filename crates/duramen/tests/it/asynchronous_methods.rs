@@ -9,7 +9,8 @@ use duramen::prelude::*;
 use crate::asynchronous::block_on;
 
 /// Methods of `Db` that have no namesake, and what does their work.
-const OTHERWISE: [(&str, &str); 12] = [
+const OTHERWISE: [(&str, &str); 13] = [
+    ("begin", "a transaction that rests between blocking calls: `run(|db| db.begin())`"),
     ("blobs", "a handle of blocking calls: `run(|db| db.blobs(..))`"),
     ("bytes", "a handle of blocking calls: `run(|db| db.bytes(..))`"),
     ("collection", "a query that is run by blocking calls: `read(|at| at.collection::<C>()..)`"),

@@ -1,0 +1,111 @@
+//! D8: who holds the lock, and for how long.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use duramen_disk::MemDisk;
+use duramen_engine::{Code, Durability, Engine, Event, EventHook, Hooks, Options, Result};
+
+const BEGINS: fn(&Event) -> bool = |event| matches!(event, Event::CheckpointBegins);
+
+fn open_with(disk: &MemDisk, hooks: Hooks) -> Result<Engine> {
+    let options = Options { checkpoint_log_bytes: Some(1), ..Options::default() };
+    Engine::open(Arc::new(disk.clone()), Path::new("/db"), options, hooks)
+}
+
+/// Opens it once no other holds the lock.
+fn open_when_free(disk: &MemDisk) -> Engine {
+    loop {
+        match open_with(disk, Hooks::default()) {
+            Err(error) if error.code() == Code::DatabaseLocked => thread::yield_now(),
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
+/// A handle that is dropped in the hook, in a thread of the engine, when a checkpoint begins.
+struct DroppedInHook {
+    held: Arc<Mutex<Option<Engine>>>,
+    is_dropped: Arc<AtomicBool>,
+    hook: EventHook,
+}
+
+impl DroppedInHook {
+    fn new() -> DroppedInHook {
+        let (held, is_dropped) = (Arc::new(Mutex::new(None::<Engine>)), Arc::new(AtomicBool::new(false)));
+        let (of_hook, told) = (Arc::clone(&held), Arc::clone(&is_dropped));
+        let hook: EventHook = Arc::new(move |event: &Event| {
+            if BEGINS(event) && of_hook.lock().unwrap().take().is_some() {
+                told.store(true, Ordering::SeqCst);
+            }
+        });
+        DroppedInHook { held, is_dropped, hook }
+    }
+
+    fn hooks(&self) -> Hooks {
+        Hooks { on_event: Some(Arc::clone(&self.hook)), ..Hooks::default() }
+    }
+
+    /// Gives the handle to the hook, with a commit that makes a checkpoint due, and waits.
+    fn drop_there<T>(&self, engine: Engine, commit: impl FnOnce(&Engine) -> T) -> T {
+        let mut holder = self.held.lock().unwrap();
+        engine.transact(Durability::Memory, |tx| tx.create_tree("t", None)).unwrap();
+        let committed = commit(&engine);
+        *holder = Some(engine);
+        drop(holder);
+        while !self.is_dropped.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        committed
+    }
+}
+
+/// D8: an event hook may drop the last handle in a thread of the engine. What that thread still writes it
+/// writes before another can open the database.
+#[test]
+fn the_lock_is_held_while_a_thread_of_the_engine_writes() {
+    let (disk, dropped) = (MemDisk::new(1), DroppedInHook::new());
+    let engine = open_with(&disk, dropped.hooks()).unwrap();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (asker, answers, is_asking) = (disk.clone(), Arc::clone(&asked), AtomicBool::new(false));
+    let is_dropped = Arc::clone(&dropped.is_dropped);
+    // Called by whatever syncs a file.
+    disk.set_blocker(Some(Arc::new(move |_| {
+        if is_dropped.load(Ordering::SeqCst) && !is_asking.swap(true, Ordering::SeqCst) {
+            let opened = open_with(&asker, Hooks::default()).map(drop);
+            answers.lock().unwrap().push(opened.map_err(|error| error.code()));
+            is_asking.store(false, Ordering::SeqCst);
+        }
+    })));
+    dropped.drop_there(engine, |_| ());
+    while Arc::strong_count(&dropped.hook) > 1 {
+        thread::yield_now();
+    }
+    disk.set_blocker(None);
+    let asked = asked.lock().unwrap();
+    assert!(asked.len() > 1, "the checkpoint that had begun is written: {asked:?}");
+    assert!(asked.iter().all(|answer| *answer == Err(Code::DatabaseLocked)), "{asked:?}");
+    assert!(open_when_free(&disk).check().unwrap().is_clean());
+}
+
+/// D8: who waits for a receipt writes the log if no other does, also when the last handle is gone.
+#[test]
+fn the_lock_is_held_for_a_commit_that_is_not_written() {
+    let (disk, dropped) = (MemDisk::new(2), DroppedInHook::new());
+    let engine = open_with(&disk, dropped.hooks()).unwrap();
+    let receipt = dropped.drop_there(engine, |engine| {
+        engine.transact_and_wait_later(Durability::Memory, |tx| tx.create_tree("later", None)).unwrap().1
+    });
+    // The thread of the engine has ended.
+    while Arc::strong_count(&dropped.hook) > 1 {
+        thread::yield_now();
+    }
+    assert_eq!(open_with(&disk, Hooks::default()).map(drop).unwrap_err().code(), Code::DatabaseLocked);
+    let receipt = receipt.waited(Durability::Disk).unwrap();
+    let again = open_when_free(&disk);
+    assert_eq!(receipt.durability(), Durability::Disk);
+    let trees = again.begin().unwrap().trees().unwrap();
+    assert!(trees.iter().any(|(name, _)| name == "later"), "{trees:?}");
+}
