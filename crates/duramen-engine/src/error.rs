@@ -197,6 +197,8 @@ codes! {
     NoSuchDatabase = 902, NotFound, "there is no database at the path";
     NoSuchKey = 903, NotFound, "the key does not exist";
     System = 1001, Io, "the operating system reported an error";
+    RequestTooOld = 1105, Expired, "the request is older than the answers that are kept";
+    RequestCancelled = 1110, Invalid, "the request was settled as one that never runs";
 }
 
 impl fmt::Display for Code {

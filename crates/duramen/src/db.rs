@@ -48,6 +48,7 @@ impl Db {
     ///   its rows.
     /// - Each key-value decodes. The expiry index has one row for each value that expires, and no others.
     /// - Each blob has as many pieces as its length requires.
+    /// - Each remembered answer of a [request](crate::requests) decodes.
     ///
     /// # Errors
     /// Those of a [read](crate::Error#reads). Unreadable parts and wrong documents are in the report instead.

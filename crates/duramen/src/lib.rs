@@ -120,6 +120,7 @@ mod db;
 mod feed;
 pub mod kv;
 pub mod prelude;
+pub mod requests;
 mod store;
 mod value;
 pub mod view;

@@ -14,7 +14,7 @@ use crate::catalog::ids::IdCounters;
 use crate::catalog::schema::{Reference, Schema};
 use crate::store::error::Result;
 use crate::store::{Source, Worker};
-use crate::value::clock::Clock;
+use crate::value::clock::{Clock, SteadyClock};
 use crate::value::version;
 use crate::view::spec::ViewSpec;
 
@@ -22,6 +22,8 @@ use crate::view::spec::ViewSpec;
 #[derive(Debug)]
 pub(crate) struct OpenState {
     pub(crate) clock: Clock,
+    /// The clock by which ids of requests are made.
+    pub(crate) requests: SteadyClock,
     pub(crate) catalog: CatalogCache,
     pub(crate) types: TypeRegistry,
     pub(crate) ids: IdCounters,
@@ -40,6 +42,7 @@ impl OpenState {
     pub(crate) fn new(clock: Clock, spill: SpillPlace, is_simulated: bool) -> OpenState {
         OpenState {
             clock,
+            requests: SteadyClock::default(),
             catalog: CatalogCache::default(),
             types: TypeRegistry::default(),
             ids: IdCounters::default(),

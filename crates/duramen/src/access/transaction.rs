@@ -140,6 +140,11 @@ impl<'e> Transaction<'e> {
         self.noted.effects.borrow_mut().count_kv_write(namespace);
     }
 
+    /// Notes that its commit makes background work.
+    pub(crate) fn makes_work(&self) {
+        self.noted.effects.borrow_mut().makes_work = true;
+    }
+
     /// Notes that blobs are added or removed.
     pub(crate) fn wrote_blobs(&self) {
         self.noted.effects.borrow_mut().wrote_blobs = true;

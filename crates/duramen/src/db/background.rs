@@ -15,6 +15,7 @@ use crate::access::background_work::{BackgroundWork, Outlook};
 use crate::access::handle::Db;
 use crate::db::views::in_background;
 use crate::kv;
+use crate::requests;
 use crate::store::error::{Code, ErrorKind, Result};
 use crate::store::{Durability, Event, Rest, Worker};
 use duramen_disk::Disk;
@@ -29,9 +30,10 @@ struct Job {
 }
 
 /// Every job. To add one, add a line here, and call `OpenState::wake` where its work is made.
-const JOBS: [Job; 2] = [
+const JOBS: [Job; 3] = [
     Job { has_work: in_background::has_work, step: in_background::step },
     Job { has_work: kv::has_work, step: kv::background_step },
+    Job { has_work: requests::has_work, step: requests::background_step },
 ];
 
 /// The pause between steps, in which other threads have the processor, the log and the order lock.

@@ -24,6 +24,7 @@ use crate::catalog::progress::{FAILURES, WALKS};
 use crate::db::options::DbOptions;
 use crate::feed::positions;
 use crate::kv::namespace_of_expiries;
+use crate::requests::{forget_all, minute_of};
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Keep, KeyRange, Repair, Source, UncertainTree};
 use crate::view::spec::TREES as VIEW_TREES;
@@ -57,6 +58,9 @@ pub(crate) fn keep(tree: &str) -> Keep {
     if tree.starts_with(VIEW_TREES) {
         // Their reducers may be in code that this program lacks: the trees are created with the same
         // definition.
+        Keep::Name
+    } else if minute_of(tree).is_some() {
+        // For their minutes: all requests are forgotten, since some may be missing.
         Keep::Name
     } else if namespace_of_expiries(tree).is_some() || [WALKS, FAILURES].contains(&tree) {
         Keep::Nothing
@@ -97,6 +101,7 @@ pub(crate) fn make_sound(
     mending.uncertain(&uncertain)?;
     mending.stores(&uncertain)?;
     mending.views()?;
+    forget_all(db)?;
     mending.report.consumers = db.transact(|tx| positions::set_back(tx.shared()))?;
     mending.check()?;
     db.finish_repair()?;

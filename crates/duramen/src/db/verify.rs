@@ -2,6 +2,7 @@
 
 mod blobs;
 mod key_values;
+mod requests;
 mod views;
 
 use std::collections::BTreeSet;
@@ -141,6 +142,7 @@ pub(crate) fn documents(snapshot: &Snapshot) -> Result<DocumentReport> {
     }
     key_values::key_values(snapshot, &mut report)?;
     blobs::blobs(snapshot, &mut report)?;
+    requests::requests(snapshot, &mut report)?;
     Ok(report)
 }
 

@@ -4,11 +4,12 @@
 //! clock does. Reads no clock but the disk's, so that a simulation controls it.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use duramen_disk::Disk;
 
+use crate::store::error::Result;
 use crate::value::time::Time;
 
 const NS_A_MS: u64 = 1_000_000;
@@ -50,8 +51,12 @@ impl Clock {
     /// random bits.
     pub(crate) fn new_id(&self) -> [u8; 16] {
         let time_ms = u128::from(self.now().0) << 80;
-        let random = u128::from(self.disk.random()) << 64 ^ u128::from(self.disk.random());
-        (time_ms | random & RANDOM_BITS).to_be_bytes()
+        (time_ms | self.random() & RANDOM_BITS).to_be_bytes()
+    }
+
+    /// Random bits.
+    pub(crate) fn random(&self) -> u128 {
+        u128::from(self.disk.random()) << 64 ^ u128::from(self.disk.random())
     }
 
     /// The time now, or the latest time returned so far if the clock was set back.
@@ -64,6 +69,33 @@ impl Clock {
             return Millis(latest_ms);
         }
         Millis(wall_ms.max(self.latest_ms.fetch_max(wall_ms, Ordering::Relaxed)))
+    }
+}
+
+/// A clock that is set once, and then runs with the disk's monotonic clock: no later change of the system's
+/// clock moves it.
+#[derive(Debug, Default)]
+pub(crate) struct SteadyClock {
+    set: OnceLock<(Millis, u64)>,
+}
+
+impl SteadyClock {
+    /// Sets it to the time of another clock, or to `earliest` if that is later. Only the first call does.
+    ///
+    /// # Errors
+    /// That of `earliest`.
+    pub(crate) fn start(&self, clock: &Clock, earliest: impl FnOnce() -> Result<Millis>) -> Result<()> {
+        if self.set.get().is_none() {
+            let start = clock.now().max(earliest()?);
+            self.set.get_or_init(|| (start, clock.disk.monotonic_ns()));
+        }
+        Ok(())
+    }
+
+    /// The time now.
+    pub(crate) fn now(&self, clock: &Clock) -> Millis {
+        let (start, since_ns) = self.set.get().expect("started before it is read");
+        Millis(start.0 + (clock.disk.monotonic_ns() - since_ns) / NS_A_MS)
     }
 }
 

@@ -50,6 +50,7 @@ mod references;
 mod refusals;
 mod repair;
 mod reports;
+mod requests;
 mod row_batches;
 mod schema_change;
 mod select;

@@ -48,7 +48,7 @@ const DURAMEN: Layered = Layered {
         &["access"],
         &["kv"],
         &["blobs"],
-        &["feed"],
+        &["feed", "requests"],
         &["db"],
         &["asynchronous"],
     ],

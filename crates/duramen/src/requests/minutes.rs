@@ -1,0 +1,185 @@
+//! Which answers are kept: a tree for each minute, and the row `floor`, below which all are forgotten.
+//!
+//! Owns the rule that a forgotten request never runs again. A minute's tree is dropped and the floor raised
+//! above it in one transaction. A request without a tree reads the floor, so it is refused or conflicts. No
+//! clock takes part in that.
+
+use std::time::Duration;
+
+use super::{MINUTE_MS, now, start_clock};
+use crate::access::background_work::Outlook;
+use crate::access::handle::Db;
+use crate::access::reads::sealed::Readable;
+use crate::store::error::{Code, Error, Result};
+use crate::store::{Durability, KeyRange, Shared, Source};
+use crate::value::clock::Millis;
+
+/// The tree with the row `floor`; the trees of minutes have its name as a prefix.
+pub(crate) const FLOOR_TREE: &str = "duramen/requests";
+
+const FLOOR: &[u8] = b"floor";
+
+/// So many minutes after its own the tree of a minute is dropped.
+const KEPT_MINUTES: u64 = 10;
+
+/// The least number, if there are too many rows.
+const KEPT_MINUTES_MIN: u64 = 2;
+
+/// Beyond this many rows trees are dropped sooner.
+const ROWS_MAX: u64 = 1 << 20;
+
+const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
+
+/// The tree of a minute, counted since 1970. Names are in order of their minutes.
+pub(super) fn tree(minute: u64) -> String {
+    format!("{FLOOR_TREE}/{minute:010}")
+}
+
+/// The minute whose answers lie in a tree.
+pub(crate) fn minute_of(tree: &str) -> Option<u64> {
+    tree.strip_prefix(FLOOR_TREE)?.strip_prefix('/')?.parse().ok()
+}
+
+/// The first minute that is not forgotten; 0 if nothing was.
+pub(crate) fn floor(source: &dyn Source) -> Result<u64> {
+    let Some(tree) = source.tree(FLOOR_TREE)? else { return Ok(0) };
+    let stored = source.get(tree, FLOOR)?;
+    stored.map_or(Ok(0), |stored| decode_floor(&stored))
+}
+
+/// The earliest time of the clock of requests: an id that is made by it is not forgotten soon.
+pub(super) fn earliest(source: &dyn Source) -> Result<Millis> {
+    Ok(Millis(floor(source)?.saturating_add(KEPT_MINUTES_MIN).saturating_mul(MINUTE_MS)))
+}
+
+fn decode_floor(stored: &[u8]) -> Result<u64> {
+    let bytes = stored.try_into().map_err(|_| {
+        Error::new(Code::CorruptData, "the row that says which requests are forgotten cannot be read")
+    })?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// What is wrong with the row `floor`, if anything.
+pub(crate) fn problem_of_floor(key: &[u8], stored: &[u8]) -> Option<String> {
+    if key != FLOOR {
+        return Some("a row of another name lies beside the row floor".to_owned());
+    }
+    decode_floor(stored).err().map(|error| error.message().to_owned())
+}
+
+fn raise_floor(tx: &Shared<'_>, minute: u64) -> Result<()> {
+    let tree = match tx.tree(FLOOR_TREE)? {
+        Some(tree) => tree,
+        None => tx.create_tree(FLOOR_TREE, None)?,
+    };
+    if floor(tx)? < minute {
+        tx.put(tree, FLOOR, &minute.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+/// The minutes that have a tree, and the number of its rows; the oldest first.
+fn minutes(db: &Db) -> Result<Vec<(u64, u64)>> {
+    let snapshot = db.snapshot()?;
+    let mut found = Vec::new();
+    for (name, tree) in snapshot.trees_from(FLOOR_TREE)? {
+        if let Some(minute) = minute_of(&name) {
+            found.push((minute, snapshot.source().count(tree, &ALL)?));
+        }
+    }
+    Ok(found)
+}
+
+/// Whether any answers are kept.
+pub(crate) fn has_work(db: &Db) -> Result<bool> {
+    Ok(!minutes(db)?.is_empty())
+}
+
+/// Drops the trees of minutes that are no longer kept, and makes the tree of the next minute while requests
+/// come.
+pub(crate) fn background_step(db: &Db, _now_ns: u64) -> Result<Outlook> {
+    let kept = minutes(db)?;
+    if kept.is_empty() {
+        return Ok(Outlook::Nothing);
+    }
+    start_clock(db)?;
+    let now = now(db.open_state());
+    let minute = now.0 / MINUTE_MS;
+    let gone = forgotten(&kept, minute, ROWS_MAX);
+    let has_tree = |minute| kept.iter().any(|(of, _)| *of == minute);
+    let next = Some(minute + 1).filter(|next| has_tree(minute) && !has_tree(*next));
+    if !gone.is_empty() || next.is_some() {
+        // Not durable at once: a crash brings back the trees together with the floor below them.
+        db.at(Durability::Memory).transact(|tx| forget(tx.shared(), &gone, next))?;
+    }
+    if gone.len() == kept.len() {
+        return Ok(Outlook::Nothing);
+    }
+    Ok(Outlook::Due(Duration::from_millis(MINUTE_MS - now.0 % MINUTE_MS)))
+}
+
+/// Which of the minutes are no longer kept, the oldest first. Each has a number of rows.
+fn forgotten(kept: &[(u64, u64)], now: u64, rows_max: u64) -> Vec<u64> {
+    let mut rows: u64 = kept.iter().map(|(_, rows)| rows).sum();
+    let mut gone = Vec::new();
+    for (minute, of_minute) in kept {
+        let kept_minutes = if rows > rows_max { KEPT_MINUTES_MIN } else { KEPT_MINUTES };
+        if minute + kept_minutes >= now {
+            break;
+        }
+        gone.push(*minute);
+        rows -= of_minute;
+    }
+    gone
+}
+
+fn forget(tx: &Shared<'_>, gone: &[u64], next: Option<u64>) -> Result<()> {
+    for minute in gone {
+        if tx.tree(&tree(*minute))?.is_some() {
+            tx.drop_tree(&tree(*minute))?;
+        }
+    }
+    if let Some(last) = gone.last() {
+        raise_floor(tx, last + 1)?;
+    }
+    if let Some(next) = next
+        && tx.tree(&tree(next))?.is_none()
+    {
+        tx.create_tree(&tree(next), None)?;
+    }
+    Ok(())
+}
+
+/// Forgets all requests, those of the near future included: for a database in which some may be missing.
+pub(crate) fn forget_all(db: &Db) -> Result<()> {
+    let kept: Vec<u64> = minutes(db)?.into_iter().map(|(minute, _)| minute).collect();
+    if kept.is_empty() && floor(db.snapshot()?.source())? == 0 {
+        return Ok(());
+    }
+    let now = db.open_state().clock.now().0 / MINUTE_MS;
+    let first = kept.last().map_or(0, |last| last + 1).max(now + KEPT_MINUTES_MIN);
+    db.transact(|tx| {
+        forget(tx.shared(), &kept, None)?;
+        raise_floor(tx.shared(), first)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    //! Minutes go when they are old, or when there are too many rows and they are not new.
+    use super::*;
+
+    #[test]
+    fn the_oldest_minutes_go_first() {
+        let kept = [(100, 5), (101, 0), (108, 20), (109, 20), (110, 20), (111, 1), (900, 3)];
+        assert_eq!(forgotten(&kept, 110, 1_000), [0; 0]);
+        assert_eq!(forgotten(&kept, 111, 1_000), [100]);
+        assert_eq!(forgotten(&kept, 112, 1_000), [100, 101]);
+        // 69 rows; without the first two minutes 64.
+        assert_eq!(forgotten(&kept, 111, 68), [100]);
+        assert_eq!(forgotten(&kept, 111, 63), [100, 101, 108]);
+        assert_eq!(forgotten(&kept, 111, 0), [100, 101, 108], "two minutes are kept in any case");
+        assert_eq!(forgotten(&kept, 50, 0), [0; 0], "and what is ahead of a clock that was set back");
+        assert_eq!(forgotten(&[], 110, 0), [0; 0]);
+    }
+}
