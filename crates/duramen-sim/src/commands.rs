@@ -4,6 +4,7 @@ mod concurrent;
 mod corruption;
 mod faulty;
 mod fuzz;
+mod history;
 mod product;
 mod repair;
 mod replay;
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     Repair(repair::Repair),
     Faulty(faulty::Faulty),
     Fuzz(fuzz::Fuzz),
+    History(history::History),
 }
 
 impl Command {
@@ -45,6 +47,7 @@ impl Command {
             Command::Repair(command) => command.run(),
             Command::Faulty(command) => command.run(),
             Command::Fuzz(command) => command.run(),
+            Command::History(command) => command.run(),
         }
     }
 }

@@ -8,6 +8,7 @@
 mod listener;
 mod model;
 mod record;
+mod resting;
 mod run;
 
 use std::fmt;
@@ -31,6 +32,8 @@ pub struct Verdict {
     pub reader_count: u64,
     /// Transactions refused with a conflict; their reads are checked, too.
     pub conflict_count: u64,
+    /// Of all these, transactions that rested between calls.
+    pub rested_count: u64,
     /// Answers compared.
     pub answer_count: u64,
     /// Broken promises.
@@ -43,10 +46,11 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} writers, {} readers, {} conflicts, {} answers, {} violations",
+            "{} writers, {} readers, {} conflicts ({} of these rested), {} answers, {} violations",
             self.writer_count,
             self.reader_count,
             self.conflict_count,
+            self.rested_count,
             self.answer_count,
             self.violation_count
         )
@@ -78,6 +82,7 @@ fn check_answers(events: &[Event], verdict: &mut Verdict) {
     let mut model = Model::default();
     let mut last = CommitSeq(0);
     for event in ordered {
+        verdict.rested_count += u64::from(event.has_rested);
         let mut aside;
         let state = match event.fate {
             Fate::Committed => {

@@ -78,12 +78,12 @@ pub fn keeps_feed(seed: u64) -> bool {
 #[must_use]
 pub fn run_of(seed: u64) -> Run {
     let mut random = Random::new(joined(seed, 22));
-    let manner = *random.pick(&[Manner::Short, Manner::Later, Manner::Old]);
+    let manner = *random.pick(&[Manner::Short, Manner::Later, Manner::Old, Manner::Resting]);
     let thread_count = random.between(2, 7);
     // Old transactions must often find unchanged what they read.
     let (key_count, transaction_count) = match manner {
         Manner::Old => (100, 500 / thread_count),
-        Manner::Short | Manner::Later => (*random.pick(&[12, 40]), 160 / thread_count),
+        Manner::Short | Manner::Later | Manner::Resting => (*random.pick(&[12, 40]), 160 / thread_count),
     };
     Run { seed, thread_count, transaction_count, key_count, manner }
 }
@@ -311,6 +311,7 @@ fn with_empty_commits(mut events: Vec<Event>) -> (Vec<Event>, u64) {
             seq: duramen_engine::CommitSeq(seq),
             fate: Fate::Committed,
             is_published: false,
+            has_rested: false,
             steps: Vec::new(),
         });
     }
@@ -343,6 +344,7 @@ mod tests {
             seq: CommitSeq(seq),
             fate,
             is_published,
+            has_rested: false,
             steps: Vec::new(),
         }
     }

@@ -66,6 +66,8 @@ pub struct Event {
     pub fate: Fate,
     /// Whether snapshots that begin after its end see it.
     pub is_published: bool,
+    /// Whether it rested between calls.
+    pub has_rested: bool,
     /// What it did.
     pub steps: Vec<Step>,
 }

@@ -14,6 +14,7 @@ use duramen_engine::{
 
 use super::listener::Listener;
 use super::record::{Event, Fate, Reader, Step, ask};
+use super::resting::Pool;
 use crate::contents::Dice;
 
 /// How much is run.
@@ -42,6 +43,8 @@ pub enum Manner {
     Old,
     /// As `Short`; every fourth receipt is waited for later, some transactions on.
     Later,
+    /// As `Short`; beside these, transactions rest between calls, and any thread goes on with them.
+    Resting,
 }
 
 /// Commits of other threads that an old transaction waits for.
@@ -77,6 +80,7 @@ pub fn run_heard(engine: &Engine, run: Run, listener: &dyn Listener) -> Result<V
     let crowd = Crowd { commits: AtomicU64::new(0), busy: AtomicUsize::new(run.thread_count) };
     let clock = AtomicU64::new(0);
     let events = Mutex::new(Vec::new());
+    let resting = Pool::default();
     let failed = Mutex::new(None);
     let worker = |thread: usize, transaction_count: usize| Worker {
         engine,
@@ -89,6 +93,7 @@ pub fn run_heard(engine: &Engine, run: Run, listener: &dyn Listener) -> Result<V
         key_count: run.key_count,
         dice: Dice::new(run.seed.wrapping_mul(1000) + thread as u64),
         questions: QUESTIONS,
+        resting: &resting,
         events: Vec::new(),
         held: Vec::new(),
     };
@@ -109,6 +114,7 @@ pub fn run_heard(engine: &Engine, run: Run, listener: &dyn Listener) -> Result<V
         }
     });
     let mut last = worker(run.thread_count, 1);
+    last.end_all_rested()?;
     last.read_everything()?;
     events.lock().expect("nobody panics with it").append(&mut last.events);
     match failed.into_inner().expect("nobody panics with it") {
@@ -139,25 +145,36 @@ impl Crowd {
     }
 }
 
-struct Worker<'a> {
-    engine: &'a Engine,
-    listener: &'a dyn Listener,
+pub(super) struct Worker<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) listener: &'a dyn Listener,
     clock: &'a AtomicU64,
     crowd: &'a Crowd,
     manner: Manner,
     thread: usize,
     transaction_count: usize,
     key_count: u64,
-    dice: Dice,
+    pub(super) dice: Dice,
     /// Kinds of queries used at present.
     questions: u64,
+    pub(super) resting: &'a Pool,
     events: Vec<Event>,
     /// Receipts that are waited for later.
     held: Vec<Receipt>,
 }
 
+/// Whether a step writes.
+pub(super) fn writes(step: &Step) -> bool {
+    matches!(step, Step::Put(..) | Step::Delete(..) | Step::Create(..) | Step::Drop(..))
+}
+
 impl Worker<'_> {
-    fn tick(&self) -> u64 {
+    /// Notes that a transaction has ended.
+    pub(super) fn count_one(&self) {
+        self.crowd.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn tick(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
@@ -201,6 +218,7 @@ impl Worker<'_> {
             match self.dice.below(8) {
                 0 => self.snapshot()?,
                 1 | 2 if self.manner == Manner::Later => self.transaction_and_wait_later()?,
+                1..=6 if self.manner == Manner::Resting => self.rest_or_go_on()?,
                 _ => self.transaction()?,
             }
             self.listener.rests(&mut self.dice);
@@ -239,7 +257,7 @@ impl Worker<'_> {
             }
             Err(error) => Err(error),
         };
-        self.crowd.commits.fetch_add(1, Ordering::Relaxed);
+        self.count_one();
         match outcome {
             Ok((receipt, began_at)) => {
                 let is_published = level >= Durability::Process;
@@ -253,11 +271,11 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn level(&mut self) -> Durability {
+    pub(super) fn level(&mut self) -> Durability {
         [Durability::Memory, Durability::Process, Durability::Disk, Durability::Disk][self.dice.index(4)]
     }
 
-    fn committed(
+    pub(super) fn committed(
         &mut self,
         receipt: &Receipt,
         began: u64,
@@ -265,9 +283,6 @@ impl Worker<'_> {
         is_published: bool,
         steps: Vec<Step>,
     ) {
-        let writes = |step: &Step| {
-            matches!(step, Step::Put(..) | Step::Delete(..) | Step::Create(..) | Step::Drop(..))
-        };
         if steps.iter().any(writes) {
             self.listener.ended(receipt, Some(began_at));
             self.note(began, receipt.seq(), Fate::Committed, is_published, steps);
@@ -291,7 +306,7 @@ impl Worker<'_> {
             let id = self.look_up(tx, &mut steps)?[0];
             self.write(tx, id, &mut steps)
         });
-        self.crowd.commits.fetch_add(1, Ordering::Relaxed);
+        self.count_one();
         let ((), receipt) = written?;
         self.committed(&receipt, began, began_at, false, steps);
         self.held.push(receipt);
@@ -341,7 +356,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn look_up(&mut self, reader: &mut dyn Reader, steps: &mut Vec<Step>) -> Result<Vec<TreeId>> {
+    pub(super) fn look_up(&mut self, reader: &mut dyn Reader, steps: &mut Vec<Step>) -> Result<Vec<TreeId>> {
         let mut ids = Vec::new();
         // The rare tree is looked up seldom: every lookup conflicts with its creation.
         let name_count = if self.dice.below(6) == 0 { 3 } else { 2 };
@@ -382,7 +397,12 @@ impl Worker<'_> {
         KeyRange::between(format!("k{from:04}"), format!("k{to:04}"))
     }
 
-    fn read(&mut self, reader: &mut dyn Reader, ids: &[TreeId], steps: &mut Vec<Step>) -> Result<()> {
+    pub(super) fn read(
+        &mut self,
+        reader: &mut dyn Reader,
+        ids: &[TreeId],
+        steps: &mut Vec<Step>,
+    ) -> Result<()> {
         let tree = ids[self.dice.index(ids.len())];
         let question = match self.dice.below(self.questions) {
             0..=3 => Step::Get(tree, self.key(), None),
@@ -404,7 +424,12 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn write(&mut self, transaction: &mut Transaction, tree: TreeId, steps: &mut Vec<Step>) -> Result<()> {
+    pub(super) fn write(
+        &mut self,
+        transaction: &mut Transaction,
+        tree: TreeId,
+        steps: &mut Vec<Step>,
+    ) -> Result<()> {
         let big_in = if self.manner == Manner::Old { BIG_IN_OLD } else { BIG_IN_SHORT };
         self.write_some(transaction, tree, steps, big_in)
     }
@@ -429,8 +454,21 @@ impl Worker<'_> {
         Ok(())
     }
 
-    fn note(&mut self, began: u64, seq: CommitSeq, fate: Fate, is_published: bool, steps: Vec<Step>) {
+    pub(super) fn note(
+        &mut self,
+        began: u64,
+        seq: CommitSeq,
+        fate: Fate,
+        is_published: bool,
+        steps: Vec<Step>,
+    ) {
         let ended = self.tick();
-        self.events.push(Event { thread: self.thread, began, ended, seq, fate, is_published, steps });
+        let (thread, has_rested) = (self.thread, false);
+        self.events.push(Event { thread, began, ended, seq, fate, is_published, has_rested, steps });
+    }
+
+    /// Notes that the transaction noted last has rested.
+    pub(super) fn note_rest(&mut self) {
+        self.events.last_mut().expect("it was noted").has_rested = true;
     }
 }

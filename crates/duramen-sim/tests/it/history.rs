@@ -65,6 +65,23 @@ fn random_transactions_are_serialisable_on_the_operating_systems_disk() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// Transactions that rest between calls, on any thread, while others commit.
+#[test]
+fn transactions_that_rest_are_serialisable() {
+    for (seed, key_count) in [(11, 12), (12, 40), (13, 400)] {
+        let disk = MemDisk::new(seed);
+        let engine = open(Arc::new(disk.clone()), Path::new("/db"), Background::Threads);
+        let plan = Run { seed, thread_count: 4, transaction_count: 700, key_count, manner: Manner::Resting };
+        let verdict = check_run(&engine, plan);
+        assert!(verdict.rested_count > 300, "{verdict}");
+        engine.close().unwrap();
+        drop(engine);
+        let engine = open(Arc::new(disk), Path::new("/db"), Background::Stepped);
+        let report = engine.check().unwrap();
+        assert!(report.is_clean(), "{:?}", report.problems);
+    }
+}
+
 /// A check reads a snapshot during commits and checkpoints: pages freed meanwhile are not corruption.
 #[test]
 fn a_check_beside_writers_finds_nothing() {
