@@ -8,6 +8,7 @@ mod history;
 mod product;
 mod repair;
 mod replay;
+mod requests;
 mod search;
 mod trace;
 
@@ -29,6 +30,7 @@ pub(crate) enum Command {
     Faulty(faulty::Faulty),
     Fuzz(fuzz::Fuzz),
     History(history::History),
+    Requests(requests::Requests),
 }
 
 impl Command {
@@ -48,6 +50,7 @@ impl Command {
             Command::Faulty(command) => command.run(),
             Command::Fuzz(command) => command.run(),
             Command::History(command) => command.run(),
+            Command::Requests(command) => command.run(),
         }
     }
 }

@@ -77,6 +77,7 @@ mod tests {
             crate::faulty::report::Report::default().counts(),
             crate::product::report::Report::default().counts(),
             crate::concurrent::Report::default().counts(),
+            crate::requests::Report::default().counts(),
         ];
         for counts in searches {
             let words: BTreeSet<String> = counts.iter().map(|(_, name)| word_of(name)).collect();

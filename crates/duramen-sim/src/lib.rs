@@ -15,5 +15,6 @@ pub mod lives;
 pub mod part;
 pub mod product;
 pub mod repair;
+pub mod requests;
 pub mod search;
 pub mod seeds;

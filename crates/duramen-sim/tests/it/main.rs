@@ -23,4 +23,5 @@ mod overlay;
 mod product;
 mod protections;
 mod repair;
+mod requests;
 mod search;

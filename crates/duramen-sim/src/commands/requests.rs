@@ -1,0 +1,41 @@
+//! `requests`: the power is cut in seeded lives of requests with an id.
+
+use clap::Args;
+use duramen_sim::requests::{LONG, QUICK, replay, search};
+use duramen_sim::search::case::{Case, Choice};
+
+use super::Length;
+
+/// Cuts the power in seeded lives of requests with an id, and asks for each of them again; with `--op`, makes
+/// one such cut again
+#[derive(Debug, Args)]
+pub(crate) struct Requests {
+    #[command(flatten)]
+    length: Length,
+    /// As much for each life as `cargo test` tries, so that more lives are seen
+    #[arg(long)]
+    quick: bool,
+    /// Makes one cut of the life of `--seed` again, after so many operations of the disk
+    #[arg(long)]
+    op: Option<usize>,
+    /// Which pending changes survive that cut: as for `product`
+    #[arg(long, default_value = "none", requires = "op")]
+    choice: Choice,
+}
+
+impl Requests {
+    pub(crate) fn run(&self) -> Result<(), String> {
+        if let Some(op) = self.op {
+            let case = Case { seed: self.length.seed, op, choice: self.choice };
+            replay(case).map_err(|failure| failure.to_string())?;
+            println!("survived");
+            return Ok(());
+        }
+        let budget = if self.quick { QUICK } else { LONG };
+        let seeds = self.length.seed..u64::MAX;
+        let found = search(seeds, &budget, self.length.threads(), Some(self.length.time()));
+        let report = found.map_err(|failure| failure.to_string())?;
+        println!("{report}");
+        report.counts().verdict()
+    }
+}
