@@ -32,6 +32,7 @@ mod serve;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod timings;
 mod wait;
 mod watch;
 mod watermarks;
@@ -58,6 +59,8 @@ pub(crate) use drops::Dropped;
 pub(crate) use reads::Reads;
 pub(crate) use relocate::{MovedRange, MovedValue, Relocation};
 pub(crate) use throttle::{Throttle, checkpoint_bytes};
+pub(crate) use timings::Timed;
+pub use timings::{HotKey, SlowCommit, Timings};
 pub(crate) use watch::Watch;
 pub use watch::Woken;
 
@@ -122,6 +125,8 @@ pub(crate) struct Submission {
     pub level: Durability,
     /// It advances a consumer of the feed, and is accepted while other writers are refused.
     pub serves_feed: bool,
+    /// It frees more than it takes, and may use the room that is kept for deletes.
+    pub frees_room: bool,
     /// Where it waits.
     pub wait: Wait,
 }
@@ -233,6 +238,11 @@ impl Committer {
     /// value only after unlocking: that may free much memory.
     fn hold_latest_and_leave(&self) -> (Registration, Idle) {
         self.store.registry.register_and_leave(&self.latest)
+    }
+
+    /// How long commits take.
+    pub(crate) fn timed(&self) -> &Timed {
+        &self.pipeline.timed
     }
 
     /// The log.

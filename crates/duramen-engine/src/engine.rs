@@ -19,6 +19,7 @@ mod repair;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod timings;
 mod warm;
 
 use std::collections::BTreeMap;

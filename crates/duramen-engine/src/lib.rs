@@ -33,6 +33,7 @@ pub mod wal;
 #[allow(unreachable_pub, reason = "public with the feature `testing`: tests pin the format of the files")]
 mod wal;
 
+mod histogram;
 mod page_cache;
 
 mod allocator;
@@ -54,7 +55,7 @@ mod transaction;
 mod engine;
 
 pub use allocator::SpaceStats;
-pub use commit::{CommitStats, Condition};
+pub use commit::{CommitStats, Condition, HotKey, SlowCommit, Timings};
 pub use duramen_disk::{Disk, SyncMethod};
 pub use engine::{CompactProgress, CompactReport, HeldSnapshot};
 pub use engine::{CopyProgress, DurabilityStatus, Engine, Event, EventHook, Hooks, RecoveryStats, Stats};
@@ -64,6 +65,7 @@ pub use engine::{ObserveFrom, Observed, Observer};
 pub use error::{Code, Error, ErrorKind, Result};
 pub use features::Features;
 pub use feed::{FeedChange, FeedCommit, FeedHold, FeedNeed, FeedRule, FeedStats, FeedWhat};
+pub use histogram::Histogram;
 pub use ids::{CommitSeq, TreeId};
 #[doc(hidden)]
 pub use options::GiveBack;

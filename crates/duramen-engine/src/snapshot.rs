@@ -26,6 +26,10 @@ const SHARD_COUNT: usize = 16;
 /// The locks that keep other processes out of a database.
 pub(crate) type Locks = Vec<Box<dyn Lock>>;
 
+/// The locks were released.
+#[derive(Debug)]
+pub(crate) struct Released;
+
 /// The registered roots of readers.
 #[derive(Debug)]
 pub(crate) struct Registry {
@@ -95,9 +99,12 @@ impl Registry {
         self.locks.set(Arc::downgrade(locks)).expect("a database is locked once");
     }
 
-    /// The locks, for what still writes once the engine has ended.
-    pub(crate) fn hold_locks(&self) -> Option<Arc<Locks>> {
-        self.locks.get().and_then(Weak::upgrade)
+    /// The locks, for what still writes once the engine has ended. `None` where nothing is locked.
+    ///
+    /// # Errors
+    /// They were released: another process may write.
+    pub(crate) fn hold_locks(&self) -> std::result::Result<Option<Arc<Locks>>, Released> {
+        self.locks.get().map(|locks| locks.upgrade().ok_or(Released)).transpose()
     }
 
     /// Registers the newest root, which is read while the shard is locked. A thread that frees pages sees
@@ -130,7 +137,7 @@ impl Registry {
             let hold = Arc::clone(&entry.hold);
             return (Registration { hold }, Idle::default());
         }
-        let _locks = self.hold_locks();
+        let _locks = self.hold_locks().ok().flatten();
         let root = wanted();
         // Read under the shard's lock, as the root: see `held_before_freeing`.
         let (seq, freed_to) = (root.seq, self.freed_to.load(Ordering::SeqCst));

@@ -3,11 +3,11 @@
 //! A transaction reads one root, buffers its writes and notes its reads; `commit` commits it. I1 rests here:
 //! every operation whose result could differ between two states is noted as a read.
 
+mod receipt;
 mod rows;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -26,10 +26,11 @@ use crate::limits::{KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_MEMORY_PAR
 use crate::options::Durability;
 use crate::overlay::Overlay;
 use crate::page_cache::Buffered;
-use crate::snapshot::{Locks, Registration};
+use crate::snapshot::Registration;
 use crate::tree::entry_reduction;
 use crate::tree::{Apply, BigRef, Direction, KeyRange, Loading, Reduced, ReducerSpec, Slot};
 
+pub use receipt::Receipt;
 pub use rows::{Row, Rows};
 use view::View;
 pub use view::{Snapshot, TreeInfo, TreeMark};
@@ -57,77 +58,8 @@ pub struct Transaction {
     serves_feed: bool,
     /// Whether its caller makes room on a full disk before it runs it again.
     caller_makes_room: bool,
-}
-
-/// The result of a commit: its position in the order, and the level it has reached.
-#[derive(Clone)]
-pub struct Receipt {
-    committer: Arc<Committer>,
-    seq: CommitSeq,
-    ordered: Ordered,
-    durability: Durability,
-    /// The commit wrote something, and its receipt has not been waited on.
-    is_under_way: bool,
-    /// D8: who waits may write the log, also once the last handle was dropped.
-    _locks: Option<Arc<Locks>>,
-}
-
-impl Receipt {
-    pub(crate) fn new(committer: &Arc<Committer>, ordered: Ordered, durability: Durability) -> Receipt {
-        let committer = Arc::clone(committer);
-        Receipt { committer, seq: ordered.seq, ordered, durability, is_under_way: false, _locks: None }
-    }
-
-    /// The receipt of a commit that has its position and has not waited for its level.
-    pub(crate) fn under_way(committer: &Arc<Committer>, ordered: Ordered) -> Receipt {
-        let _locks = committer.store().registry.hold_locks();
-        Receipt { is_under_way: true, _locks, ..Receipt::new(committer, ordered, Durability::Memory) }
-    }
-
-    /// The sequence of the transaction.
-    #[must_use]
-    pub fn seq(&self) -> CommitSeq {
-        self.seq
-    }
-
-    /// The level that the commit had reached on return, or has reached since.
-    #[must_use]
-    pub fn durability(&self) -> Durability {
-        if self.committer.reached_disk(self.ordered) { Durability::Disk } else { self.durability }
-    }
-
-    /// Waits until the transaction has reached a level.
-    ///
-    /// # Errors
-    /// `OutcomeUnknown` (E0401) or `EnginePoisoned` (E0601) if a sync fails. `DiskFull` (E0301) if the commit
-    /// was dropped: it never happened. `System` (E1001) if this thread writes the log and cannot.
-    /// `InvalidArgument` (E0201) inside an event hook or a closure that runs alone; `ForkedHandle` (E0206) in
-    /// a forked process.
-    pub fn wait(&self, level: Durability) -> Result<()> {
-        let waited = match level {
-            Durability::Memory => Ok(()),
-            Durability::Process => self.committer.wait_written(self.ordered),
-            Durability::Disk => self.committer.wait_disk(self.ordered),
-        };
-        waited.map_err(|error| if self.is_under_way { error.of_a_commit_under_way() } else { error })
-    }
-
-    /// As [`Receipt::wait`], and returns the receipt at the level reached.
-    ///
-    /// # Errors
-    /// As [`Receipt::wait`]. For a transaction that wrote nothing, `DiskFull` (E0301) means that the commits
-    /// it read were dropped.
-    pub fn waited(self, level: Durability) -> Result<Receipt> {
-        self.wait(level)?;
-        Ok(Receipt { durability: self.durability.max(level), is_under_way: false, _locks: None, ..self })
-    }
-}
-
-impl fmt::Debug for Receipt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Receipt { seq, durability, .. } = self;
-        f.debug_struct("Receipt").field("seq", seq).field("durability", durability).finish_non_exhaustive()
-    }
+    runs_alone: bool,
+    frees_room: bool,
 }
 
 impl Transaction {
@@ -151,6 +83,8 @@ impl Transaction {
             unforked: BTreeMap::new(),
             serves_feed: false,
             caller_makes_room: false,
+            runs_alone: false,
+            frees_room: false,
         }
     }
 
@@ -159,6 +93,7 @@ impl Transaction {
         let mut transaction = Transaction::begin(committer, held, None);
         transaction.buffered = Buffered::alone(committer.store().pages.meter());
         transaction.caller_makes_room = true;
+        transaction.runs_alone = true;
         transaction
     }
 
@@ -188,11 +123,23 @@ impl Transaction {
     }
 
     /// Calls `condition` when the transaction takes its place in the order. If it fails, the transaction is
-    /// not committed, and the commit returns that error. It is called under the order lock: it must return at
-    /// once, must not panic, which poisons the engine, and must not use the database. It may be called more
-    /// than once. A transaction that wrote nothing takes no place, and it is not called.
+    /// not committed, and the commit returns that error. It is called under the order lock, by any
+    /// thread: it must return at once, and commits inside it are refused. It may be called more than once. A
+    /// transaction that wrote nothing takes no place, and it is not called.
     pub fn only_if(&mut self, condition: Condition) {
         self.conditions.add(condition);
+    }
+
+    /// Whether no other transaction can be ordered while this one runs.
+    #[must_use]
+    pub fn runs_alone(&self) -> bool {
+        self.runs_alone
+    }
+
+    /// Marks this transaction as one that frees much more room than it takes. It may use the room that is
+    /// kept for deletes on a full disk (D7), and is accepted while other writers are refused.
+    pub fn frees_room(&mut self) {
+        self.frees_room = true;
     }
 
     /// Bounds the memory of the notes of what is read, which the engine's memory target does not count.
@@ -442,6 +389,22 @@ impl Transaction {
         Ok(self.view.rows_in(slot.as_ref(), range, direction))
     }
 
+    /// As [`Transaction::rows`], forward and without noting that it was read: what it returns may change
+    /// before the commit.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn peek(&mut self, tree: TreeId, range: KeyRange) -> Result<Rows> {
+        let slot = self.fork(tree)?;
+        Ok(self.view.rows_in(slot.as_ref(), range, Direction::Forward))
+    }
+
+    /// Whether this transaction has put or deleted a key.
+    #[must_use]
+    pub fn has_written(&self, tree: TreeId, key: &[u8]) -> bool {
+        self.changes.get(tree, key).is_some()
+    }
+
     /// Commits: validates, orders, and waits for `level`.
     ///
     /// # Errors
@@ -461,12 +424,12 @@ impl Transaction {
             (Some(submission), Wait::Later) => Ok(Receipt::under_way(&committer, submit(submission)?)),
             (None, Wait::Later) => {
                 let read = Ordered::of(self.view.root());
-                Ok(Receipt { seq: self.view.seq(), ..Receipt::new(&committer, read, Durability::Memory) })
+                Ok(Receipt::of_read(&committer, read, Durability::Memory, self.view.seq()))
             }
             (None, Wait::Here) => {
                 let read = committer.finish_read(self.view.root(), level)?;
                 // What the overlay shows was durable before the first read.
-                Ok(Receipt { seq: self.view.seq(), ..Receipt::new(&committer, read, level) })
+                Ok(Receipt::of_read(&committer, read, level, self.view.seq()))
             }
         }
     }
@@ -500,6 +463,7 @@ impl Transaction {
             relocation: None,
             level,
             serves_feed: self.serves_feed,
+            frees_room: self.frees_room,
             wait,
         }))
     }

@@ -160,6 +160,9 @@ pub struct Written {
     pub position: LogPosition,
     /// Bytes of log the group took, headers and padding included.
     pub bytes: u64,
+    /// When its sync began, by the monotonic clock. `None` without a sync, or if the write itself was
+    /// durable.
+    pub sync_began_ns: Option<u64>,
 }
 
 /// Why a group was not written.

@@ -28,6 +28,7 @@ pub(crate) mod rows;
 pub(crate) mod select;
 pub(crate) mod selection;
 pub(crate) mod snapshot;
+pub(crate) mod timings;
 pub(crate) mod transaction;
 pub(crate) mod tree_shape;
 pub(crate) mod type_descriptor;

@@ -11,11 +11,12 @@ pub(crate) mod views;
 
 use std::path::Path;
 
+use crate::access::after_commit::CleanUp;
 use crate::access::handle::Db;
 use crate::db::options::DbOptions;
 use crate::db::verify::DocumentReport;
 use crate::store::error::Result;
-use crate::{blobs, kv};
+use crate::{blobs, kv, requests};
 
 impl Db {
     /// Opens the database in this directory, or creates it. A commit is then on disk when it returns.
@@ -58,11 +59,14 @@ impl Db {
 }
 
 /// See [`AfterWrites`](crate::access::handle::AfterWrites).
-pub(crate) fn expire_and_collect(db: &Db, kv_due: &[(String, u64)], wrote_blobs: bool) {
-    for (namespace, writes) in kv_due {
+pub(crate) fn clean_up(db: &Db, left: &CleanUp) {
+    for (namespace, writes) in &left.kv_due {
         let _ = kv::after_writes(db, namespace, *writes);
     }
-    if wrote_blobs {
+    if left.wrote_blobs {
         let _ = blobs::after_writes(db);
+    }
+    if left.begins_minute {
+        requests::after_writes(db);
     }
 }

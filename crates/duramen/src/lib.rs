@@ -215,9 +215,9 @@ pub use duramen_derive::{Collection, Nested};
 pub use duramen_disk::{Disk, FileSystem, MemDisk, OsDisk, PathKind, SyncMethod, probe, sync_choice};
 pub use duramen_engine::ids::{CommitSeq, DatabaseId};
 pub use duramen_engine::{
-    CheckReport, CommitStats, Direction, Durability, DurabilityStatus, Event, FeedStats, Geometry, KeyRange,
-    LevelShape, LogStats, LostCommits, Receipt, RecoveryStats, Reducer, ReducerSpec, Sizes, SpaceStats,
-    Stats, TreeShape,
+    CheckReport, CommitStats, Direction, Durability, DurabilityStatus, Event, FeedStats, Geometry, Histogram,
+    HotKey, KeyRange, LevelShape, LogStats, LostCommits, Receipt, RecoveryStats, Reducer, ReducerSpec, Sizes,
+    SlowCommit, SpaceStats, Stats, Timings, TreeShape,
 };
 
 /// Compiles the examples of this crate's README.

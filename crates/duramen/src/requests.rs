@@ -56,7 +56,7 @@ use crate::value::time::Time;
 use answer::Row;
 pub(crate) use answer::problem_of;
 pub(crate) use minutes::{
-    FLOOR_TREE, background_step, floor, forget_all, has_work, minute_of, problem_of_floor,
+    FLOOR_TREE, after_writes, background_step, floor, forget_all, has_work, minute_of, problem_of_floor,
 };
 
 /// An answer may take this many bytes.
@@ -167,7 +167,8 @@ pub struct Answered {
     pub answer: Vec<u8>,
     /// Whether an earlier try committed it.
     pub is_repeated: bool,
-    /// The receipt of this try. If it is repeated, it has waited until the first try is durable.
+    /// The receipt of this try, at the level of the handle, and at least at `Process`. If it is repeated, it
+    /// has waited until the first try is on disk.
     pub receipt: Receipt,
 }
 
@@ -240,9 +241,9 @@ pub fn once(
 ) -> Result<Answered> {
     start_clock(db)?;
     let mut is_repeated = false;
-    // What was found is an answer, too, and is returned once it has waited for the level: it may be of a
-    // commit that a crash still takes back.
-    let (known, receipt) = db.transact_with_receipt(|tx| {
+    // What was found is an answer, too, and is returned once it is on disk: it may be of a commit that a
+    // crash still takes back.
+    let (known, receipt) = db.seen_by_all().transact_with_receipt(|tx| {
         let known = find(tx, request)?;
         is_repeated = known != Known::New;
         if is_repeated {
@@ -252,6 +253,9 @@ pub fn once(
         remember(tx, request, &answer)?;
         Ok(Known::Committed(answer))
     })?;
+    if is_repeated {
+        receipt.wait(Durability::Disk)?;
+    }
     let answer = known.into_answer(request.id)?.expect("it has run or was found");
     Ok(Answered { answer, is_repeated, receipt })
 }
@@ -283,7 +287,8 @@ pub fn find(tx: &mut Transaction<'_>, request: &Request<'_>) -> Result<Known> {
 /// # Errors
 /// Those of a [write](crate::Error#writes); `TooLarge` (E0203) for an answer of more than
 /// [`ANSWER_BYTES_MAX`];
-/// `RequestTooOld` (E1105) if the request was not looked for and is older than what is kept.
+/// if the request was not looked for, `RequestTooOld` (E1105), `RequestCancelled` (E1110), or `AlreadyExists`
+/// (E0210) where it has an answer.
 pub fn remember(tx: &mut Transaction<'_>, request: &Request<'_>, answer: &[u8]) -> Result<()> {
     if answer.len() > ANSWER_BYTES_MAX {
         let message = format!("the answer of the request {} takes {} bytes", request.id, answer.len());
@@ -291,6 +296,16 @@ pub fn remember(tx: &mut Transaction<'_>, request: &Request<'_>, answer: &[u8]) 
             "an answer may take {ANSWER_BYTES_MAX} bytes: store more under a key, and answer with that"
         );
         return Err(Error::new(Code::TooLarge, message).with_hint(hint));
+    }
+    match row_of(tx, request.id, request.user)? {
+        Stored::Nothing => {}
+        Stored::TooOld => return Err(too_old(request.id)),
+        Stored::Row(Row::Never) => return Known::Never.into_answer(request.id).map(drop),
+        Stored::Row(Row::Answer { .. }) => {
+            let what = format!("the request {} has an answer already", request.id);
+            let hint = "look for it with find() in the same transaction, and run it only if it is new";
+            return Err(Error::new(Code::AlreadyExists, what).with_hint(hint));
+        }
     }
     put(tx, request.id, request.user, &Row::Answer { digest: request.digest, answer: answer.to_vec() })
 }
@@ -363,7 +378,7 @@ fn put(tx: &Transaction<'_>, id: RequestId, user: &str, row: &Row) -> Result<()>
         Some(tree) => tree,
         None if id.minute() < minutes::floor(tx.shared())? => return Err(too_old(id)),
         None => {
-            tx.makes_work();
+            tx.begins_minute();
             tx.shared().create_tree(&name, None)?
         }
     };
@@ -386,7 +401,8 @@ fn now(state: &OpenState) -> Millis {
     state.requests.now(&state.clock)
 }
 
-fn start_clock(db: &Db) -> Result<()> {
+/// Sets the clock of requests, once.
+pub(crate) fn start_clock(db: &Db) -> Result<()> {
     let state = db.open_state();
     state.requests.start(&state.clock, || minutes::earliest(db.snapshot()?.source()))
 }

@@ -18,9 +18,9 @@ pub(crate) use duramen_engine::side_by_side;
 pub(crate) use duramen_engine::{
     Background, CheckReport, CommitSeq, Condition, Direction, Durability, DurabilityStatus, Engine, Event,
     EventHook, Features, FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats,
-    FeedStop, FeedWhat, Hooks, Keep, KeyRange, LogEntry, LostCommits, LostRange, Observer, Options, Receipt,
-    Reduced, Reducer, ReducerSpec, Repair, RepairProgress, Rest, Running, Snapshot, Stats, Transaction,
-    TreeInfo, TreeLoss, TreeMark, TreeShape, UncertainTree, Worker,
+    FeedStop, FeedWhat, Hooks, HotKey, Keep, KeyRange, LogEntry, LostCommits, LostRange, Observer, Options,
+    Receipt, Reduced, Reducer, ReducerSpec, Repair, RepairProgress, Rest, Running, SlowCommit, Snapshot,
+    Stats, Timings, Transaction, TreeInfo, TreeLoss, TreeMark, TreeShape, UncertainTree, Worker,
 };
 pub use duramen_engine::{CompactProgress, CopyProgress, HeldSnapshot, ObserveFrom, Observed};
 
@@ -41,6 +41,10 @@ pub(crate) trait Source {
     fn reduce(&self, tree: TreeId, range: &KeyRange) -> Result<Reduced>;
     fn cursor(&self, tree: TreeId, range: KeyRange, direction: Direction) -> Result<Cursor>;
     fn tree_names(&self) -> Result<Vec<String>>;
+    /// The entries of a range. A transaction does not note that it read them.
+    fn peek(&self, tree: TreeId, range: KeyRange) -> Result<Cursor>;
+    /// Whether the reader itself has written a key.
+    fn has_written(&self, tree: TreeId, key: &[u8]) -> bool;
 }
 
 /// The engine's transaction, shared by several readers of one thread.
@@ -74,6 +78,11 @@ impl<'e> Shared<'e> {
 
     pub(crate) fn only_if(&self, condition: Condition) {
         self.inner.borrow_mut().only_if(condition);
+    }
+
+    /// Marks the transaction as one that frees more room than it takes.
+    pub(crate) fn frees_room(&self) {
+        self.inner.borrow_mut().frees_room();
     }
 
     pub(crate) fn limit_reads(&self, bytes: usize) {
@@ -119,7 +128,7 @@ impl<'e> Shared<'e> {
 }
 
 macro_rules! source {
-    ($kind:ty, |$this:ident| $reader:expr, $lend:expr, $first_key:expr) => {
+    ($kind:ty, |$this:ident| $reader:expr, $lend:expr, $first_key:expr, $peek:expr, $has_written:expr) => {
         impl Source for $kind {
             fn tree(&self, name: &str) -> Result<Option<TreeId>> {
                 let $this = self;
@@ -173,6 +182,14 @@ macro_rules! source {
                 let $this = self;
                 Ok($reader.trees()?.into_iter().map(|(name, _)| name).collect())
             }
+
+            fn peek(&self, tree: TreeId, range: KeyRange) -> Result<Cursor> {
+                Ok(Cursor { rows: $peek(self, tree, range)?, big: None })
+            }
+
+            fn has_written(&self, tree: TreeId, key: &[u8]) -> bool {
+                $has_written(self, tree, key)
+            }
         }
     };
 }
@@ -181,7 +198,9 @@ source!(
     Snapshot,
     |this| this,
     |this: &Snapshot, tree, key: &[u8], to| this.get_with(tree, key, to).map(drop),
-    Snapshot::first_key
+    Snapshot::first_key,
+    |this: &Snapshot, tree, range| this.rows(tree, range, Direction::Forward),
+    |_: &Snapshot, _, _: &[u8]| false
 );
 source!(
     Shared<'_>,
@@ -193,7 +212,9 @@ source!(
     |this: &Shared<'_>, tree, range: &KeyRange| {
         let mut cursor = this.cursor(tree, range.clone(), Direction::Forward)?;
         Ok(cursor.next_key()?.map(<[u8]>::to_vec))
-    }
+    },
+    |this: &Shared<'_>, tree, range| this.inner.borrow_mut().peek(tree, range),
+    |this: &Shared<'_>, tree, key: &[u8]| this.inner.borrow().has_written(tree, key)
 );
 
 /// Entries of a range, lent one at a time. Holds its snapshot.

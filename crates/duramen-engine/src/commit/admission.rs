@@ -70,6 +70,7 @@ impl Admission {
     pub(super) fn not_refused(&self, submission: &Submission) -> Result<()> {
         if !self.refuses.load(Ordering::Acquire)
             || submission.serves_feed
+            || submission.frees_room
             || submission.changes.only_deletes()
         {
             return Ok(());

@@ -63,6 +63,16 @@ impl Drop for Alone {
     }
 }
 
+/// Runs code of the program under the order lock: what would wait for its own thread is refused inside it.
+///
+/// # Errors
+/// That of `work`; `Invalid` if it panics.
+pub(super) fn guarded(work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let _alone = Alone::enter();
+    let panicked = |_| Err(Error::invalid("a condition of the transaction panicked"));
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
+}
+
 impl Committer {
     /// Runs `build` and commits what it returns while no other thread can order a commit.
     ///
@@ -73,6 +83,7 @@ impl Committer {
         build: impl FnOnce(Arc<Root>) -> Result<(T, Option<Submission>)>,
     ) -> Result<(T, Option<Ordered>)> {
         self.not_alone()?;
+        let call_ns = self.log().now_ns();
         self.throttle.wait(&self.store, &|| self.usable())?;
         let order = self.order.lock();
         let alone = Alone::enter();
@@ -90,7 +101,7 @@ impl Committer {
         // After the closure: its panic is the program's own. The lock is released before the note.
         let _within = self.store.alarm.enter();
         let mut order = order;
-        let mut prepared = self.prepare(submission)?;
+        let mut prepared = self.prepare(submission, call_ns)?;
         prepared.loading = Loading::Allowed;
         let read = prepared.base.root();
         invariant!(self.latest.is(read), "commit {} was the latest while a closure ran alone", read.seq);

@@ -6,9 +6,11 @@
 
 use std::fmt;
 
+use super::alone::guarded;
 use crate::error::Result;
 
-/// Checked under the order lock, by any thread. It must return at once, and must not use the database.
+/// Checked under the order lock, by any thread. It must return at once. Inside it commits and waits are
+/// refused; a panic is an error of the commit.
 pub type Condition = Box<dyn FnMut() -> Result<()> + Send>;
 
 /// The conditions of a transaction.
@@ -26,7 +28,7 @@ impl Conditions {
     /// # Errors
     /// That of the first one that does not hold.
     pub(crate) fn check(&mut self) -> Result<()> {
-        self.0.iter_mut().try_for_each(|condition| condition())
+        self.0.iter_mut().try_for_each(guarded)
     }
 }
 

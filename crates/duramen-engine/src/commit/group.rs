@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::timings::Started;
 use super::wait::Waiter;
 use crate::alarm::invariant;
 use crate::data_file::PagePointer;
@@ -37,6 +38,8 @@ pub(super) struct CommitEffects {
     pub values: Vec<PagePointer>,
     /// The memory charged for its record until the group is written.
     pub _buffered: Buffered,
+    /// When its call began; `None` if no program made it.
+    pub started: Option<Started>,
     /// Its call has returned for good, at level `Memory`. If the group is dropped, no caller is left to
     /// receive the error.
     pub has_returned: bool,

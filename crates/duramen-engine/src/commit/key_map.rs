@@ -173,9 +173,10 @@ impl SortedKeys {
         self.bytes.capacity() + self.places.capacity() * size_of::<Place>()
     }
 
-    /// Whether a key is among them.
-    pub(super) fn contains(&self, key: &[u8]) -> bool {
-        self.places.binary_search_by(|place| place.of(&self.bytes).cmp(key)).is_ok()
+    /// The key among them that equals this one.
+    pub(super) fn find(&self, key: &[u8]) -> Option<&[u8]> {
+        let place = self.places.binary_search_by(|place| place.of(&self.bytes).cmp(key)).ok()?;
+        Some(self.places[place].of(&self.bytes))
     }
 
     /// The first key that is this one or larger.
@@ -218,7 +219,7 @@ mod tests {
         assert!(keys.iter().eq(model.keys().map(Vec::as_slice)) && keys.len() == model.len());
         for key in model.keys().flat_map(|key| [key.clone(), [key, &[0][..]].concat()]) {
             let next = model.range(key.clone()..).next().map(|(key, _)| key.as_slice());
-            assert_eq!((keys.contains(&key), keys.first_from(&key)), (model.contains_key(&key), next));
+            assert_eq!((keys.find(&key).is_some(), keys.first_from(&key)), (model.contains_key(&key), next));
         }
     }
 

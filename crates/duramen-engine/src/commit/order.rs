@@ -33,6 +33,7 @@ use super::order_lock::Order;
 use super::recent::Verdict;
 use super::relocate::{Relocated, Relocation, relocate};
 use super::throttle::RoomFor;
+use super::timings::Started;
 use super::{Changes, Committer, Conditions, Ordered, Reads, Submission, Throttle, Wait};
 use crate::alarm::invariant;
 use crate::catalog::{CATALOG, Root};
@@ -98,10 +99,11 @@ impl Committer {
     /// `Conflict`, `Full`, `InDoubt`, `Poisoned`, or any error from reading a page.
     pub(crate) fn submit(&self, submission: Submission) -> Result<Ordered> {
         let _within = self.store.alarm.enter();
+        let call_ns = self.log().now_ns();
         if let Err(error) = self.not_alone().and_then(|()| self.slow_down(&submission)) {
             return Err(self.abandon(error, &submission.values));
         }
-        let mut prepared = self.prepare(submission)?;
+        let mut prepared = self.prepare(submission, call_ns)?;
         if let Err(error) = self.make_memory(&prepared) {
             return Err(self.abandon(error, &prepared.values));
         }
@@ -167,6 +169,7 @@ impl Committer {
             relocation,
             level,
             serves_feed: false,
+            frees_room: false,
             wait: Wait::Here,
         })?;
         self.counters.empty.fetch_add(1, Ordering::Relaxed);
@@ -185,7 +188,8 @@ impl Committer {
         }
     }
 
-    pub(super) fn prepare(&self, submission: Submission) -> Result<Prepared> {
+    /// Encodes a transaction whose call began at this time.
+    pub(super) fn prepare(&self, submission: Submission, call_ns: u64) -> Result<Prepared> {
         if let Err(error) = self.usable().and_then(|()| self.admission.not_refused(&submission)) {
             return Err(self.abandon(error, &submission.values));
         }
@@ -200,6 +204,7 @@ impl Committer {
             relocation,
             level,
             serves_feed: _,
+            frees_room: _,
             wait,
         } = submission;
         let (bytes, prebuilt) = (changes.encode(), Prebuilt::new());
@@ -211,6 +216,7 @@ impl Committer {
             base,
             reads,
             conditions,
+            call_ns,
             record,
             prebuilt,
             keys,
@@ -292,7 +298,7 @@ impl Committer {
         let changed = base.rollback_epoch != rollback_epoch
             || prepared.reads.see_other_trees(base, held.root())
             || match recent {
-                Some(commits) => commits.iter().any(|keys| prepared.reads.touch(keys)),
+                Some(commits) => self.note_hot(&prepared.reads, &commits),
                 None => self.differ(prepared, held.root())?,
             };
         if changed {
@@ -303,6 +309,15 @@ impl Committer {
         Ok(())
     }
 
+    /// Whether any of these commits wrote what was read. Counts the first such key as a hot one.
+    fn note_hot(&self, reads: &Reads, commits: &[Arc<WrittenKeys>]) -> bool {
+        let touched = commits.iter().find_map(|keys| reads.touched(keys));
+        if let Some((tree, key)) = touched {
+            self.timed().conflicted(tree, key);
+        }
+        touched.is_some()
+    }
+
     /// Compares the read set in both roots. If a root has expired or its commits were dropped, its pages may
     /// have been reused, and the result is a conflict.
     fn differ(&self, prepared: &Prepared, new: &Root) -> Result<bool> {
@@ -311,6 +326,36 @@ impl Committer {
         let differs = prepared.reads.differ(&self.store.pages, base.root(), new);
         let is_there = |root: &Root| self.store.registry.is_kept(root.seq, root.rollback_epoch);
         if base.is_expired() || !is_there(base.root()) || !is_there(new) { Err(conflict()) } else { differs }
+    }
+
+    /// Fails if anything that was read has changed up to the latest root (I1).
+    fn validate(
+        &self,
+        order: &Order,
+        prepared: &Prepared,
+        latest: &Root,
+    ) -> std::result::Result<(), EnterError> {
+        if prepared.reads.is_empty() {
+            return Ok(());
+        }
+        let base = prepared.base.root();
+        let unchanged = base.rollback_epoch == order.rollback_epoch
+            && !prepared.reads.see_other_trees(base, latest)
+            && match order.recent.check(base.seq, &prepared.reads) {
+                Verdict::Unchanged => true,
+                Verdict::Changed => false,
+                Verdict::TooOld if prepared.loading == Loading::ResidentOnly => {
+                    return Err(EnterError::Missing);
+                }
+                Verdict::TooOld => !self.differ(prepared, latest)?,
+            };
+        if unchanged {
+            return Ok(());
+        }
+        if let Some(commits) = order.recent.after(base.seq) {
+            self.note_hot(&prepared.reads, &commits);
+        }
+        Err(EnterError::Failed(conflict()))
     }
 
     /// Stage one: validates, gives a sequence, applies, joins the forming group.
@@ -326,20 +371,7 @@ impl Committer {
         invariant!(latest.rollback_epoch == epoch, "the latest root is of the rollback epoch {epoch}");
         let is_known = (base.rollback_epoch, base.seq) <= (epoch, newest);
         invariant!(is_known, "a transaction that read {} is ordered after {newest}", base.seq);
-        if !prepared.reads.is_empty() {
-            let base = prepared.base.root();
-            let unchanged = base.rollback_epoch == order.rollback_epoch
-                && !prepared.reads.see_other_trees(base, &latest)
-                && match order.recent.check(base.seq, &prepared.reads) {
-                    Verdict::Unchanged => true,
-                    Verdict::Changed => false,
-                    Verdict::TooOld if loading == Loading::ResidentOnly => return Err(EnterError::Missing),
-                    Verdict::TooOld => !self.differ(prepared, &latest)?,
-                };
-            if !unchanged {
-                return Err(EnterError::Failed(conflict()));
-            }
-        }
+        self.validate(order, prepared, &latest)?;
         let seq = latest.seq.next();
         let Relocated { applied, unused } = self.apply(prepared, &latest, seq, loading)?;
         // The room for the next checkpoint is reserved before anything is ordered (D7). The nodes just
@@ -349,6 +381,12 @@ impl Committer {
         }
         // Last, so that no work comes between a time that is checked and the place in the order.
         prepared.conditions.check()?;
+        let started = Started { call_ns: prepared.call_ns, placed_ns: self.log().now_ns() };
+        // Nodes that are moved are no commit of a program.
+        let started = prepared.relocation.is_none().then_some(started);
+        if let Some(started) = started {
+            self.timed().ordered(started);
+        }
         let recent_bytes_max = self.store.pages.meter().memory_bytes() / RECENT_MEMORY_PART;
         order.recent.push(seq, std::mem::take(&mut prepared.keys), recent_bytes_max);
         let root = Root {
@@ -370,6 +408,7 @@ impl Committer {
             dropped_values: applied.dropped_values,
             values,
             _buffered: prepared.buffered.take(),
+            started,
             has_returned: false,
         };
         effects.supersede();
@@ -464,6 +503,7 @@ pub(super) struct Prepared {
     pub(super) base: Registration,
     reads: Reads,
     conditions: Conditions,
+    call_ns: u64,
     record: Record,
     prebuilt: Prebuilt,
     keys: WrittenKeys,

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::group::Forming;
+use super::timings::{GroupTimes, Timed};
 use super::watch::Watch;
 use super::watermarks::Watermarks;
 use crate::alarm::invariant;
@@ -25,6 +26,8 @@ pub(super) struct Pipeline {
     pub(super) watermarks: Watermarks,
     /// Wakes readers of the change feed that wait for a durable commit.
     pub(super) watch: Watch,
+    /// How long commits take.
+    pub(super) timed: Timed,
     groups: AtomicU64,
 }
 
@@ -33,8 +36,8 @@ impl Pipeline {
     #[must_use]
     pub(super) fn new(store: Arc<Store>, log: Log, root: Arc<Root>) -> Pipeline {
         let watermarks = Watermarks::new(root.seq);
-        let (watch, groups) = (Watch::default(), AtomicU64::new(0));
-        Pipeline { store, log, published: Newest::new(root), watermarks, watch, groups }
+        let (watch, timed, groups) = Default::default();
+        Pipeline { store, log, published: Newest::new(root), watermarks, watch, timed, groups }
     }
 
     /// Number of groups written.
@@ -51,7 +54,7 @@ impl Pipeline {
         }
         let before = self.published.get();
         self.check_continues(group, &before, root);
-        let written = match self.write_log(group) {
+        let (written, times) = match self.write_log(group) {
             Err(error) if group.wants_sync && self.store.alarm.cause().is_none() => {
                 // Threads that wait for a sync also wait for commits before this group, which must not depend
                 // on its room.
@@ -72,6 +75,7 @@ impl Pipeline {
         if group.wants_sync {
             self.note_durable(root.seq);
         }
+        self.timed.published(group, times, self.log.now_ns(), || self.log.wall_ns());
         Ok(())
     }
 
@@ -143,7 +147,7 @@ impl Pipeline {
         invariant!(durable <= from, "what is durable is published: {durable}, {from}");
     }
 
-    fn write_log(&self, group: &Forming) -> Result<LogPosition> {
+    fn write_log(&self, group: &Forming) -> Result<(LogPosition, GroupTimes)> {
         let batch = |durable| Group { records: group.records(), durable, use_reserve: !group.takes_room };
         let durable = self.watermarks.durable();
         // Sync the commits written before this group first. They need not wait until a segment is made for
@@ -152,10 +156,13 @@ impl Pipeline {
             self.sync_log()?;
         }
         let batch = batch(self.watermarks.durable());
+        let begun_ns = self.log.now_ns();
         let written = if group.wants_sync { self.log.write_and_sync(&batch) } else { self.log.write(&batch) };
         let written = written.map_err(|error| self.log_failed(&error))?;
         self.watermarks.written(written.bytes, group.wants_sync);
-        Ok(written.position)
+        let (sync_began_ns, has_sync) = (written.sync_began_ns, group.wants_sync);
+        let ended_ns = self.log.now_ns();
+        Ok((written.position, GroupTimes { begun_ns, sync_began_ns, ended_ns, has_sync }))
     }
 
     /// Syncs the log. Everything published is durable then.

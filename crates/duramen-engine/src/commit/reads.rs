@@ -122,7 +122,15 @@ impl Reads {
 
     /// Whether any of these keys was read.
     pub(crate) fn touch(&self, written: &WrittenKeys) -> bool {
-        self.trees.iter().any(|(tree, reads)| written.of_tree(*tree).is_some_and(|keys| reads.touch(keys)))
+        self.touched(written).is_some()
+    }
+
+    /// The first of these keys that was read.
+    pub(crate) fn touched<'w>(&self, written: &'w WrittenKeys) -> Option<(TreeId, &'w [u8])> {
+        self.trees.iter().find_map(|(tree, reads)| {
+            let key = written.of_tree(*tree).and_then(|keys| reads.touched(keys))?;
+            Some((*tree, key))
+        })
     }
 
     /// Whether anything that was read differs between two roots. It compares values: a value that was changed
@@ -231,16 +239,17 @@ impl TreeReads {
         self.ranges.first_key_value().is_some_and(|(from, to)| from.is_empty() && to.is_none())
     }
 
-    fn touch(&self, written: &SortedKeys) -> bool {
-        let is_point_written = if self.points.len() < written.len() {
-            self.points.iter().any(|(key, ())| written.contains(key))
+    fn touched<'w>(&self, written: &'w SortedKeys) -> Option<&'w [u8]> {
+        let point = if self.points.len() < written.len() {
+            self.points.iter().find_map(|(key, ())| written.find(key))
         } else {
-            written.iter().any(|key| self.points.get(key).is_some())
+            written.iter().find(|key| self.points.get(key).is_some())
         };
-        is_point_written
-            || self.ranges.iter().any(|(from, to)| {
-                written.first_from(from).is_some_and(|key| to.as_deref().is_none_or(|to| key < to))
+        point.or_else(|| {
+            self.ranges.iter().find_map(|(from, to)| {
+                written.first_from(from).filter(|key| to.as_deref().is_none_or(|to| *key < to))
             })
+        })
     }
 }
 

@@ -20,15 +20,15 @@ const AHEAD_BYTES_MIN: usize = 1024 * 1024;
 pub(super) enum RoomFor {
     /// Puts, and moves of compaction. They take room that is kept back, and no other.
     Puts,
-    /// Deletes and nothing else. They may take the reserve, half of the free blocks between used ones, and
-    /// the log segment that is kept for them (D7).
+    /// Deletes and nothing else, or what frees more than it takes. They may take the reserve, half of the
+    /// free blocks between used ones, and the log segment that is kept for them (D7).
     Deletes,
 }
 
 impl RoomFor {
     pub(super) fn of(submission: &Submission) -> RoomFor {
         let only_deletes = submission.relocation.is_none() && submission.changes.only_deletes();
-        if only_deletes { RoomFor::Deletes } else { RoomFor::Puts }
+        if only_deletes || submission.frees_room { RoomFor::Deletes } else { RoomFor::Puts }
     }
 }
 

@@ -161,6 +161,18 @@ impl Log {
         self.sync_after(written)
     }
 
+    /// The monotonic clock.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.disk.monotonic_ns()
+    }
+
+    /// The wall clock.
+    #[must_use]
+    pub fn wall_ns(&self) -> u64 {
+        self.disk.wall_ns()
+    }
+
     /// Writes a mark frame with the durable watermark, and the watermark to a spare segment's header too.
     ///
     /// Not synced; the next sync covers both files. The copy in the spare proves loss even if the whole
@@ -312,8 +324,9 @@ impl Log {
     }
 
     pub(super) fn sync_after(&self, written: Written) -> std::result::Result<Written, LogWriteError> {
+        let sync_began_ns = Some(self.now_ns());
         self.sync().map_err(|failure| LogWriteError::InDoubt(failure.0))?;
-        Ok(written)
+        Ok(Written { sync_began_ns, ..written })
     }
 
     pub(super) fn write_at_time(
@@ -377,7 +390,7 @@ impl Log {
                     invariant!(state.unsynced.is_empty(), "one durable write leaves nothing unsynced");
                     state.set_durable(position.seq);
                 }
-                Ok((Written { position, bytes: writing.bytes }, durable))
+                Ok((Written { position, bytes: writing.bytes, sync_began_ns: None }, durable))
             }
             Outcome::Failed { error, bytes_taken } => {
                 let path = writing.touched.last().map_or(&*self.dir, |segment| &segment.path);

@@ -40,3 +40,4 @@ mod rest;
 mod resting;
 #[cfg(all(not(feature = "shuttle"), debug_assertions))]
 mod space;
+mod timings;

@@ -130,7 +130,7 @@ fn a_commit_whose_condition_does_not_hold_never_was() {
 fn a_closure_runs_again_when_its_condition_does_not_hold() {
     let (_disk, engine, tree) = database();
     let runs = AtomicU64::new(0);
-    engine
+    let error = engine
         .transact(Durability::Disk, |tx| {
             let run = runs.fetch_add(1, Ordering::SeqCst);
             tx.only_if(Box::new(move || match run {
@@ -141,6 +141,7 @@ fn a_closure_runs_again_when_its_condition_does_not_hold() {
         })
         .map(drop)
         .unwrap_err();
+    assert_eq!((error.code(), error.message()), (Code::WriteConflict, "too late"));
     let runs_max = runs.swap(0, Ordering::SeqCst);
     assert!((2..20).contains(&runs_max), "it gives up in the end: {runs_max} runs");
     engine
@@ -154,6 +155,26 @@ fn a_closure_runs_again_when_its_condition_does_not_hold() {
         })
         .unwrap();
     assert_eq!(runs.load(Ordering::SeqCst), 3);
+}
+
+/// What opening found in the log is read beside the trees, until it is in them.
+#[test]
+fn it_begins_over_a_log_that_is_not_in_the_trees_yet() {
+    let (disk, engine, tree) = database();
+    engine.checkpoint().unwrap();
+    (0..50).for_each(|number| put(&engine, tree, number));
+    drop(engine);
+    let engine = open(&disk.crash(&duramen_disk::memory::CrashChoice::None), tiny());
+    let mut resting = engine.begin_published().unwrap();
+    assert_eq!(resting.get(tree, &key(49)).unwrap().unwrap(), b"new");
+    assert_eq!(resting.count(tree, &KeyRange::all()).unwrap(), 100);
+    let mut other = engine.begin_published().unwrap();
+    assert_eq!(other.get(tree, &key(50)).unwrap().unwrap(), b"old");
+    resting.put(tree, &key(50), b"resting").unwrap();
+    resting.commit(Durability::Disk).unwrap();
+    other.put(tree, &key(1), b"other").unwrap();
+    assert_eq!(other.commit(Durability::Disk).unwrap_err().code(), Code::WriteConflict);
+    assert!(engine.check().unwrap().is_clean());
 }
 
 /// A transaction that only reads is ordered where it read, so no later moment counts.

@@ -30,6 +30,8 @@ pub(crate) struct AfterCommit {
     pub(crate) held: Vec<Arc<dyn Send + Sync>>,
     /// Whether the commit makes background work.
     pub(crate) makes_work: bool,
+    /// Whether the first request of a minute was remembered.
+    pub(crate) begins_minute: bool,
     /// Whether a value with an expiry was written.
     pub(crate) expires: bool,
     /// Whether blobs were added or removed.
@@ -37,6 +39,25 @@ pub(crate) struct AfterCommit {
     /// Writes of key-values, by namespace. Ordered, so that expiry visits namespaces in a deterministic
     /// order.
     kv_writes: BTreeMap<String, u64>,
+}
+
+/// What is cleaned up after a commit.
+#[derive(Debug, Default)]
+pub(crate) struct CleanUp {
+    /// Namespaces of key-values that are due for expiry, with their numbers of writes.
+    pub(crate) kv_due: Vec<(String, u64)>,
+    /// Blobs were added or removed: others may be orphaned.
+    pub(crate) wrote_blobs: bool,
+    /// Older minutes of requests may be forgotten.
+    pub(crate) begins_minute: bool,
+}
+
+impl CleanUp {
+    /// Whether there is nothing to do.
+    #[cfg(feature = "async")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kv_due.is_empty() && !self.wrote_blobs && !self.begins_minute
+    }
 }
 
 impl AfterCommit {
@@ -66,8 +87,8 @@ impl AfterCommit {
 
     /// Updates the caches and runs the callbacks.
     ///
-    /// Returns the namespaces of key-values that are due for expiry, with their numbers of writes.
-    pub(crate) fn apply(self, state: &OpenState, level: Durability) -> Vec<(String, u64)> {
+    /// Returns what is left to clean up.
+    pub(crate) fn apply(self, state: &OpenState, level: Durability) -> CleanUp {
         self.entries.values().for_each(|entry| state.remember_entry(entry));
         self.fitting
             .iter()
@@ -84,6 +105,7 @@ impl AfterCommit {
         let due = |(namespace, count): (String, u64)| {
             state.expiry.wrote(&namespace, count).map(|writes| (namespace, writes))
         };
-        self.kv_writes.into_iter().filter_map(due).collect()
+        let kv_due = self.kv_writes.into_iter().filter_map(due).collect();
+        CleanUp { kv_due, wrote_blobs: self.wrote_blobs, begins_minute: self.begins_minute }
     }
 }

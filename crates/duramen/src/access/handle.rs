@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::store::{CheckReport, CopyProgress, Durability, DurabilityStatus, Engine, Receipt, Stats};
 
-use crate::access::after_commit::AfterCommit;
+use crate::access::after_commit::{AfterCommit, CleanUp};
 use crate::access::background_work::BackgroundWork;
 use crate::access::bytes::ByteTree;
 use crate::access::deadlines::Count;
@@ -40,11 +40,10 @@ pub struct Db {
     after_writes: AfterWrites,
 }
 
-/// Cleans up after writes: expires values of the due namespaces, with their counts of writes, and collects
-/// blobs.
+/// Cleans up after writes: expires values of the due namespaces, collects blobs, forgets requests.
 ///
 /// The transaction is already committed, whatever this does. What is left over waits for the next call.
-pub(crate) type AfterWrites = fn(&Db, kv_due: &[(String, u64)], wrote_blobs: bool);
+pub(crate) type AfterWrites = fn(&Db, &CleanUp);
 
 /// The closure that runs inside the engine's transaction.
 type Body<'r, T> = &'r mut dyn FnMut(&mut store::Transaction) -> Result<T>;
@@ -249,9 +248,8 @@ impl Db {
     /// The work after a commit: caches, callbacks, expiring and collecting.
     pub(crate) fn finish(&self, effects: AfterCommit) {
         self.publish_shapes(&effects);
-        let wrote_blobs = effects.wrote_blobs;
-        let kv_due = effects.apply(&self.state, self.level);
-        (self.after_writes)(self, &kv_due, wrote_blobs);
+        let left = effects.apply(&self.state, self.level);
+        (self.after_writes)(self, &left);
     }
 
     /// Notes which shapes of a commit are published. A commit at level `Memory` may not be, and be dropped.
@@ -272,12 +270,11 @@ impl Db {
             return Some(Box::new(move || db.finish(effects)));
         }
         self.publish_shapes(&effects);
-        let wrote_blobs = effects.wrote_blobs;
-        let kv_due = effects.apply(&self.state, self.level);
-        if kv_due.is_empty() && !wrote_blobs {
+        let left = effects.apply(&self.state, self.level);
+        if left.is_empty() {
             return None;
         }
-        Some(Box::new(move || (db.after_writes)(&db, &kv_due, wrote_blobs)))
+        Some(Box::new(move || (db.after_writes)(&db, &left)))
     }
 
     /// A snapshot of the newest state. It stays readable after [`Db::close`], and can be taken after it too.

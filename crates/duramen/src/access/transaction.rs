@@ -140,9 +140,10 @@ impl<'e> Transaction<'e> {
         self.noted.effects.borrow_mut().count_kv_write(namespace);
     }
 
-    /// Notes that its commit makes background work.
-    pub(crate) fn makes_work(&self) {
-        self.noted.effects.borrow_mut().makes_work = true;
+    /// Notes that its request is the first one of a minute. The background forgets the minute later.
+    pub(crate) fn begins_minute(&self) {
+        let mut effects = self.noted.effects.borrow_mut();
+        (effects.begins_minute, effects.makes_work) = (true, true);
     }
 
     /// Notes that blobs are added or removed.
@@ -163,9 +164,10 @@ impl<'e> Transaction<'e> {
     /// Calls `condition` when this transaction takes its place in the order of commits. If it fails, nothing
     /// is committed, and the commit returns that error: a deadline that must not have passed, for example.
     ///
-    /// It runs while no other transaction can be ordered: it must return at once, must not use the database,
-    /// and must not panic. It may run more than once. A transaction that wrote nothing has no place of its
-    /// own, and it does not run. A [`WriteConflict`](crate::Code) from it lets the closure run again.
+    /// It runs while no other transaction can be ordered, in any thread: it must return at once, and commits
+    /// inside it are refused. A panic is an error of the commit. It may run more than once. A transaction
+    /// that wrote nothing has no place of its own, and it does not run. A [`WriteConflict`](crate::Code) from
+    /// it lets the closure run again.
     pub fn only_if(&mut self, condition: impl FnMut() -> Result<()> + Send + 'static) {
         self.inner.only_if(Box::new(condition));
     }

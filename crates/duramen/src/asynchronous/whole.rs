@@ -17,7 +17,9 @@ use crate::feed::consumer::ConsumerState;
 use crate::feed::outside::FeedPosition;
 use crate::kv::KvStats;
 use crate::store::error::Result;
-use crate::store::{CheckReport, DurabilityStatus, FeedStats, Stats};
+use crate::store::{
+    CheckReport, DurabilityStatus, FeedStats, HeldSnapshot, HotKey, SlowCommit, Stats, Timings,
+};
 use crate::view::{Progress, ViewState};
 
 impl AsyncDb {
@@ -189,6 +191,34 @@ impl AsyncDb {
     #[must_use]
     pub fn feed_position(&self) -> FeedPosition {
         self.blocking().feed_position()
+    }
+
+    /// As [`Db::timings`](crate::Db::timings).
+    #[must_use]
+    pub fn timings(&self) -> Timings {
+        self.blocking().timings()
+    }
+
+    /// As [`Db::slow_commits`](crate::Db::slow_commits).
+    ///
+    /// # Errors
+    /// As [`Db::slow_commits`](crate::Db::slow_commits).
+    pub async fn slow_commits(&self) -> Result<Vec<SlowCommit>> {
+        self.run(|db| db.slow_commits()).await
+    }
+
+    /// As [`Db::hot_keys`](crate::Db::hot_keys).
+    ///
+    /// # Errors
+    /// As [`Db::hot_keys`](crate::Db::hot_keys).
+    pub async fn hot_keys(&self) -> Result<Vec<HotKey>> {
+        self.run(|db| db.hot_keys()).await
+    }
+
+    /// As [`Db::held_snapshots`](crate::Db::held_snapshots).
+    #[must_use]
+    pub fn held_snapshots(&self) -> Vec<HeldSnapshot> {
+        self.blocking().held_snapshots()
     }
 
     /// Changes the target for all memory of the engine. Waits for nothing.

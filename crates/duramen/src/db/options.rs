@@ -14,9 +14,10 @@ use crate::access::handle::Db;
 use crate::access::open_state::OpenState;
 use crate::access::reads::sealed::Readable;
 use crate::access::type_descriptor::TypeDescriptor;
-use crate::db::expire_and_collect;
+use crate::db::clean_up;
 use crate::db::repair::{self, RepairProgress, RepairReport};
 use crate::feed::positions::Rule;
+use crate::requests;
 use crate::store::Background;
 use crate::store::error::{Error, Result};
 use crate::value::clock::Clock;
@@ -246,7 +247,7 @@ impl DbOptions {
             level,
             OpenState::new(Clock::new(Arc::clone(&disk)), spill, is_stepped),
             on_event,
-            expire_and_collect,
+            clean_up,
         );
         let shapes = &db.open_state().catalog.shapes;
         if self.names_fields {
@@ -254,6 +255,10 @@ impl DbOptions {
         }
         if let Some(problem) = shapes.load(db.snapshot()?.source())? {
             db.tell(problem);
+        }
+        if !read_only {
+            // Later, if the row that it reads cannot be read.
+            let _ = requests::start_clock(&db);
         }
         self.opened.iter().try_for_each(|opened| opened(&db, read_only))?;
         Ok(if without_background { db.of_program(None) } else { db.with_background(disk) })
@@ -329,7 +334,7 @@ impl DbOptions {
         // The change feed of the new database is not read before it is finished.
         let hooks = with_reducers(self.hooks, self.codes);
         let (engine, repair) = Engine::repair(&disk, from, to, &self.engine, hooks, &repair::keep, told)?;
-        let db = Db::new(engine, Durability::Process, state, on_event, expire_and_collect);
+        let db = Db::new(engine, Durability::Process, state, on_event, clean_up);
         repair::make_sound(&db, repair, &mut progress)
     }
 

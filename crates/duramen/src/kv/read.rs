@@ -14,11 +14,14 @@ use super::ttl::Expiry;
 use crate::access::deadlines::Deadline;
 use crate::access::reads::Reads;
 use crate::store::error::{Code, Error, Result};
-use crate::store::{Cursor, Direction, TreeId};
+use crate::store::{Cursor, Direction, KeyRange, TreeId};
 use crate::value::clock::Millis;
 use crate::value::msgpack::{Reader, Token};
 use crate::value::span::Span;
 use crate::value::tuple::{self, Key, OwnedKey, decode};
+
+/// Expiries that a count in a transaction looks at, to find the next one of its range.
+const EXPIRIES_LOOKED_AT: usize = 64;
 
 /// The key-values of a namespace in a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction).
 ///
@@ -131,12 +134,8 @@ impl<S: Reads> KvOf<'_, S> {
         let Some(expiries) = self.tree(&row::expiries_tree(self.namespace))? else { return Ok(stored) };
         let gone = row::expired(self.within.now());
         let expired_count = source.count(expiries, &gone)?;
-        if let Some(deadline) = self.within.relied_until() {
-            // Of the whole namespace: to look for that of the range would cost a look at each value.
-            if let Some((next, _)) = source.nth(expiries, expired_count)? {
-                deadline.note(Some(row::split_index_key(&next)?.0));
-            }
-        }
+        let is_inside = |key: &[u8]| *key >= *range.from && range.to.as_ref().is_none_or(|to| *key < **to);
+        self.note_next_expiry(expiries, &gone, &is_inside)?;
         if is_all {
             return Ok(stored - expired_count);
         }
@@ -144,24 +143,57 @@ impl<S: Reads> KvOf<'_, S> {
         let mut cursor = source.cursor(expiries, gone, Direction::Forward)?;
         while let Some(found) = cursor.next_key()? {
             let (_, key) = row::split_index_key(found)?;
-            let is_inside = *key >= *range.from && range.to.as_ref().is_none_or(|to| *key < **to);
-            expired += u64::from(is_inside);
+            expired += u64::from(is_inside(key));
         }
         Ok(stored - expired)
     }
 
-    /// The value under a key, unless it has expired.
-    pub(super) fn live(&self, key: &[u8]) -> Result<Option<Row>> {
-        Ok(self.stored(key)?.filter(|found| self.relies_on(found)))
+    /// Notes when the next of the values that were counted expires: a transaction relies on the count until
+    /// then.
+    ///
+    /// The index is looked at without noting it: what changes the values of the range conflicts by itself.
+    /// After some values outside of the range the time of the last one counts, which is earlier.
+    fn note_next_expiry(
+        &self,
+        expiries: TreeId,
+        gone: &KeyRange,
+        is_inside: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
+        let Some(deadline) = self.within.relied_until() else { return Ok(()) };
+        let from = gone.to.clone().unwrap_or_default();
+        let mut next = self.within.source().peek(expiries, KeyRange { from, to: None })?;
+        let mut looked = 0;
+        while let Some(found) = next.next_key()? {
+            let (at, key) = row::split_index_key(found)?;
+            looked += 1;
+            if is_inside(key) || looked == EXPIRIES_LOOKED_AT {
+                deadline.note(Some(at));
+                break;
+            }
+        }
+        Ok(())
     }
 
-    /// Whether a value is visible. If so, a transaction relies on it until the commit.
-    pub(super) fn relies_on(&self, found: &Row) -> bool {
+    /// The value under a key, unless it has expired.
+    pub(super) fn live(&self, key: &[u8]) -> Result<Option<Row>> {
+        let Some(found) = self.stored(key)? else { return Ok(None) };
+        Ok(self.relies_on(key, &found)?.then_some(found))
+    }
+
+    /// Whether a value is visible. If so, a transaction relies on it until the commit, unless it wrote the
+    /// value itself.
+    pub(super) fn relies_on(&self, key: &[u8], found: &Row) -> Result<bool> {
         let lives = found.lives_at(self.within.now());
-        if lives && let Some(deadline) = self.within.relied_until() {
-            deadline.note(found.expires);
+        if lives
+            && found.expires.is_some()
+            && let Some(deadline) = self.within.relied_until()
+        {
+            let rows = self.tree(&row::rows_tree(self.namespace))?;
+            if rows.is_none_or(|rows| !self.within.source().has_written(rows, key)) {
+                deadline.note(found.expires);
+            }
         }
-        lives
+        Ok(lives)
     }
 
     /// The value under a key, expired or not.

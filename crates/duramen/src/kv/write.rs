@@ -119,8 +119,9 @@ impl KvOf<'_, Transaction<'_>> {
     pub fn delete(&self, key: impl Key) -> Result<bool> {
         let key = row::key_bytes(&key)?;
         let stored = self.stored(&key)?;
+        let was_there = self.lives(&key, &stored)?;
         self.remove(&key, &stored)?;
-        Ok(self.lives(&stored))
+        Ok(was_there)
     }
 
     /// Replaces the value if it equals `expected`.
@@ -204,7 +205,7 @@ impl KvOf<'_, Transaction<'_>> {
         let key = row::key_bytes(&key)?;
         let stored = self.stored(&key)?;
         match &stored {
-            Some(found) if self.lives(&stored) => self.set(&key, &stored, found.value(), ttl)?,
+            Some(found) if self.lives(&key, &stored)? => self.set(&key, &stored, found.value(), ttl)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -238,7 +239,7 @@ impl KvOf<'_, Transaction<'_>> {
     ) -> Result<bool> {
         let key = row::key_bytes(&key)?;
         let stored = self.stored(&key)?;
-        if self.lives(&stored) != present {
+        if self.lives(&key, &stored)? != present {
             return Ok(false);
         }
         self.set(&key, &stored, &self.to_value(&key, value)?, ttl)?;
@@ -256,12 +257,12 @@ impl KvOf<'_, Transaction<'_>> {
         Ok(new)
     }
 
-    fn lives(&self, stored: &Option<Row>) -> bool {
-        stored.as_ref().is_some_and(|found| self.relies_on(found))
+    fn lives(&self, key: &[u8], stored: &Option<Row>) -> Result<bool> {
+        stored.as_ref().map_or(Ok(false), |found| self.relies_on(key, found))
     }
 
     fn read<T: DeserializeOwned>(&self, key: &[u8], stored: &Option<Row>) -> Result<Option<T>> {
-        let live = stored.as_ref().filter(|_| self.lives(stored));
+        let live = if self.lives(key, stored)? { stored.as_ref() } else { None };
         live.map(|found| from_value(self.namespace, key, found.value())).transpose()
     }
 

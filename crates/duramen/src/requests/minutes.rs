@@ -90,9 +90,9 @@ fn minutes(db: &Db) -> Result<Vec<(u64, u64)>> {
     Ok(found)
 }
 
-/// Whether any answers are kept.
+/// Whether any answers are kept. Looks at names only: opening calls it.
 pub(crate) fn has_work(db: &Db) -> Result<bool> {
-    Ok(!minutes(db)?.is_empty())
+    Ok(db.snapshot()?.trees_from(FLOOR_TREE)?.iter().any(|(name, _)| minute_of(name).is_some()))
 }
 
 /// Drops the trees of minutes that are no longer kept, and makes the tree of the next minute while requests
@@ -108,9 +108,16 @@ pub(crate) fn background_step(db: &Db, _now_ns: u64) -> Result<Outlook> {
     let gone = forgotten(&kept, minute, ROWS_MAX);
     let has_tree = |minute| kept.iter().any(|(of, _)| *of == minute);
     let next = Some(minute + 1).filter(|next| has_tree(minute) && !has_tree(*next));
-    if !gone.is_empty() || next.is_some() {
-        // Not durable at once: a crash brings back the trees together with the floor below them.
-        db.at(Durability::Memory).transact(|tx| forget(tx.shared(), &gone, next))?;
+    // Not durable at once: a crash brings back the trees together with the floor below them.
+    let quick = db.at(Durability::Memory);
+    if !gone.is_empty() {
+        quick.transact(|tx| forget(tx.shared(), &gone))?;
+    }
+    if let Some(next) = next {
+        quick.transact(|tx| match tx.shared().tree(&tree(next))? {
+            None => tx.shared().create_tree(&tree(next), None).map(drop),
+            Some(_) => Ok(()),
+        })?;
     }
     if gone.len() == kept.len() {
         return Ok(Outlook::Nothing);
@@ -120,7 +127,7 @@ pub(crate) fn background_step(db: &Db, _now_ns: u64) -> Result<Outlook> {
 
 /// Which of the minutes are no longer kept, the oldest first. Each has a number of rows.
 fn forgotten(kept: &[(u64, u64)], now: u64, rows_max: u64) -> Vec<u64> {
-    let mut rows: u64 = kept.iter().map(|(_, rows)| rows).sum();
+    let mut rows: u64 = kept.iter().filter(|(minute, _)| *minute <= now).map(|(_, rows)| rows).sum();
     let mut gone = Vec::new();
     for (minute, of_minute) in kept {
         let kept_minutes = if rows > rows_max { KEPT_MINUTES_MIN } else { KEPT_MINUTES };
@@ -133,33 +140,33 @@ fn forgotten(kept: &[(u64, u64)], now: u64, rows_max: u64) -> Vec<u64> {
     gone
 }
 
-fn forget(tx: &Shared<'_>, gone: &[u64], next: Option<u64>) -> Result<()> {
+fn forget(tx: &Shared<'_>, gone: &[u64]) -> Result<()> {
+    // D7: also on a disk that answers have filled.
+    tx.frees_room();
     for minute in gone {
         if tx.tree(&tree(*minute))?.is_some() {
             tx.drop_tree(&tree(*minute))?;
         }
     }
-    if let Some(last) = gone.last() {
-        raise_floor(tx, last + 1)?;
-    }
-    if let Some(next) = next
-        && tx.tree(&tree(next))?.is_none()
-    {
-        tx.create_tree(&tree(next), None)?;
-    }
-    Ok(())
+    gone.last().map_or(Ok(()), |last| raise_floor(tx, last + 1))
 }
 
-/// Forgets all requests, those of the near future included: for a database in which some may be missing.
+/// What a commit that made the tree of a minute leaves: older ones to forget, also where no background works.
+pub(crate) fn after_writes(db: &Db) {
+    // What fails is left for the next minute.
+    let _ = background_step(db, 0);
+}
+
+/// Forgets all requests, those of the near future included: for a database in which some may be missing, and
+/// the names of their minutes and the floor, too.
 pub(crate) fn forget_all(db: &Db) -> Result<()> {
     let kept: Vec<u64> = minutes(db)?.into_iter().map(|(minute, _)| minute).collect();
-    if kept.is_empty() && floor(db.snapshot()?.source())? == 0 {
-        return Ok(());
-    }
+    let known = floor(db.snapshot()?.source())?.max(kept.last().map_or(0, |last| last + 1));
+    // The clock of requests may have been ahead of the system's, by what it could not fall behind.
     let now = db.open_state().clock.now().0 / MINUTE_MS;
-    let first = kept.last().map_or(0, |last| last + 1).max(now + KEPT_MINUTES_MIN);
+    let first = (known + KEPT_MINUTES_MIN).max(now + KEPT_MINUTES);
     db.transact(|tx| {
-        forget(tx.shared(), &kept, None)?;
+        forget(tx.shared(), &kept)?;
         raise_floor(tx.shared(), first)
     })
 }
@@ -175,9 +182,9 @@ mod tests {
         assert_eq!(forgotten(&kept, 110, 1_000), [0; 0]);
         assert_eq!(forgotten(&kept, 111, 1_000), [100]);
         assert_eq!(forgotten(&kept, 112, 1_000), [100, 101]);
-        // 69 rows; without the first two minutes 64.
-        assert_eq!(forgotten(&kept, 111, 68), [100]);
-        assert_eq!(forgotten(&kept, 111, 63), [100, 101, 108]);
+        // 66 rows up to now; without the first two minutes 61.
+        assert_eq!(forgotten(&kept, 111, 65), [100]);
+        assert_eq!(forgotten(&kept, 111, 60), [100, 101, 108]);
         assert_eq!(forgotten(&kept, 111, 0), [100, 101, 108], "two minutes are kept in any case");
         assert_eq!(forgotten(&kept, 50, 0), [0; 0], "and what is ahead of a clock that was set back");
         assert_eq!(forgotten(&[], 110, 0), [0; 0]);

@@ -197,6 +197,17 @@ fn a_closure_may_store_what_expires_before_its_commit() -> Result<()> {
     assert_eq!(runs.into_inner(), 1);
     assert!(!db.kv("v").exists("k")?);
 
+    // Also one that reads it back: it relies on what it wrote, not on others.
+    let runs = AtomicU64::new(0);
+    db.transact(|tx| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        tx.kv("v").put_with("own", &1, Ttl::millis(1))?;
+        assert_eq!(tx.kv("v").increment("own", 1)?, 2);
+        moved.advance_clock(MS);
+        Ok(())
+    })?;
+    assert_eq!(runs.into_inner(), 1);
+
     // But what it reads must not have expired: it runs again, and finds nothing.
     db.kv("v").put_with("k", &1, Ttl::seconds(1))?;
     let mut seen = Vec::new();
@@ -325,5 +336,114 @@ fn a_condition_of_the_program() -> Result<()> {
     });
     assert_eq!(refused.unwrap_err().message(), "never");
     assert!(!db.kv("v").exists("k")?);
+    Ok(())
+}
+
+/// What conflicted is named as users know it, and what rests is seen to hold its state.
+#[test]
+fn what_conflicts_and_what_is_held_is_told() -> Result<()> {
+    let (_disk, db) = open();
+    db.push(order("Oslo", 1))?;
+    let open = begin_with(&db, |tx| {
+        assert_eq!(tx.kv("v").get::<i64>("k")?, None);
+        tx.kv("w").put("k", &1)
+    });
+    db.kv("v").put("k", &1)?;
+    let held = db.held_snapshots();
+    assert!(held.iter().any(|held| held.seq < db.durability_status().published), "{held:?}");
+    assert_eq!(code(open.commit()), Code::WriteConflict);
+    let hot = db.hot_keys()?;
+    assert_eq!(hot.len(), 1, "{hot:?}");
+    assert!(db.timings().order.count() > 0);
+    assert_eq!(db.slow_commits()?, []);
+
+    let mut open = db.begin()?;
+    open.with(|tx| tx.collection::<Order>().count())?;
+    open.with(|tx| tx.kv("w").put("k", &1))?;
+    db.push(order("Oslo", 2))?;
+    assert_eq!(code(open.commit()), Code::WriteConflict);
+    assert!(db.hot_keys()?.iter().any(|hot| hot.tree == "orders"), "{:?}", db.hot_keys()?);
+    Ok(())
+}
+
+/// A closure always ends: run alone, it is placed at the moment that was its "now". Lifetimes that end in
+/// each run must not keep a scan of sessions from ever committing.
+#[test]
+fn lifetimes_that_end_in_each_run_do_not_keep_a_closure_from_committing() -> Result<()> {
+    let (disk, db) = open();
+    db.transact(|tx| (0..100).try_for_each(|n: u64| tx.kv("sessions").put_with(n, &n, Ttl::seconds(n + 1))))?;
+    let mut runs = 0;
+    let left = db.transact(|tx| {
+        runs += 1;
+        let left = tx.kv("sessions").scan::<u64, u64>(Span::all())?.count();
+        disk.advance_clock(SECOND);
+        tx.kv("count").put("sessions", &left)?;
+        Ok(left)
+    })?;
+    assert!((2..20).contains(&runs), "{runs} runs");
+    assert_eq!(left, 100 - (runs - 1), "the count of the last run");
+    // An open transaction has no run alone: it is for its caller to begin again.
+    let open = begin_with(&db, |tx| {
+        tx.kv("sessions").count(Span::all())?;
+        tx.kv("count").put("sessions", &0)
+    });
+    disk.advance_clock(SECOND);
+    assert_eq!(code(open.commit()), Code::WriteConflict);
+    Ok(())
+}
+
+/// What expires or is written outside of a counted range is no conflict.
+#[test]
+fn a_count_relies_on_its_range_alone() -> Result<()> {
+    let (disk, db) = open();
+    let put = |user: &str, n: u64, seconds| db.kv("s").put_with((user, n), &n, Ttl::seconds(seconds));
+    for n in 0..200 {
+        put("bob", n, if n < 5 { 10 } else { 1_000 })?;
+    }
+    for n in 0..5 {
+        put("ann", n, 500)?;
+    }
+    let count = |open: &mut OpenTransaction| open.with(|tx| tx.kv("s").count(Span::prefix("ann")?));
+    let begin = || -> Result<OpenTransaction> {
+        let mut open = db.begin()?;
+        assert_eq!(count(&mut open)?, 5);
+        open.with(|tx| tx.kv("counts").put("ann", &5))?;
+        Ok(open)
+    };
+    let beside = begin()?;
+    put("bob", 300, 700)?;
+    disk.set_wall_clock(START + 20 * SECOND);
+    beside.commit()?;
+    let inside = begin()?;
+    put("ann", 9, 700)?;
+    assert_eq!(code(inside.commit()), Code::WriteConflict);
+    db.kv("s").delete(("ann", 9_u64))?;
+    let late = begin()?;
+    disk.set_wall_clock(START + 501 * SECOND);
+    assert_eq!(code(late.commit()), Code::WriteConflict);
+    Ok(())
+}
+
+/// A condition may be wrong: it neither hangs nor poisons the database.
+#[test]
+fn a_condition_that_commits_or_panics_is_an_error() -> Result<()> {
+    let (_disk, db) = open();
+    let other = db.clone();
+    let commits = begin_with(&db, |tx| {
+        tx.only_if(move || other.kv("v").put("inside", &1).map(drop));
+        tx.kv("v").put("k", &1)
+    });
+    assert_eq!(code(commits.commit()), Code::InvalidArgument);
+    let panics = begin_with(&db, |tx| {
+        tx.only_if(|| panic!("on purpose"));
+        tx.kv("v").put("k", &1)
+    });
+    let error = panics.commit().unwrap_err();
+    assert_eq!(
+        (error.code(), error.message()),
+        (Code::InvalidArgument, "a condition of the transaction panicked")
+    );
+    assert_eq!(db.kv("v").count(Span::all())?, 0);
+    db.kv("v").put("k", &1)?;
     Ok(())
 }

@@ -385,6 +385,15 @@ fn a_repaired_database_knows_no_request() -> Result<()> {
     assert_eq!(code(count(&db, &Request::new(soon, b""))), Code::RequestTooOld);
     assert_eq!(count(&db, &Request::new(requests::new_id(&db)?, b""))?, (2, false));
     assert!(db.check_documents()?.is_clean());
+
+    // Also where there is no trace of requests: it may have been lost.
+    let (disk, db) = open();
+    let unknown = requests::new_id(&db)?;
+    db.close()?;
+    drop(db);
+    options().repair_on(Arc::new(disk.clone()), "/db", "/new", |_| Ok(()))?;
+    let db = options().open_on(Arc::new(disk), "/new")?;
+    assert_eq!(code(count(&db, &Request::new(unknown, b""))), Code::RequestTooOld);
     Ok(())
 }
 
@@ -402,6 +411,89 @@ fn what_is_told_is_durable() -> Result<()> {
     let db = open_on(&disk.crash(&CrashChoice::None));
     assert_eq!(code(count(&db, &Request::new(never, b""))), Code::RequestCancelled);
     assert_eq!(count(&db, &Request::new(done, b""))?, (1, true));
+    Ok(())
+}
+
+/// What was told must not be overwritten, also by a transaction that did not look.
+#[test]
+fn an_answer_is_not_overwritten() -> Result<()> {
+    let (_disk, db) = open();
+    let request = Request::new(requests::new_id(&db)?, b"");
+    count(&db, &request)?;
+    let mut blind = db.begin()?;
+    let refused = blind.with(|tx| requests::remember(tx, &request, b"other"));
+    assert_eq!(code(refused), Code::AlreadyExists);
+    let settled = Request::new(requests::new_id(&db)?, b"");
+    requests::outcome(&db, settled.id(), "")?;
+    let mut blind = db.begin()?;
+    assert_eq!(code(blind.with(|tx| requests::remember(tx, &settled, b"other"))), Code::RequestCancelled);
+    Ok(())
+}
+
+/// D7: answers that have filled the disk are forgotten all the same, and the room is used again.
+#[test]
+fn a_disk_that_answers_have_filled_is_given_back() -> Result<()> {
+    let disk = MemDisk::new(1);
+    disk.set_wall_clock(START);
+    let options = Db::options().engine(|engine| {
+        engine.background = Background::Stepped;
+        engine.checkpoint_log_bytes = Some(1 << 20);
+    });
+    let db = options.open_on(Arc::new(disk.clone()), "/db")?;
+    disk.set_capacity(Some(disk.used_bytes() + (4 << 20)));
+    let full = loop {
+        let request = Request::new(requests::new_id(&db)?, b"");
+        let id = request.id();
+        let answered = requests::once(&db, &request, |_| Ok(id.bytes().repeat(ANSWER_BYTES_MAX / 16)));
+        if let Err(error) = answered {
+            break error;
+        }
+    };
+    assert_eq!(full.code(), Code::DiskFull);
+    disk.advance_clock(12 * MINUTE);
+    rest(&db);
+    assert_eq!(trees(&db), 0);
+    let mut steps = 0;
+    while count(&db, &Request::new(requests::new_id(&db)?, b"")).is_err() {
+        db.step_engine()?;
+        steps += 1;
+        assert!(steps < 200, "the room of what was forgotten is not used again");
+    }
+    Ok(())
+}
+
+/// Without background work the commits forget: at the first request of each minute.
+#[test]
+fn commits_forget_where_no_background_works() -> Result<()> {
+    let (disk, db) = open();
+    let first = Request::new(requests::new_id(&db)?, b"");
+    count(&db, &first)?;
+    for _ in 0..30 {
+        disk.advance_clock(MINUTE);
+        count(&db, &Request::new(requests::new_id(&db)?, b""))?;
+        assert!(trees(&db) <= 12, "{}", trees(&db));
+    }
+    assert_eq!(code(count(&db, &first)), Code::RequestTooOld);
+    Ok(())
+}
+
+/// Below level `Disk` an answer is still one: what was found is on disk before it is told.
+#[test]
+fn what_is_found_is_durable_at_every_level() -> Result<()> {
+    for level in [Durability::Memory, Durability::Process] {
+        let (disk, db) = open();
+        let (request, never) = (Request::new(requests::new_id(&db)?, b""), requests::new_id(&db)?);
+        let quick = db.at(level);
+        assert_eq!(count(&quick, &request)?, (1, false));
+        assert_eq!(count(&quick, &request)?, (1, true));
+        let mut open = quick.begin()?;
+        open.with(|tx| tx.kv("v").put("unsynced", &1))?;
+        open.commit()?;
+        assert_eq!(requests::outcome(&quick, never, "")?, Outcome::Never);
+        let db = open_on(&disk.crash(&CrashChoice::None));
+        assert_eq!(count(&db, &request)?, (1, true));
+        assert_eq!(code(count(&db, &Request::new(never, b""))), Code::RequestCancelled);
+    }
     Ok(())
 }
 

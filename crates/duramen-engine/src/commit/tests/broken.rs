@@ -88,6 +88,7 @@ fn the_records_of_a_group_are_consecutive() {
             dropped_values: Vec::new(),
             values: Vec::new(),
             _buffered: Buffered::new(&meter),
+            started: None,
             has_returned: false,
         };
         forming.join(Record::new(Vec::new()), effects);

@@ -37,6 +37,7 @@ impl Committer {
             relocation: None,
             level,
             serves_feed: false,
+            frees_room: false,
             wait: Wait::Here,
         }
     }

@@ -140,6 +140,7 @@ impl Maintenance {
         let _alone = locked(self.one_at_a_time.lock());
         self.store.alarm.check()?;
         self.let_go_of_old_roots();
+        let begun_ns = self.disk.monotonic_ns();
         let _writing = self.store.pages.meter().writing();
         let held = self.committer.hold_published();
         // The superblock may name only commits that are durable in the log.
@@ -177,6 +178,7 @@ impl Maintenance {
         self.forget_reclaimed();
         self.store.pages.meter().evict_again();
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.committer.timed().checkpointed(self.disk.monotonic_ns().saturating_sub(begun_ns));
         Ok(report)
     }
 

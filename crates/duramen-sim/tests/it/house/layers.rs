@@ -25,7 +25,7 @@ struct Exception {
 const ENGINE: Layered = Layered {
     source: "crates/duramen-engine/src/",
     layers: &[
-        &["alarm", "error", "features", "ids", "limits", "options", "sync", "threads"],
+        &["alarm", "error", "features", "histogram", "ids", "limits", "options", "sync", "threads"],
         &["wal", "data_file"],
         &["page_cache"],
         &["tree", "allocator"],
