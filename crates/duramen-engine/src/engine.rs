@@ -321,6 +321,7 @@ impl Engine {
     /// As [`Engine::checkpoint`]: the first failure of the steps.
     pub fn step(&self) -> Result<()> {
         let (committer, maintenance) = self.writer()?;
+        committer.not_alone()?;
         let logged = maintenance.log_step();
         if committer.poison_cause().is_some() {
             return logged;
@@ -418,8 +419,8 @@ impl Engine {
     }
 
     /// Refuses further commits, waits for those under way, and writes a last checkpoint. The lock is released
-    /// when the last handle, snapshot, transaction, cursor, and receipt that was not waited on is dropped.
-    /// Until then what is published can be read.
+    /// when the last handle, snapshot, transaction, cursor, and receipt of a commit that is not on disk is
+    /// dropped. Until then what is published can be read.
     ///
     /// # Errors
     /// Those of a [checkpoint](crate::Error#checkpoints). Everything acknowledged is safe in the log all the

@@ -13,6 +13,8 @@
 //! | keep a copy of a collection elsewhere | [first copy, then follow](#first-copy-then-follow) |
 //! | keep hourly states | [hourly backups](#hourly-backups) |
 //! | change a struct | [a type that changes](#a-type-that-changes) |
+//! | place an order once, however often it is sent | [a request that is tried again](#a-request-that-is-tried-again) |
+//! | hold a transaction while a user thinks | [a transaction that waits for a user](#a-transaction-that-waits-for-a-user) |
 //! | serve HTTP | [a web service with axum](#a-web-service-with-axum) |
 //! | test without a disk | [tests in memory](#tests-in-memory) |
 //!
@@ -558,6 +560,78 @@
 //! db.put(&OldProduct { name: "saw".into(), euros: 25 })?;
 //! db.migrate::<Product>(|_| Ok(()))?;
 //! assert_eq!(db.get::<Product>("saw")?.map(|saw| saw.cents), Some(2_500));
+//! # Ok(()) }
+//! ```
+//!
+//! # A request that is tried again
+//!
+//! A client whose connection broke sends its order again, under the id of its first try. The answer is stored
+//! beside the order, in one commit: the second try gets it, and places nothing. [`requests`](crate::requests)
+//! says for how long, and by which clock ids are made.
+//!
+//! ```
+//! use duramen::prelude::*;
+//! use duramen::requests::{self, Request, RequestId};
+//!
+//! #[derive(Serialize, Deserialize, Collection)]
+//! struct Order {
+//!     #[key(assigned)]
+//!     id: u64,
+//!     item: String,
+//! }
+//!
+//! /// Places an order, and answers with its number.
+//! fn place(db: &Db, id: RequestId, item: &str) -> Result<u64> {
+//!     let answered = requests::once(db, &Request::new(id, item.as_bytes()), |tx| {
+//!         let order = tx.push(Order { id: 0, item: item.to_owned() })?;
+//!         Ok(order.id.to_le_bytes().to_vec())
+//!     })?;
+//!     let number = answered.answer.try_into().map_err(|_| Error::invalid("the answer is no number"))?;
+//!     Ok(u64::from_le_bytes(number))
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let db = Db::in_memory()?;
+//! let id = requests::new_id(&db)?;
+//! let first = place(&db, id, "lamp")?;
+//! assert_eq!(place(&db, id, "lamp")?, first);
+//! assert_eq!(db.collection::<Order>().count()?, 1);
+//! # Ok(()) }
+//! ```
+//!
+//! # A transaction that waits for a user
+//!
+//! It blocks no one. If what it read has changed by the time of its commit, the user is asked again. Give it
+//! a time limit: while it is open, space that it may still read is not used again.
+//!
+//! ```
+//! use duramen::prelude::*;
+//! use duramen::OpenTransaction;
+//!
+//! /// Shows what is left, and holds the transaction until the user has decided.
+//! fn show(db: &Db) -> Result<(OpenTransaction, i64)> {
+//!     let mut sale = db.begin()?;
+//!     let left = sale.with(|tx| tx.kv("stock").get("lamp"))?.unwrap_or(0);
+//!     Ok((sale, left))
+//! }
+//!
+//! /// Sells one; `false` if the stock has changed since it was shown.
+//! fn sell(mut sale: OpenTransaction) -> Result<bool> {
+//!     sale.with(|tx| tx.kv("stock").decrement("lamp", 1))?;
+//!     match sale.commit() {
+//!         Ok(_) => Ok(true),
+//!         Err(error) if error.is_retryable() => Ok(false),
+//!         Err(error) => Err(error),
+//!     }
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! # let db = Db::in_memory()?;
+//! db.kv("stock").put("lamp", &2)?;
+//! let ((quick, seen), (slow, _)) = (show(&db)?, show(&db)?);
+//! assert_eq!(seen, 2);
+//! assert!(sell(quick)?);
+//! assert!(!sell(slow)?, "one was sold since: show it again");
 //! # Ok(()) }
 //! ```
 //!

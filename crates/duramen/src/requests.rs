@@ -243,15 +243,18 @@ pub fn once(
     let mut is_repeated = false;
     // What was found is an answer, too, and is returned once it is on disk: it may be of a commit that a
     // crash still takes back.
-    let (known, receipt) = db.seen_by_all().transact_with_receipt(|tx| {
-        let known = find(tx, request)?;
-        is_repeated = known != Known::New;
-        if is_repeated {
-            return Ok(known);
-        }
-        let answer = run(tx)?;
-        remember(tx, request, &answer)?;
-        Ok(Known::Committed(answer))
+    let seen = db.seen_by_all();
+    let (known, receipt) = with_room(db, || {
+        seen.transact_with_receipt(|tx| {
+            let known = find(tx, request)?;
+            is_repeated = known != Known::New;
+            if is_repeated {
+                return Ok(known);
+            }
+            let answer = run(tx)?;
+            remember(tx, request, &answer)?;
+            Ok(Known::Committed(answer))
+        })
     })?;
     if is_repeated {
         receipt.wait(Durability::Disk)?;
@@ -263,8 +266,8 @@ pub fn once(
 /// What is known of a request. For transactions that [`once`] does not run: if it is new, run it and
 /// [`remember`] its answer in the same transaction.
 ///
-/// What it returns is of the state of this transaction. It holds once the transaction has committed, also if
-/// it wrote nothing.
+/// What it returns is of the state of this transaction. It holds once the transaction has committed at level
+/// `Disk`, also if it wrote nothing.
 ///
 /// # Errors
 /// Those of a [read](crate::Error#reads); `InvalidArgument` (E0201) if the id is new and more than a minute
@@ -318,19 +321,34 @@ pub fn remember(tx: &mut Transaction<'_>, request: &Request<'_>, answer: &[u8]) 
 /// `InvalidArgument` (E0201) if the id is new and more than a minute ahead of the clock of requests.
 pub fn outcome(db: &Db, id: RequestId, user: &str) -> Result<Outcome> {
     start_clock(db)?;
-    let settled = db.at(Durability::Disk).transact(|tx| {
-        Ok(match row_of(tx, id, user)? {
-            Stored::TooOld => None,
-            Stored::Row(Row::Answer { answer, .. }) => Some(Outcome::Committed(answer)),
-            Stored::Row(Row::Never) => Some(Outcome::Never),
-            Stored::Nothing => {
-                check_time(tx, id)?;
-                put(tx, id, user, &Row::Never)?;
-                Some(Outcome::Never)
-            }
+    let durable = db.at(Durability::Disk);
+    let settled = with_room(db, || {
+        durable.transact(|tx| {
+            Ok(match row_of(tx, id, user)? {
+                Stored::TooOld => None,
+                Stored::Row(Row::Answer { answer, .. }) => Some(Outcome::Committed(answer)),
+                Stored::Row(Row::Never) => Some(Outcome::Never),
+                Stored::Nothing => {
+                    check_time(tx, id)?;
+                    put(tx, id, user, &Row::Never)?;
+                    Some(Outcome::Never)
+                }
+            })
         })
     })?;
     settled.ok_or_else(|| too_old(id))
+}
+
+/// Runs a commit. If a full disk has no room for it, forgets old requests and tries once more: they may have
+/// filled it.
+fn with_room<T>(db: &Db, mut commit: impl FnMut() -> Result<T>) -> Result<T> {
+    match commit() {
+        Err(error) if error.code() == Code::DiskFull => {
+            minutes::after_writes(db);
+            commit()
+        }
+        done => done,
+    }
 }
 
 /// The clock of requests.

@@ -13,7 +13,7 @@
 //! 4. Use the transaction's own registration. A new one would free, under the lock, what an older root held.
 //! 5. Enter with loading allowed, and make room as often as needed: no other commit can take it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ use crate::error::{Error, Result};
 use crate::tree::Loading;
 
 thread_local! {
-    static ALONE: Cell<bool> = const { Cell::new(false) };
+    /// The databases whose order lock this thread holds while it runs code of the program, innermost last.
+    static ALONE: RefCell<Vec<*const Committer>> = const { RefCell::new(Vec::new()) };
     /// The databases in whose event hooks this thread is, innermost last.
     static TELLING: RefCell<Vec<*const Committer>> = const { RefCell::new(Vec::new()) };
 }
@@ -47,30 +48,20 @@ impl Drop for Telling {
     }
 }
 
-/// Exists while this thread runs a closure that holds the order lock.
+/// Exists while this thread runs code of the program and holds the order lock.
 struct Alone;
 
 impl Alone {
-    fn enter() -> Alone {
-        ALONE.set(true);
+    fn enter(of: &Committer) -> Alone {
+        ALONE.with_borrow_mut(|alone| alone.push(of));
         Alone
     }
 }
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        ALONE.set(false);
+        ALONE.with_borrow_mut(Vec::pop);
     }
-}
-
-/// Runs code of the program under the order lock: what would wait for its own thread is refused inside it.
-///
-/// # Errors
-/// That of `work`; `Invalid` if it panics.
-pub(super) fn guarded(work: impl FnOnce() -> Result<()>) -> Result<()> {
-    let _alone = Alone::enter();
-    let panicked = |_| Err(Error::invalid("a condition of the transaction panicked"));
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
 }
 
 impl Committer {
@@ -83,10 +74,9 @@ impl Committer {
         build: impl FnOnce(Arc<Root>) -> Result<(T, Option<Submission>)>,
     ) -> Result<(T, Option<Ordered>)> {
         self.not_alone()?;
-        let call_ns = self.log().now_ns();
         self.throttle.wait(&self.store, &|| self.usable())?;
         let order = self.order.lock();
-        let alone = Alone::enter();
+        let alone = Alone::enter(self);
         let built = catch_unwind(AssertUnwindSafe(|| build(self.latest())));
         drop(alone);
         let built = match built {
@@ -98,6 +88,7 @@ impl Committer {
         };
         let (out, submission) = built?;
         let Some(submission) = submission else { return Ok((out, None)) };
+        let call_ns = self.log().now_ns();
         // After the closure: its panic is the program's own. The lock is released before the note.
         let _within = self.store.alarm.enter();
         let mut order = order;
@@ -128,6 +119,17 @@ impl Committer {
         }
     }
 
+    /// Runs a condition of a transaction under the order lock: what would wait for its own thread is refused
+    /// inside it.
+    ///
+    /// # Errors
+    /// That of the condition; `Invalid` if it panics.
+    pub(super) fn run_condition(&self, condition: impl FnOnce() -> Result<()>) -> Result<()> {
+        let _alone = Alone::enter(self);
+        let panicked = |_| Err(Error::invalid("a condition of the transaction panicked"));
+        catch_unwind(AssertUnwindSafe(condition)).unwrap_or_else(panicked)
+    }
+
     /// Runs an event hook of the program. The calling thread may be one that commits wait for.
     pub(crate) fn while_telling(&self, hook: impl FnOnce()) {
         let _telling = Telling::enter(self);
@@ -144,9 +146,10 @@ impl Committer {
             let what = "commits, waits, checkpoints and close are not allowed inside an event hook";
             return Err(Error::invalid(what).with_hint("send the event to another thread and write there"));
         }
-        if ALONE.get() {
-            return Err(Error::invalid("a commit inside the closure of another transaction that runs alone")
-                .with_hint("use the transaction that the closure was given"));
+        if ALONE.with_borrow(|alone| alone.contains(&std::ptr::from_ref(self))) {
+            let what =
+                "a commit inside the closure of another transaction that runs alone, or inside a condition";
+            return Err(Error::invalid(what).with_hint("use the transaction that the closure was given"));
         }
         Ok(())
     }

@@ -177,6 +177,18 @@ pub(super) fn record_lists(record: &[u8]) -> Vec<(TreeId, Vec<Change<'_>>)> {
     lists
 }
 
+/// The first trees that a record changes.
+pub(super) fn record_trees(record: &[u8], at_most: usize) -> Vec<TreeId> {
+    let mut trees: Vec<TreeId> = Vec::new();
+    decode_record(record, &mut |change| {
+        if trees.len() < at_most && trees.last() != Some(&change.tree) {
+            trees.push(change.tree);
+        }
+    })
+    .expect("a record that was just encoded");
+    trees
+}
+
 /// The sorted keys a transaction wrote.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenKeys {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::alone::guarded;
+use super::Committer;
 use crate::error::Result;
 
 /// Checked under the order lock, by any thread. It must return at once. Inside it commits and waits are
@@ -27,8 +27,8 @@ impl Conditions {
     ///
     /// # Errors
     /// That of the first one that does not hold.
-    pub(crate) fn check(&mut self) -> Result<()> {
-        self.0.iter_mut().try_for_each(guarded)
+    pub(super) fn check(&mut self, committer: &Committer) -> Result<()> {
+        self.0.iter_mut().try_for_each(|condition| committer.run_condition(condition))
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) struct CommitEffects {
     pub values: Vec<PagePointer>,
     /// The memory charged for its record until the group is written.
     pub _buffered: Buffered,
-    /// When its call began; `None` if no program made it.
+    /// When its call began; `None` if it only moves nodes.
     pub started: Option<Started>,
     /// Its call has returned for good, at level `Memory`. If the group is dropped, no caller is left to
     /// receive the error.

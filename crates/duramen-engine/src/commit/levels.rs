@@ -40,6 +40,28 @@ impl Committer {
         ))
     }
 
+    /// Whether nothing is left to be written for a commit: it is on disk, or was dropped, or the engine is
+    /// poisoned.
+    pub(crate) fn is_settled(&self, ordered: Ordered) -> bool {
+        self.reached_disk(ordered) || self.still_there(ordered).is_err() || self.not_poisoned().is_err()
+    }
+
+    /// The result of a commit for a thread that may not write the log any more.
+    ///
+    /// # Errors
+    /// As [`Committer::wait_disk`]; `InDoubt` if it has not reached the level.
+    pub(crate) fn result_without_writing(&self, ordered: Ordered, level: Durability) -> Result<()> {
+        let still_there = self.still_there(ordered);
+        let is_written = level < Durability::Disk && self.published().seq >= ordered.seq;
+        if still_there.is_ok() && (is_written || self.durable() >= ordered.seq) {
+            return Ok(());
+        }
+        self.not_poisoned()?;
+        still_there?;
+        let what = "the last handle was dropped where it could not close the database";
+        Err(Error::in_doubt(&Error::new(Code::Closed, what)))
+    }
+
     /// Waits until a commit is published. It is in the log then.
     ///
     /// # Errors

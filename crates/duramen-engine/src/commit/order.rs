@@ -380,7 +380,7 @@ impl Committer {
             return Err(EnterError::NoRoom(wanted));
         }
         // Last, so that no work comes between a time that is checked and the place in the order.
-        prepared.conditions.check()?;
+        prepared.conditions.check(self)?;
         let started = Started { call_ns: prepared.call_ns, placed_ns: self.log().now_ns() };
         // Nodes that are moved are no commit of a program.
         let started = prepared.relocation.is_none().then_some(started);

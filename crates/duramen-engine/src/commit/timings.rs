@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::changes::record_lists;
+use super::changes::record_trees;
 use super::group::Forming;
 use crate::alarm::locked;
 use crate::histogram::{Histogram, Recorder};
@@ -19,19 +19,24 @@ const SLOW_NS: u64 = 250_000_000;
 /// Slow commits that are kept, the newest ones.
 const SLOW_MAX: usize = 256;
 
+/// Trees that a slow commit names.
+const TREES_MAX: usize = 16;
+
 /// Keys that are counted: those with the most conflicts are among them.
 const HOT_MAX: usize = 64;
 
 /// How long the parts of commits took, since the database was opened. Each commit passes them in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Timings {
-    /// From the call to the place in the order: waiting for memory, validation, applying the changes.
+    /// From the commit, once its big values are on disk, to the place in the order: waiting for memory,
+    /// validation, applying the changes. Of a closure that runs alone from its end on.
     pub order: Histogram,
     /// From there until the write of its group begins: usually while the group before is synced.
     pub queue: Histogram,
     /// The write of a group to the log. None for groups whose write is durable by itself.
     pub write: Histogram,
-    /// The sync of a group, or its durable write. None for groups that nobody waits for on disk.
+    /// The sync of a group, or its durable write. What is written without one is synced later, by a receipt
+    /// that waits, the background or a checkpoint: those syncs are not here.
     pub sync: Histogram,
     /// From there until a group is visible to snapshots.
     pub publish: Histogram,
@@ -58,12 +63,12 @@ pub struct SlowCommit {
     pub publish: Duration,
     /// Commits that shared its write.
     pub group_len: usize,
-    /// The trees that it changed, by name; those that were dropped since by their id.
+    /// The trees that it changed, the first 16, by name; those that were dropped since by their id.
     pub trees: Vec<String>,
 }
 
 impl SlowCommit {
-    /// From the call until it was published.
+    /// From the commit until it was published.
     #[must_use]
     pub fn total(&self) -> Duration {
         self.order + self.queue + self.write + self.sync + self.publish
@@ -160,10 +165,12 @@ impl Timed {
             self.sync.add(ended_ns.saturating_sub(written_ns));
         }
         self.publish.add(now_ns.saturating_sub(ended_ns));
-        for (member, record) in group.members().iter().zip(group.records()) {
+        // Only the newest are kept.
+        let kept_from = group.members().len().saturating_sub(SLOW_MAX);
+        for (index, (member, record)) in group.members().iter().zip(group.records()).enumerate() {
             let Some(Started { call_ns, placed_ns }) = member.started else { continue };
             self.queue.add(begun_ns.saturating_sub(placed_ns));
-            if now_ns.saturating_sub(call_ns) <= SLOW_NS {
+            if index < kept_from || now_ns.saturating_sub(call_ns) <= SLOW_NS {
                 continue;
             }
             let between = |from: u64, to: u64| Duration::from_nanos(to.saturating_sub(from));
@@ -178,7 +185,7 @@ impl Timed {
                 group_len: group.members().len(),
                 trees: Vec::new(),
             };
-            let trees = record_lists(record.bytes()).into_iter().map(|(tree, _)| tree).collect();
+            let trees = record_trees(record.bytes(), TREES_MAX);
             let mut slow = locked(self.slow.lock());
             if slow.len() == SLOW_MAX {
                 slow.pop_front();

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Engine, HeldSnapshot, Mode};
+use crate::catalog::CATALOG;
 use crate::commit::{HotKey, SlowCommit, Timings};
 use crate::error::Result;
 use crate::ids::TreeId;
@@ -34,7 +35,8 @@ impl Engine {
     }
 
     /// The keys that most transactions conflicted over since the database was opened, 64 at most, those with
-    /// the most conflicts first. Of a range that was read it is the key that was written in it.
+    /// the most conflicts first. Of a range that was read it is the key that was written in it. Conflicts of
+    /// transactions so old that whole states were compared name no key.
     ///
     /// # Errors
     /// Those of a [read](crate::Error#reads): names of trees are looked up.
@@ -68,5 +70,8 @@ impl Engine {
 }
 
 fn name_of(names: &HashMap<TreeId, String>, tree: TreeId) -> String {
+    if tree == CATALOG {
+        return "names of trees".to_owned();
+    }
     names.get(&tree).cloned().unwrap_or_else(|| format!("dropped tree {tree}"))
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::alarm::locked;
 use crate::commit::{Committer, Ordered};
-use crate::error::{Code, Error, Result};
+use crate::error::Result;
 use crate::ids::CommitSeq;
 use crate::options::Durability;
 use crate::snapshot::Locks;
@@ -20,7 +20,7 @@ pub struct Receipt {
     /// The commit wrote something, and its receipt has not been waited on.
     is_under_way: bool,
     /// D8: who waits for a commit on its way writes the log, also once the last handle was dropped. Shared by
-    /// clones; empty once one of them has waited.
+    /// clones; empty once one of them has waited until it is on disk or dropped.
     locks: Option<Arc<Mutex<Option<Arc<Locks>>>>>,
 }
 
@@ -62,34 +62,33 @@ impl Receipt {
     /// Waits until the transaction has reached a level.
     ///
     /// # Errors
-    /// `OutcomeUnknown` (E0401) or `EnginePoisoned` (E0601) if a sync fails. `DiskFull` (E0301) if the commit
-    /// was dropped: it never happened. `System` (E1001) if this thread writes the log and cannot.
-    /// `Closed` (E0207) if the last handle was dropped and could not close the database.
+    /// `OutcomeUnknown` (E0401) or `EnginePoisoned` (E0601) if a sync fails. `OutcomeUnknown` (E0401) also if
+    /// the last handle is gone and could not close the database. `DiskFull` (E0301) if the commit was
+    /// dropped: it never happened. `System` (E1001) if this thread writes the log and cannot.
     /// `InvalidArgument` (E0201) inside an event hook or a closure that runs alone; `ForkedHandle` (E0206) in
     /// a forked process.
     pub fn wait(&self, level: Durability) -> Result<()> {
         let waited = match level {
-            Durability::Memory => Ok(()),
-            _ if self.durability() >= level => Ok(()),
+            Durability::Memory => return Ok(()),
             _ => self.wait_locked(level),
         };
+        if let Some(locks) = &self.locks
+            && self.committer.is_settled(self.ordered)
+        {
+            locked(locks.lock()).take();
+        }
         waited.map_err(|error| if self.is_under_way { error.of_a_commit_under_way() } else { error })
     }
 
     /// D8: this thread may have to write the log, which another process may do once the locks are gone.
     fn wait_locked(&self, level: Durability) -> Result<()> {
         let Ok(_held) = self.committer.store().registry.hold_locks() else {
-            let what = format!("the database was closed before commit {} reached the level", self.seq);
-            return Err(Error::new(Code::Closed, what).with_hint("open it again, and look for the commit"));
+            return self.committer.result_without_writing(self.ordered, level);
         };
         match level {
-            Durability::Disk => self.committer.wait_disk(self.ordered)?,
-            _ => self.committer.wait_written(self.ordered)?,
+            Durability::Disk => self.committer.wait_disk(self.ordered),
+            _ => self.committer.wait_written(self.ordered),
         }
-        if let Some(locks) = &self.locks {
-            locked(locks.lock()).take();
-        }
-        Ok(())
     }
 
     /// As [`Receipt::wait`], and returns the receipt at the level reached.

@@ -47,6 +47,11 @@ impl Ttl {
         Ttl(Lives::AsBefore)
     }
 
+    /// Whether it is that of the value before.
+    pub(crate) fn keeps(self) -> bool {
+        self.0 == Lives::AsBefore
+    }
+
     /// A lifetime in milliseconds.
     #[must_use]
     pub const fn millis(count: u64) -> Ttl {

@@ -280,6 +280,12 @@ impl KvOf<'_, Transaction<'_>> {
     fn set(&self, key: &[u8], stored: &Option<Row>, value: &[u8], ttl: Ttl) -> Result<()> {
         let now = self.within.now();
         let before = stored.as_ref().filter(|found| found.lives_at(now)).and_then(|found| found.expires);
+        if ttl.keeps()
+            && let Some(found) = stored
+        {
+            // Else the new value could begin its life expired.
+            self.relies_on(key, found)?;
+        }
         let expires = ttl.expires(now, before);
         if !row::lives(expires, now) {
             return self.remove(key, stored);

@@ -162,9 +162,10 @@ pub(crate) fn after_writes(db: &Db) {
 pub(crate) fn forget_all(db: &Db) -> Result<()> {
     let kept: Vec<u64> = minutes(db)?.into_iter().map(|(minute, _)| minute).collect();
     let known = floor(db.snapshot()?.source())?.max(kept.last().map_or(0, |last| last + 1));
-    // The clock of requests may have been ahead of the system's, by what it could not fall behind.
+    // The floor follows the clock of requests by no more than this while requests come, and that clock may
+    // have been ahead of the system's.
     let now = db.open_state().clock.now().0 / MINUTE_MS;
-    let first = (known + KEPT_MINUTES_MIN).max(now + KEPT_MINUTES);
+    let first = (known + KEPT_MINUTES + KEPT_MINUTES_MIN).max(now + KEPT_MINUTES);
     db.transact(|tx| {
         forget(tx.shared(), &kept)?;
         raise_floor(tx.shared(), first)

@@ -451,14 +451,42 @@ fn a_disk_that_answers_have_filled_is_given_back() -> Result<()> {
     };
     assert_eq!(full.code(), Code::DiskFull);
     disk.advance_clock(12 * MINUTE);
-    rest(&db);
-    assert_eq!(trees(&db), 0);
+    // The next request forgets by itself, as a background would.
     let mut steps = 0;
     while count(&db, &Request::new(requests::new_id(&db)?, b"")).is_err() {
+        assert_eq!(trees(&db), 0);
         db.step_engine()?;
         steps += 1;
         assert!(steps < 200, "the room of what was forgotten is not used again");
     }
+    Ok(())
+}
+
+/// A consumer of changes that refuses writers does not keep old requests from being forgotten.
+#[test]
+fn requests_are_forgotten_while_writers_are_refused() -> Result<()> {
+    let disk = MemDisk::new(1);
+    disk.set_wall_clock(START);
+    let options = Db::options().feed_bytes_max(256 * 1024).engine(|engine| {
+        engine.background = Background::Stepped;
+        engine.checkpoint_log_bytes = Some(64 * 1024);
+    });
+    let db = options.open_on(Arc::new(disk.clone()), "/db")?;
+    count(&db, &Request::new(requests::new_id(&db)?, b""))?;
+    db.consumer("mirror").refuse_writers().register()?;
+    let mut puts = 0..10_000_u64;
+    let refused = loop {
+        let key = puts.next().expect("the feed is full before");
+        if let Err(error) = db.kv("v").put_bytes(key, &[7; 4_000], Ttl::forever()) {
+            break error;
+        }
+        db.step_engine()?;
+    };
+    assert_eq!(refused.code(), Code::FeedFull);
+    disk.advance_clock(12 * MINUTE);
+    rest(&db);
+    assert_eq!(trees(&db), 0);
+    assert_eq!(code(db.kv("v").put("k", &1)), Code::FeedFull);
     Ok(())
 }
 
@@ -486,12 +514,10 @@ fn what_is_found_is_durable_at_every_level() -> Result<()> {
         let quick = db.at(level);
         assert_eq!(count(&quick, &request)?, (1, false));
         assert_eq!(count(&quick, &request)?, (1, true));
-        let mut open = quick.begin()?;
-        open.with(|tx| tx.kv("v").put("unsynced", &1))?;
-        open.commit()?;
-        assert_eq!(requests::outcome(&quick, never, "")?, Outcome::Never);
         let db = open_on(&disk.crash(&CrashChoice::None));
         assert_eq!(count(&db, &request)?, (1, true));
+        assert_eq!(requests::outcome(&quick, never, "")?, Outcome::Never);
+        let db = open_on(&disk.crash(&CrashChoice::None));
         assert_eq!(code(count(&db, &Request::new(never, b""))), Code::RequestCancelled);
     }
     Ok(())
