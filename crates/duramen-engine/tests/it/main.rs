@@ -26,6 +26,7 @@ mod format;
 mod interleavings;
 #[cfg(not(feature = "shuttle"))]
 mod locks;
+#[cfg(not(feature = "shuttle"))]
 mod memory;
 #[cfg(not(feature = "shuttle"))]
 mod observe;
@@ -37,7 +38,9 @@ mod patches;
 mod repair;
 #[cfg(not(feature = "shuttle"))]
 mod rest;
+#[cfg(not(feature = "shuttle"))]
 mod resting;
 #[cfg(all(not(feature = "shuttle"), debug_assertions))]
 mod space;
+#[cfg(not(feature = "shuttle"))]
 mod timings;
