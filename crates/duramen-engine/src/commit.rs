@@ -225,10 +225,10 @@ impl Committer {
         self.store.registry.register(&self.latest)
     }
 
-    /// Registers the published root, or the latest one if that has no other commits. They differ after a
-    /// group was dropped: the published root is of the rollback epoch before, and what begins there
-    /// conflicts.
-    pub(crate) fn hold_settled(&self) -> Registration {
+    /// Registers a root whose commits are all in the log: the published one, or the latest if it has no
+    /// others. They differ after a group was dropped: the published root is of the rollback epoch before, and
+    /// what begins there conflicts.
+    pub(crate) fn hold_in_log(&self) -> Registration {
         let published = self.hold_published();
         let latest = self.hold_latest();
         if latest.root().seq == published.root().seq { latest } else { published }

@@ -154,7 +154,7 @@ impl Engine {
         let (committer, _) = self.parts()?;
         self.inner.deferred_redo.not_failed()?;
         committer.usable()?;
-        let (held, overlay) = self.inner.deferred_redo.hold(|| committer.hold_settled());
+        let (held, overlay) = self.inner.deferred_redo.hold(|| committer.hold_in_log());
         Ok(Transaction::begin(committer, held, overlay))
     }
 
@@ -165,7 +165,7 @@ impl Engine {
     /// Those of a [commit](crate::Error#commits), and any error of `body`: nothing is written then, and
     /// nothing is waited for, so what it read may not be in the log yet. If it read commits that were dropped
     /// meanwhile, it runs again instead. `WriteConflict` (E0101) only if the commits that it read were
-    /// dropped in every run.
+    /// dropped in every run, or from a condition of its own.
     pub fn transact<T>(
         &self,
         level: Durability,

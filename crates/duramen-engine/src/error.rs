@@ -61,7 +61,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// - `EnginePoisoned` (E0601): a sync failed earlier.
 /// - `ReadOnly` (E0204): the database was opened read-only.
 /// - `Closed` (E0207): the database is closed.
-/// - `InvalidArgument` (E0201): the call is inside an event hook, or inside a closure that runs alone.
+/// - `InvalidArgument` (E0201): the call is inside an event hook, a condition, or a closure that runs alone;
+///   or a condition of the transaction panicked.
 ///
 /// # Checkpoints
 /// - `DiskFull` (E0301): there is no room for the checkpoint, or for what the change feed keeps.

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use duramen_sim::part::Part;
+use duramen_sim::search::case::{Case, Choice};
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -81,6 +82,25 @@ impl Length {
     /// Threads to run on.
     pub(crate) fn threads(&self) -> usize {
         usize::from(self.threads)
+    }
+}
+
+/// One cut of a life, to be made again.
+#[derive(Debug, Args)]
+pub(crate) struct OneCut {
+    /// Makes one cut of the life of `--seed` again, after so many operations of the disk
+    #[arg(long)]
+    op: Option<usize>,
+    /// Which pending changes survive that cut: none, all, all-but:N, only:N, prefix:N, torn:N:SEED,
+    /// random:SEED, or log=CHOICE,rest=CHOICE
+    #[arg(long, default_value = "none", requires = "op")]
+    choice: Choice,
+}
+
+impl OneCut {
+    /// The cut of the life of a seed, if one was named.
+    pub(crate) fn of(&self, seed: u64) -> Option<Case> {
+        self.op.map(|op| Case { seed, op, choice: self.choice })
     }
 }
 

@@ -289,9 +289,8 @@ pub fn find(tx: &mut Transaction<'_>, request: &Request<'_>) -> Result<Known> {
 ///
 /// # Errors
 /// Those of a [write](crate::Error#writes); `TooLarge` (E0203) for an answer of more than
-/// [`ANSWER_BYTES_MAX`];
-/// if the request was not looked for, `RequestTooOld` (E1105), `RequestCancelled` (E1110), or `AlreadyExists`
-/// (E0210) where it has an answer.
+/// [`ANSWER_BYTES_MAX`]. If the request was not looked for, `RequestTooOld` (E1105), `RequestCancelled`
+/// (E1110), or `AlreadyExists` (E0210) where it has an answer.
 pub fn remember(tx: &mut Transaction<'_>, request: &Request<'_>, answer: &[u8]) -> Result<()> {
     if answer.len() > ANSWER_BYTES_MAX {
         let message = format!("the answer of the request {} takes {} bytes", request.id, answer.len());

@@ -19,8 +19,8 @@ pub struct Receipt {
     durability: Durability,
     /// The commit wrote something, and its receipt has not been waited on.
     is_under_way: bool,
-    /// D8: who waits for a commit on its way writes the log, also once the last handle was dropped. Shared by
-    /// clones; empty once one of them has waited until it is on disk or dropped.
+    /// D8: a thread that waits for a commit on its way may write the log, also once the last handle is
+    /// dropped. Shared by clones; empty once one of them has waited until it is on disk or dropped.
     locks: Option<Arc<Mutex<Option<Arc<Locks>>>>>,
 }
 

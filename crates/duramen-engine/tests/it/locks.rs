@@ -1,4 +1,4 @@
-//! D8: who holds the lock, and for how long.
+//! D8: the lock is held as long as a thread or a receipt may write.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,7 +100,7 @@ fn the_lock_is_held_while_a_thread_of_the_engine_writes() {
     assert!(open_when_free(&disk).check().unwrap().is_clean());
 }
 
-/// D8: who waits for a receipt writes the log if no other does, also when the last handle is gone.
+/// D8: a thread that waits for a receipt writes the log if no other does, also when the last handle is gone.
 #[test]
 fn the_lock_is_held_for_a_commit_that_is_not_written() {
     let (disk, dropped) = (MemDisk::new(2), DroppedInHook::new(ENDED));
@@ -120,7 +120,7 @@ fn the_lock_is_held_for_a_commit_that_is_not_written() {
     assert!(trees.iter().any(|(name, _)| name == "later"), "{trees:?}");
 }
 
-/// D8: who waits once the locks are gone must not write.
+/// D8: a thread that waits for a receipt once the locks are gone must not write.
 #[test]
 fn a_receipt_that_outlives_the_lock_writes_nothing() {
     let (disk, dropped) = (MemDisk::new(3), DroppedInHook::new(ENDED));

@@ -2,9 +2,8 @@
 
 use clap::Args;
 use duramen_sim::product::{LONG, QUICK, record, replay, search};
-use duramen_sim::search::case::{Case, Choice};
 
-use super::Length;
+use super::{Length, OneCut};
 
 /// Cuts the power in seeded lives of a database that holds everything a program can store; with `--op`, makes
 /// one such cut again
@@ -15,13 +14,8 @@ pub(crate) struct Product {
     /// As much for each life as `cargo test` tries, so that more lives are seen
     #[arg(long)]
     quick: bool,
-    /// Makes one cut of the life of `--seed` again, after so many operations of the disk
-    #[arg(long)]
-    op: Option<usize>,
-    /// Which pending changes survive that cut: none, all, all-but:N, only:N, prefix:N, torn:N:SEED,
-    /// random:SEED, or log=CHOICE,rest=CHOICE
-    #[arg(long, default_value = "none", requires = "op")]
-    choice: Choice,
+    #[command(flatten)]
+    cut: OneCut,
     /// Lists what the life of `--seed` does to its disk
     #[arg(long)]
     trace: bool,
@@ -32,8 +26,7 @@ impl Product {
         if self.trace {
             return self.print_trace();
         }
-        if let Some(op) = self.op {
-            let case = Case { seed: self.length.seed, op, choice: self.choice };
+        if let Some(case) = self.cut.of(self.length.seed) {
             let seq = replay(case).map_err(|failure| failure.to_string())?;
             println!("survived: recovered commit {seq}");
             return Ok(());

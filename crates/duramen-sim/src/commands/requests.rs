@@ -2,9 +2,8 @@
 
 use clap::Args;
 use duramen_sim::requests::{LONG, QUICK, replay, search};
-use duramen_sim::search::case::{Case, Choice};
 
-use super::Length;
+use super::{Length, OneCut};
 
 /// Cuts the power in seeded lives of requests with an id, and asks for each of them again; with `--op`, makes
 /// one such cut again
@@ -15,18 +14,13 @@ pub(crate) struct Requests {
     /// As much for each life as `cargo test` tries, so that more lives are seen
     #[arg(long)]
     quick: bool,
-    /// Makes one cut of the life of `--seed` again, after so many operations of the disk
-    #[arg(long)]
-    op: Option<usize>,
-    /// Which pending changes survive that cut: as for `product`
-    #[arg(long, default_value = "none", requires = "op")]
-    choice: Choice,
+    #[command(flatten)]
+    cut: OneCut,
 }
 
 impl Requests {
     pub(crate) fn run(&self) -> Result<(), String> {
-        if let Some(op) = self.op {
-            let case = Case { seed: self.length.seed, op, choice: self.choice };
+        if let Some(case) = self.cut.of(self.length.seed) {
             replay(case).map_err(|failure| failure.to_string())?;
             println!("survived");
             return Ok(());

@@ -81,7 +81,7 @@ impl Asked {
                 self.id, ANSWERS[kind]
             ));
         }
-        // What has left no trace has never run. Of what is too old nobody knows.
+        // An id ahead of the clock is refused only if no try of it has run. One that is too old may have run.
         if ANSWERS[kind] == "ahead of the clock" && after.0 > 0 {
             return Err(format!("{}: it ran, and is refused as ahead of the clock", self.id));
         }

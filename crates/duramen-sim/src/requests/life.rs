@@ -130,7 +130,7 @@ impl Life {
     }
 
     fn ask(&mut self, index: usize, how: How) -> Result<(), String> {
-        // A commit at level `Process` is promised to nobody yet.
+        // A power cut may take back a commit at level `Process`: the cuts hold nothing against it.
         let (is_durable, db) = match how {
             How::Try if self.random.chance(1, 4) => (false, self.db.at(Durability::Process)),
             _ => (true, self.db.clone()),

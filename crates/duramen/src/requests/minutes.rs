@@ -28,6 +28,9 @@ const KEPT_MINUTES_MIN: u64 = 2;
 /// Beyond this many rows trees are dropped sooner.
 const ROWS_MAX: u64 = 1 << 20;
 
+/// The last minute that an id can name: it has 48 bits of milliseconds.
+const MINUTE_MAX: u64 = ((1 << 48) - 1) / MINUTE_MS;
+
 const ALL: KeyRange = KeyRange { from: Vec::new(), to: None };
 
 /// The tree of a minute, counted since 1970. Names are in order of their minutes.
@@ -37,7 +40,8 @@ pub(super) fn tree(minute: u64) -> String {
 
 /// The minute whose answers lie in a tree.
 pub(crate) fn minute_of(tree: &str) -> Option<u64> {
-    tree.strip_prefix(FLOOR_TREE)?.strip_prefix('/')?.parse().ok()
+    let minute = tree.strip_prefix(FLOOR_TREE)?.strip_prefix('/')?.parse().ok()?;
+    (minute <= MINUTE_MAX).then_some(minute)
 }
 
 /// The first minute that is not forgotten; 0 if nothing was.
@@ -53,10 +57,11 @@ pub(super) fn earliest(source: &dyn Source) -> Result<Millis> {
 }
 
 fn decode_floor(stored: &[u8]) -> Result<u64> {
-    let bytes = stored.try_into().map_err(|_| {
+    let minute = stored.try_into().ok().map(u64::from_le_bytes);
+    // All may be forgotten: the floor is then above the last minute.
+    minute.filter(|minute| *minute <= MINUTE_MAX + 1).ok_or_else(|| {
         Error::new(Code::CorruptData, "the row that says which requests are forgotten cannot be read")
-    })?;
-    Ok(u64::from_le_bytes(bytes))
+    })
 }
 
 /// What is wrong with the row `floor`, if anything.
@@ -141,7 +146,7 @@ fn forgotten(kept: &[(u64, u64)], now: u64, rows_max: u64) -> Vec<u64> {
 }
 
 fn forget(tx: &Shared<'_>, gone: &[u64]) -> Result<()> {
-    // D7: also on a disk that answers have filled.
+    // Also while the feed refuses writers, and in the room that a full disk keeps for deletes (D7).
     tx.frees_room();
     for minute in gone {
         if tx.tree(&tree(*minute))?.is_some() {
@@ -165,7 +170,7 @@ pub(crate) fn forget_all(db: &Db) -> Result<()> {
     // The floor follows the clock of requests by no more than this while requests come, and that clock may
     // have been ahead of the system's.
     let now = db.open_state().clock.now().0 / MINUTE_MS;
-    let first = (known + KEPT_MINUTES + KEPT_MINUTES_MIN).max(now + KEPT_MINUTES);
+    let first = (known + KEPT_MINUTES + KEPT_MINUTES_MIN).max(now + KEPT_MINUTES).min(MINUTE_MAX + 1);
     db.transact(|tx| {
         forget(tx.shared(), &kept)?;
         raise_floor(tx.shared(), first)
@@ -176,6 +181,22 @@ pub(crate) fn forget_all(db: &Db) -> Result<()> {
 mod tests {
     //! Minutes go when they are old, or when there are too many rows and they are not new.
     use super::*;
+
+    /// Names and rows that no build writes are errors, and no sum of minutes overflows.
+    #[test]
+    fn minutes_that_no_id_can_name_are_refused() {
+        assert_eq!(minute_of(&tree(MINUTE_MAX)), Some(MINUTE_MAX));
+        for name in [tree(MINUTE_MAX + 1), tree(u64::MAX), tree(7) + "x", "duramen/requests".to_owned()] {
+            assert_eq!(minute_of(&name), None, "{name}");
+        }
+        let decoded = |minute: u64| decode_floor(&minute.to_le_bytes()).ok();
+        assert_eq!(
+            [MINUTE_MAX + 1, MINUTE_MAX + 2, u64::MAX].map(decoded),
+            [Some(MINUTE_MAX + 1), None, None]
+        );
+        assert!(decode_floor(b"short").is_err());
+        assert!(problem_of_floor(FLOOR, &u64::MAX.to_le_bytes()).is_some());
+    }
 
     #[test]
     fn the_oldest_minutes_go_first() {
