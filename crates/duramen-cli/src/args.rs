@@ -7,6 +7,7 @@ mod find;
 mod observe;
 mod reference;
 mod rows;
+mod serve;
 mod view;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use duramen::Durability;
 use duramen::schema::NAME_BYTES_MAX;
+use duramen_client::Address;
 
 use crate::database::Session;
 
@@ -25,6 +27,7 @@ pub(crate) use reference::{
     ReferenceAddArgs, ReferenceArgs, ReferenceCommand, ReferenceDropArgs, ReferenceListArgs,
 };
 pub(crate) use rows::{ExportArgs, Format, ImportArgs};
+pub(crate) use serve::ServeArgs;
 pub(crate) use view::{ViewAddArgs, ViewArgs, ViewCommand, ViewListArgs, ViewNamedArgs};
 
 /// Duramen: a durable, transactional database in a directory.
@@ -33,7 +36,8 @@ pub(crate) use view::{ViewAddArgs, ViewArgs, ViewCommand, ViewListArgs, ViewName
     name = "duramen",
     version,
     after_help = "Begin with `duramen demo`. `duramen DB` opens a shell on a database. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 corruption found, \
-                  4 locked by another process, 5 the file system cannot keep the requested level or is on a network, 128+n ended by signal n."
+                  4 locked by another process, 5 the file system cannot keep the requested level or is on a network, \
+                  6 no server answers, 7 the server does not let this user in, 8 the server cannot commit any more, 128+n ended by signal n."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -43,6 +47,12 @@ pub(crate) struct Cli {
     /// line
     #[arg(long, global = true)]
     pub(crate) json: bool,
+
+    /// Ask the server at this address instead of opening a database: `HOST:PORT`, `duramen://HOST:PORT`,
+    /// `unix:PATH`, or the directory of a database that is served. The argument DB is then left out. Also
+    /// `DURAMEN_AT`; the token of an address of TCP also `DURAMEN_TOKEN`
+    #[arg(long, global = true, value_name = "ADDRESS")]
+    pub(crate) at: Option<String>,
 
     /// Print no progress and no notes on standard error
     #[arg(long, short, global = true)]
@@ -97,6 +107,9 @@ pub(crate) enum Command {
     /// Show the activity of a database that another process has open: commits per second, checkpoints, space,
     /// the collections most written to
     Top(TopArgs),
+    /// Serve a database to other processes on this machine, until ^C or SIGTERM; it is created if it does not
+    /// exist
+    Serve(ServeArgs),
     /// Repair a corrupt database: write everything that can still be read to a new, sound one. Only reads the
     /// corrupt one
     #[command(alias = "recover")]
@@ -132,6 +145,10 @@ pub(crate) struct DatabaseArgs {
     /// The shell's session, which has the database open.
     #[arg(skip)]
     pub(crate) session: Option<Session>,
+
+    /// The server that `--at` names, in the place of a directory.
+    #[arg(skip)]
+    pub(crate) at: Option<Address>,
 }
 
 #[derive(Debug, Args)]
@@ -416,6 +433,7 @@ impl Command {
             Command::Compact(args) => &mut args.database,
             Command::Watch(args) => &mut args.database,
             Command::Top(args) => &mut args.database,
+            Command::Serve(args) => &mut args.database,
             Command::Repair(args) => &mut args.database,
             Command::Doctor(_)
             | Command::Bench(_)

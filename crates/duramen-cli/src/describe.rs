@@ -8,6 +8,7 @@ use duramen::{
 };
 
 use crate::args::{CheckArgs, DatabaseArgs};
+use crate::backend::Reading;
 use crate::database;
 use crate::failure::{CORRUPT, Failure, Result, Said};
 use crate::keys;
@@ -19,28 +20,29 @@ use crate::view;
 
 /// Every collection with its rows, key, columns and sums.
 pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(args)?;
-    let snapshot = db.snapshot()?;
-    let schemas = snapshot.collections()?;
+    let reading = Reading::open(args)?;
     if out.is_json() {
-        let all = schemas.iter().map(|schema| as_json(&snapshot, schema)).collect::<Result<Vec<_>>>()?;
+        let (_, snapshot) = reading.local("collections --json")?;
+        let schemas = snapshot.collections()?;
+        let all = schemas.iter().map(|schema| as_json(snapshot, schema)).collect::<Result<Vec<_>>>()?;
         return out.object("collections", doc! { "collections": all });
     }
+    let schemas = reading.collections()?;
     if schemas.is_empty() {
         out.note("no collections: `duramen import` makes one");
         return Ok(());
     }
-    let refers = schemas.iter().any(|schema| !schema.references().is_empty());
+    let refers = schemas.iter().any(|(schema, _)| !schema.references().is_empty());
     let mut table = match refers {
         true => new_table(&["collection", "rows", "key", "sums", "views", "references", "columns"]),
         false => new_table(&["collection", "rows", "key", "sums", "views", "columns"]),
     };
-    for schema in &schemas {
+    for (schema, count) in &schemas {
         let columns =
             schema.columns().iter().map(|column| format!("{} {}", printable(&column.name), column.kind));
         let mut cells = vec![
             schema.name().to_owned(),
-            grouped(snapshot.documents(schema.name()).count(Span::all())?),
+            grouped(*count),
             printable(&schema.key_columns().join(",")),
             printable(&schema.sum_columns().join(",")),
             printable(&schema.views().iter().map(ViewSpec::name).collect::<Vec<_>>().join(", ")),

@@ -34,6 +34,12 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const CORRUPT: u8 = 3;
 const LOCKED: u8 = 4;
 pub(crate) const CANNOT_KEEP: u8 = 5;
+/// No server answers.
+const UNREACHABLE: u8 = 6;
+/// The server does not let this user in.
+const NOT_ALLOWED: u8 = 7;
+/// The server cannot commit any more.
+pub(crate) const POISONED: u8 = 8;
 const SIGNAL_BASE: u8 = 128;
 
 impl Failure {
@@ -131,6 +137,14 @@ impl Failure {
         Failure::io("write to", Path::new("standard output"), error)
     }
 
+    /// The code of the error, if it has one.
+    pub(crate) fn code(&self) -> Option<Code> {
+        match self {
+            Failure::Said(said) => Some(said.code),
+            Failure::OutputClosed | Failure::Exit(_) => None,
+        }
+    }
+
     /// The exit code.
     pub(crate) fn exit(&self) -> u8 {
         match self {
@@ -146,6 +160,8 @@ impl From<Error> for Failure {
         let exit = match error.kind() {
             ErrorKind::Corrupt => CORRUPT,
             ErrorKind::Locked => LOCKED,
+            _ if error.code() == Code::Unreachable => UNREACHABLE,
+            _ if [Code::Unauthenticated, Code::Forbidden].contains(&error.code()) => NOT_ALLOWED,
             _ if error.code() == Code::NetworkFileSystem => CANNOT_KEEP,
             _ => FAILED,
         };

@@ -23,6 +23,7 @@ use crate::numbers::{counted, grouped};
 use crate::output::{Output, new_table, printable};
 use crate::read::ViewQuery;
 use crate::signals::Signals;
+use crate::view;
 use text_numbers::Warning;
 
 /// The maximum number of documents read without `--scan`.
@@ -125,7 +126,9 @@ fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Resu
     };
     let Some(view) = &args.view else { return Ok((find, warnings)) };
     let range = RangeFlags { prefix: prefix.cloned(), ..RangeFlags::default() };
-    let query = ViewQuery::of(snapshot, schema, view, &range)?;
+    view::check_name(schema, view)?;
+    let spec = snapshot.documents(schema.name()).view(view).spec()?;
+    let query = ViewQuery::of(schema, &spec, &range)?;
     Ok((find.view(view).range(query.span), warnings))
 }
 

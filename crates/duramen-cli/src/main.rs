@@ -14,6 +14,8 @@
 )]
 
 mod args;
+mod at;
+mod backend;
 mod backup;
 mod bench;
 mod byte_tree;
@@ -41,6 +43,7 @@ mod progress;
 mod read;
 mod reference;
 mod repair;
+mod serve;
 mod shell;
 mod signals;
 mod space;
@@ -53,18 +56,17 @@ mod write;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use args::{BenchCommand, Cli, Command};
+use args::{BenchCommand, Command};
 use failure::{Failure, Result};
 use output::Output;
 
 fn main() -> ExitCode {
-    let (out, result) = match Cli::try_parse_from(shell::with_word(std::env::args_os())) {
-        Ok(cli) => {
+    let (out, result) = match at::parse(std::env::args_os().collect()) {
+        Ok(mut cli) => {
             let out = Output::new(cli.json, cli.quiet);
-            (out, run(&cli.command, out))
+            (out, at::set(&mut cli).and_then(|()| run(&cli.command, out)))
         }
         Err(error) => {
             let json = std::env::args_os().any(|word| word == "--json");
@@ -106,6 +108,7 @@ pub(crate) fn run(command: &Command, out: Output) -> Result<()> {
         Command::Check(args) => describe::check(args, out),
         Command::Watch(args) => watch::run(args, out),
         Command::Top(args) => top::run(args, out),
+        Command::Serve(args) => serve::run(args, out),
         Command::Backup(args) => backup::run(args, out),
         Command::Compact(args) => compact::run(args, out),
         Command::Repair(args) => repair::run(args, out),

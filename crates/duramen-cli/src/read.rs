@@ -6,11 +6,11 @@ mod reductions;
 
 use std::io::Write;
 
-use duramen::{Direction, Document, Reads, Rows, Value, doc, json};
+use duramen::{Direction, Document, Value, doc, json};
 
 use crate::args::{GetArgs, RangeArgs, ReduceArgs, ScanArgs};
+use crate::backend::{Reading, StoredRows};
 use crate::byte_tree;
-use crate::database;
 use crate::failure::{FAILED, Failure, Result};
 use crate::keys;
 use crate::numbers::{counted, grouped};
@@ -21,11 +21,10 @@ pub(crate) use of_view::ViewQuery;
 
 /// The document under a key; exit code 1 and nothing on standard output if there is none.
 pub(crate) fn get(args: &GetArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.target.database)?;
-    let snapshot = db.snapshot()?;
-    let schema = database::schema(&snapshot, &args.target.collection)?;
+    let reading = Reading::open(&args.target.database)?;
+    let schema = reading.schema(&args.target.collection)?;
     let key = keys::whole(&schema, &args.key)?;
-    let Some(document) = snapshot.documents(schema.name()).get(key)? else {
+    let Some(document) = reading.get(schema.name(), &key)? else {
         return Err(Failure::said(
             FAILED,
             duramen::Code::NoSuchKey,
@@ -48,16 +47,17 @@ pub(crate) fn get(args: &GetArgs, out: Output) -> Result<()> {
 
 /// The documents of a range.
 pub(crate) fn scan(args: &ScanArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.target.database)?;
-    let snapshot = db.snapshot()?;
-    if byte_tree::is_one(&snapshot, &args.target.collection)? {
-        return byte_tree::scan(&snapshot, args, out);
+    let reading = Reading::open(&args.target.database)?;
+    if let Some(snapshot) = reading.snapshot()
+        && byte_tree::is_one(snapshot, &args.target.collection)?
+    {
+        return byte_tree::scan(snapshot, args, out);
     }
-    let schema = database::schema(&snapshot, &args.target.collection)?;
+    let schema = reading.schema(&args.target.collection)?;
     let span = keys::span(&schema, &args.range)?;
     let direction = if args.reverse { Direction::Reverse } else { Direction::Forward };
     let limit = args.limit.unwrap_or(u64::MAX);
-    let rows = snapshot.documents(schema.name()).rows(span.clone(), direction)?;
+    let rows = reading.rows(schema.name(), span.clone(), direction, limit)?;
     let mut scanned = Scanned { rows, signals: Signals::watch()?, count: 0 };
     let count = if out.is_json() {
         documents(&mut scanned, limit, out)?
@@ -72,7 +72,7 @@ pub(crate) fn scan(args: &ScanArgs, out: Output) -> Result<()> {
     if count == 0 && limit > 0 {
         out.note(&keys::nothing(&schema, &args.range));
     } else if count == limit {
-        let all = snapshot.documents(schema.name()).count(span)?;
+        let all = reading.count(schema.name(), None, span)?;
         if all > count {
             out.note(&format!("{} of {} rows shown", grouped(count), grouped(all)));
         }
@@ -86,23 +86,23 @@ pub(crate) fn scan(args: &ScanArgs, out: Output) -> Result<()> {
 const LOOK_ROWS: u64 = 1024;
 
 /// Stored documents until the last, or until a signal comes.
-struct Scanned {
-    rows: Rows,
+struct Scanned<'a> {
+    rows: StoredRows<'a>,
     signals: Signals,
     count: u64,
 }
 
-impl Scanned {
+impl Scanned<'_> {
     fn next(&mut self) -> Result<Option<&[u8]>> {
         if self.count.is_multiple_of(LOOK_ROWS) && self.signals.received().is_some() {
             return Ok(None);
         }
         self.count += 1;
-        Ok(self.rows.next()?.map(|(_, stored)| stored))
+        self.rows.next()
     }
 }
 
-fn documents(scanned: &mut Scanned, limit: u64, out: Output) -> Result<u64> {
+fn documents(scanned: &mut Scanned<'_>, limit: u64, out: Output) -> Result<u64> {
     let mut stream = out.stream();
     let mut line = Vec::new();
     let mut count = 0;
@@ -121,15 +121,16 @@ fn documents(scanned: &mut Scanned, limit: u64, out: Output) -> Result<u64> {
 
 /// How many documents a range holds.
 pub(crate) fn count(args: &RangeArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.target.database)?;
-    let snapshot = db.snapshot()?;
-    if byte_tree::is_one(&snapshot, &args.target.collection)? {
-        return byte_tree::count(&snapshot, args, out);
+    let reading = Reading::open(&args.target.database)?;
+    if let Some(snapshot) = reading.snapshot()
+        && byte_tree::is_one(snapshot, &args.target.collection)?
+    {
+        return byte_tree::count(snapshot, args, out);
     }
-    let schema = database::schema(&snapshot, &args.target.collection)?;
+    let schema = reading.schema(&args.target.collection)?;
     if let Some(view) = &args.view {
-        let query = ViewQuery::of(&snapshot, &schema, view, &args.range)?;
-        let count = snapshot.documents(schema.name()).view(view).range(query.span).count()?;
+        let query = ViewQuery::of(&schema, &reading.view(&schema, view)?, &args.range)?;
+        let count = reading.count(schema.name(), Some(view), query.span)?;
         if out.is_json() {
             return out.object(
                 "count",
@@ -138,7 +139,7 @@ pub(crate) fn count(args: &RangeArgs, out: Output) -> Result<()> {
         }
         return out.line(&count.to_string());
     }
-    let count = snapshot.documents(schema.name()).count(keys::span(&schema, &args.range)?)?;
+    let count = reading.count(schema.name(), None, keys::span(&schema, &args.range)?)?;
     if out.is_json() {
         return out.object("count", doc! { "collection": schema.name(), "count": count });
     }
@@ -150,32 +151,32 @@ pub(crate) fn count(args: &RangeArgs, out: Output) -> Result<()> {
 
 /// Count and sums of a range.
 pub(crate) fn reduce(args: &ReduceArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.target.database)?;
-    let snapshot = db.snapshot()?;
-    let schema = database::schema(&snapshot, &args.target.collection)?;
+    let reading = Reading::open(&args.target.database)?;
+    let schema = reading.schema(&args.target.collection)?;
     if let Some(view) = &args.view {
-        return of_view::reduce(&snapshot, &schema, view, args, out);
+        return of_view::reduce(&reading, &schema, view, args, out);
     }
     if args.explain {
-        return reductions::explain_key(&snapshot, &schema, args, out);
+        let (_, snapshot) = reading.local("reduce --explain")?;
+        return reductions::explain_key(snapshot, &schema, args, out);
     }
-    let reduction = snapshot.documents(schema.name()).reduce(keys::span(&schema, &args.range)?)?;
+    let reduction = reading.reduce(schema.name(), keys::span(&schema, &args.range)?)?;
     if out.is_json() {
         let (mut sums, mut nulls) = (Document::new(), Document::new());
-        for (name, field) in reduction.sums() {
-            sums.set(name, exact(field.sum));
-            nulls.set(name, field.nulls);
+        for (name, field) in &reduction.sums {
+            sums.set(name.as_str(), exact(field.sum));
+            nulls.set(name.as_str(), field.nulls);
         }
         let fields =
-            doc! { "collection": schema.name(), "count": reduction.count(), "sum": sums, "nulls": nulls };
+            doc! { "collection": schema.name(), "count": reduction.count, "sum": sums, "nulls": nulls };
         return out.object("reduce", fields);
     }
-    if reduction.count() == 0 {
+    if reduction.count == 0 {
         out.note(&keys::nothing(&schema, &args.range));
     }
     let mut table = new_table(&["", "value", "nulls"]);
-    table.add_row(["rows".to_owned(), grouped(reduction.count()), String::new()]);
-    for (name, field) in reduction.sums() {
+    table.add_row(["rows".to_owned(), grouped(reduction.count), String::new()]);
+    for (name, field) in &reduction.sums {
         table.add_row([format!("sum of {}", printable(name)), grouped(field.sum), grouped(field.nulls)]);
     }
     align_right(&mut table, [1, 2]);
@@ -187,7 +188,7 @@ pub(crate) fn reduce(args: &ReduceArgs, out: Output) -> Result<()> {
 }
 
 /// A sum as JSON: a number if it fits into 64 bits, else its digits as text.
-fn exact(sum: i128) -> Value {
+pub(crate) fn exact(sum: i128) -> Value {
     let fits = i64::try_from(sum).is_ok() || u64::try_from(sum).is_ok();
     if fits { Value::Int(sum) } else { Value::Text(sum.to_string()) }
 }

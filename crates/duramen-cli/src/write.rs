@@ -4,13 +4,11 @@ use std::io::Read;
 use std::path::Path;
 
 use duramen::tuple::{Element, decode};
-use duramen::{
-    Db, Direction, Document, ErrorKind, Followed, Reads, Receipt, Schema, Snapshot, Span, Value, doc,
-};
+use duramen::{CommitSeq, Document, Durability, ErrorKind, Followed, Reads as _, Schema, Span, Value, doc};
 
 use crate::args::{DelArgs, PutArgs};
+use crate::backend::{Removed, Stored, Writing};
 use crate::columns::ColumnChange;
-use crate::database;
 use crate::failure::{FAILED, Failure, Result};
 use crate::keys;
 use crate::numbers::{counted, grouped};
@@ -24,8 +22,8 @@ const CORRECT: &str =
 /// Stores one document.
 pub(crate) fn put(args: &PutArgs, out: Output) -> Result<()> {
     let level = args.durability;
-    let db = database::open_to_write(&args.target.database, level)?;
-    let schema = database::schema(&db.snapshot()?, &args.target.collection)?;
+    let db = Writing::open(&args.target.database, level)?;
+    let schema = db.schema(&args.target.collection)?;
     let text = match args.document.as_deref() {
         None | Some("-") => standard_input()?,
         Some(text) => text.to_owned(),
@@ -39,12 +37,8 @@ pub(crate) fn put(args: &PutArgs, out: Output) -> Result<()> {
     let change = ColumnChange::of(&schema, document.iter().map(|(name, _)| name));
     check_key_is_there(&db, &schema, &document)?;
     let key = key_of(&schema, &document);
-    let stored = db.transact_with_receipt(|tx| {
-        let documents = tx.documents(schema.name());
-        let before = key.as_ref().map(|key| documents.get(key)).transpose()?.flatten();
-        documents.put(document.clone()).map(|()| before)
-    });
-    let (before, receipt) = stored.map_err(|error| Failure::from(error).when_vague(CORRECT))?;
+    let stored = db.put(schema.name(), key.as_deref(), &document, level);
+    let Stored { before, seq } = stored.map_err(|failure| failure.when_vague(CORRECT))?;
     db.close()?;
     let gone = before.as_ref().map_or_else(Vec::new, |before| gone(before, &document));
     if !gone.is_empty() {
@@ -65,7 +59,7 @@ pub(crate) fn put(args: &PutArgs, out: Output) -> Result<()> {
     if out.is_json() {
         let gone = gone.into_iter().map(Value::from).collect::<Vec<_>>();
         let fields = doc! {
-            "collection": schema.name(), "rows": 1, "seq": receipt.seq().0, "durability": level.name(),
+            "collection": schema.name(), "rows": 1, "seq": seq, "durability": level.name(),
             "replaced": before.is_some(), "fields_gone": gone,
         };
         return out.object("put", fields);
@@ -74,7 +68,7 @@ pub(crate) fn put(args: &PutArgs, out: Output) -> Result<()> {
     out.line(&format!(
         "stored 1 document in {}{replaced}, seq {}, durability {}",
         schema.name(),
-        receipt.seq(),
+        CommitSeq(seq),
         level.name()
     ))
 }
@@ -94,7 +88,7 @@ fn gone<'d>(before: &'d Document, new: &Document) -> Vec<&'d str> {
 }
 
 /// Refuses a document without a field of the key. Of a key that is one number it tells which is free.
-fn check_key_is_there(db: &Db, schema: &Schema, document: &Document) -> Result<()> {
+fn check_key_is_there(db: &Writing, schema: &Schema, document: &Document) -> Result<()> {
     let is_missing = |column: &&String| matches!(document.get(column), None | Some(Value::Null));
     let Some(column) = schema.key_columns().iter().find(is_missing).filter(|_| !schema.is_typed()) else {
         return Ok(());
@@ -112,12 +106,10 @@ fn check_key_is_there(db: &Db, schema: &Schema, document: &Document) -> Result<(
 }
 
 /// The number after the largest key, if keys are one number each.
-fn next_id(db: &Db, schema: &Schema) -> Result<Option<i128>> {
-    let snapshot = db.snapshot()?;
-    let mut rows = snapshot.documents(schema.name()).rows(Span::all(), Direction::Reverse)?;
-    let Some((key, _)) = rows.next()? else { return Ok(None) };
-    Ok(match decode(key)?.as_slice() {
-        [Element::Int(id)] => Some(id + 1),
+fn next_id(db: &Writing, schema: &Schema) -> Result<Option<i128>> {
+    let Some(last) = db.last(schema.name())? else { return Ok(None) };
+    Ok(match key_of(schema, &last).as_deref() {
+        Some([Element::Int(id)]) => Some(id + 1),
         _ => None,
     })
 }
@@ -183,12 +175,12 @@ struct Deleted {
 }
 
 impl Deleted {
-    fn add(&mut self, rows: u64, followed: Followed, receipt: &Receipt) {
-        self.rows += rows;
-        self.followed.cascaded += followed.cascaded;
-        self.followed.cleared += followed.cleared;
-        self.batches += u64::from(rows > 0);
-        self.seq = receipt.seq().0;
+    fn add(&mut self, removed: &Removed) {
+        self.rows += removed.rows;
+        self.followed.cascaded += removed.followed.cascaded;
+        self.followed.cleared += removed.followed.cleared;
+        self.batches += u64::from(removed.rows > 0);
+        self.seq = removed.seq;
     }
 }
 
@@ -197,18 +189,16 @@ pub(crate) fn del(args: &DelArgs, out: Output) -> Result<()> {
     // Deleting all is one transaction, and ^C must end the confirmation before it.
     let signals = if args.all { Signals::default() } else { Signals::watch()? };
     let level = args.durability;
-    let db = database::open_to_write(&args.target.database, level)?;
-    let snapshot = db.snapshot()?;
-    let schema = database::schema(&snapshot, &args.target.collection)?;
+    let db = Writing::open(&args.target.database, level)?;
+    let schema = db.schema(&args.target.collection)?;
     keys::check_bounded(&schema, &args.range)?;
     if args.all && !args.yes {
-        ask(&snapshot, &schema, out)?;
+        ask(&db, &schema, out)?;
     }
-    drop(snapshot);
     let batches =
-        Batches { db: &db, collection: schema.name(), rows_max: args.batch.into(), signals: &signals };
+        Batches { db: &db, collection: schema.name(), rows_max: args.batch.into(), level, signals: &signals };
     let deleted = match &args.key {
-        Some(text) => one(&db, &schema, text)?,
+        Some(text) => one(&db, &schema, text, level)?,
         None if args.all => batches.all()?,
         None => batches.span(&keys::span(&schema, &args.range)?)?,
     };
@@ -261,13 +251,10 @@ fn followed_shown(followed: Followed) -> String {
     shown
 }
 
-fn one(db: &Db, schema: &Schema, text: &str) -> Result<Deleted> {
+fn one(db: &Writing, schema: &Schema, text: &str, level: Durability) -> Result<Deleted> {
     let key = keys::whole(schema, text)?;
-    let ((found, followed), receipt) = db.transact_with_receipt(|tx| {
-        let found = tx.documents(schema.name()).delete(&key)?;
-        Ok((found, tx.followed()))
-    })?;
-    if !found {
+    let removed = db.delete(schema.name(), &key, level)?;
+    if removed.rows == 0 {
         return Err(Failure::said(
             FAILED,
             duramen::Code::NoSuchKey,
@@ -275,14 +262,15 @@ fn one(db: &Db, schema: &Schema, text: &str) -> Result<Deleted> {
             "nothing was changed",
         ));
     }
-    Ok(Deleted { rows: 1, batches: 1, seq: receipt.seq().0, followed, complete: true })
+    Ok(Deleted { rows: 1, batches: 1, seq: removed.seq, followed: removed.followed, complete: true })
 }
 
 /// Deletes more than one transaction may hold.
 struct Batches<'a> {
-    db: &'a Db,
+    db: &'a Writing,
     collection: &'a str,
     rows_max: u64,
+    level: Durability,
     signals: &'a Signals,
 }
 
@@ -291,18 +279,16 @@ impl Batches<'_> {
     fn span(&self, span: &Span) -> Result<Deleted> {
         let (mut deleted, mut rows_max) = (Deleted::default(), self.rows_max);
         while !deleted.complete && (deleted.batches == 0 || self.signals.received().is_none()) {
-            let ran = self.db.transact_with_receipt(|tx| {
-                let rows = tx.documents(self.collection).delete_first(span.clone(), rows_max)?;
-                Ok((rows, tx.followed()))
-            });
+            let ran = self.db.delete_first(self.collection, span, rows_max, self.level);
             // What refers to the documents is deleted with them, and may make the transaction too large.
-            if rows_max > 1 && matches!(&ran, Err(error) if error.code() == duramen::Code::TooLarge) {
+            if rows_max > 1 && matches!(&ran, Err(failure) if failure.code() == Some(duramen::Code::TooLarge))
+            {
                 rows_max /= 2;
                 continue;
             }
-            let ((rows, followed), receipt) = ran.map_err(|error| cut_short(error, &deleted))?;
-            deleted.add(rows, followed, &receipt);
-            deleted.complete = rows < rows_max;
+            let removed = ran.map_err(|failure| cut_short(failure, &deleted))?;
+            deleted.add(&removed);
+            deleted.complete = removed.rows < rows_max;
         }
         Ok(deleted)
     }
@@ -310,11 +296,13 @@ impl Batches<'_> {
     /// Deletes everything in one small transaction: drops the collection and creates it again. Documents with
     /// references are deleted one by one.
     fn all(&self) -> Result<Deleted> {
-        let schema = self.db.documents(self.collection).schema()?;
+        // A server deletes in batches, and keeps its definitions.
+        let Some(db) = self.db.local() else { return self.span(&Span::all()) };
+        let schema = db.documents(self.collection).schema()?;
         if !schema.references().is_empty() || !schema.referred_by().is_empty() {
             return self.span(&Span::all());
         }
-        let emptied = self.db.transact_with_receipt(|tx| {
+        let emptied = db.transact_with_receipt(|tx| {
             let documents = tx.documents(self.collection);
             let rows = documents.count(Span::all())?;
             if rows > 0 {
@@ -327,7 +315,7 @@ impl Batches<'_> {
         match emptied {
             Ok((rows, receipt)) => {
                 let mut deleted = Deleted { complete: true, ..Deleted::default() };
-                deleted.add(rows, Followed::default(), &receipt);
+                deleted.add(&Removed { rows, followed: Followed::default(), seq: receipt.seq().0 });
                 Ok(deleted)
             }
             // A full disk has no room for creating, but still for deleting (D7).
@@ -338,8 +326,7 @@ impl Batches<'_> {
 }
 
 /// The failure of a delete after earlier batches were committed.
-fn cut_short(error: duramen::Error, deleted: &Deleted) -> Failure {
-    let failure = Failure::from(error);
+fn cut_short(failure: Failure, deleted: &Deleted) -> Failure {
     if deleted.batches == 0 {
         return failure;
     }
@@ -349,12 +336,9 @@ fn cut_short(error: duramen::Error, deleted: &Deleted) -> Failure {
         .and(&format!("; what came before is deleted: {done} in {}", counted(deleted.batches, "batch")))
 }
 
-fn ask(snapshot: &Snapshot, schema: &Schema, out: Output) -> Result<()> {
-    let all = format!(
-        "all {} documents of {}",
-        grouped(snapshot.documents(schema.name()).count(Span::all())?),
-        schema.name()
-    );
+fn ask(db: &Writing, schema: &Schema, out: Output) -> Result<()> {
+    let count = db.count(schema.name(), Span::all())?;
+    let all = format!("all {} documents of {}", grouped(count), schema.name());
     agree(out, &format!("This deletes {all}."), &format!("del --all would delete {all}"))
 }
 

@@ -131,6 +131,8 @@ pub enum ErrorKind {
     NotFound,
     /// The operating system refused; the message has the details.
     Io,
+    /// A server cannot be reached, or cannot take the call now. Nothing happened: try again later.
+    Unavailable,
 }
 
 macro_rules! codes {
@@ -198,8 +200,16 @@ codes! {
     NoSuchDatabase = 902, NotFound, "there is no database at the path";
     NoSuchKey = 903, NotFound, "the key does not exist";
     System = 1001, Io, "the operating system reported an error";
+    Unauthenticated = 1101, Invalid, "the server does not know who calls";
+    Forbidden = 1102, Invalid, "the caller may not do this";
+    Overloaded = 1103, Unavailable, "the server has no room for the call now";
     RequestTooOld = 1105, Expired, "the request is older than the answers that are kept";
+    Draining = 1106, Unavailable, "the server is going down";
+    DeadlinePassed = 1108, Unavailable, "the deadline of the call passed before it began";
+    WrongVersion = 1109, Invalid, "client and server know no common version of the protocol";
     RequestCancelled = 1110, Invalid, "the request was settled as one that never runs";
+    Unreachable = 1111, Unavailable, "no server answers at the address";
+    LostWrites = 1204, Expired, "the commit is not of this database, or was lost";
 }
 
 impl fmt::Display for Code {
@@ -378,6 +388,7 @@ fn default_hint(code: Code) -> &'static str {
         ErrorKind::Io => {
             "look at the path, its owner and mode (`ls -ld`), who asks (`id`), and the disk (`dmesg`)"
         }
+        ErrorKind::Unavailable => "nothing was changed: try again in a moment",
     }
 }
 

@@ -8,6 +8,7 @@
 mod changes;
 mod flusher;
 mod pool;
+mod requests;
 mod task;
 mod transact;
 mod verbs;

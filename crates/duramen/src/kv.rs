@@ -23,6 +23,7 @@ use crate::access::handle::Db;
 use crate::access::reads::Reads;
 use crate::store::Source;
 use crate::store::error::Result;
+use crate::value::document::Value;
 use crate::value::span::Span;
 use crate::value::tuple::{Key, OwnedKey};
 
@@ -102,6 +103,14 @@ impl Kv {
         self.db.snapshot()?.kv(&self.namespace).get(key)
     }
 
+    /// The value under a key without its type: as programs in other languages read it.
+    ///
+    /// # Errors
+    /// As [`KvOf::get`].
+    pub fn get_value(&self, key: impl Key) -> Result<Option<Value>> {
+        self.db.snapshot()?.kv(&self.namespace).get_value(key)
+    }
+
     /// The bytes under a key, as [`Kv::put_bytes`] stored them.
     ///
     /// # Errors
@@ -173,6 +182,26 @@ impl Kv {
     /// As [`Kv::put`].
     pub fn put_with<T: Serialize + ?Sized>(&self, key: impl Key, value: &T, ttl: Ttl) -> Result<Receipt> {
         self.db.write(|tx| tx.kv(&self.namespace).put_with(&key, value, ttl))
+    }
+
+    /// Stores a value without a type, with a lifetime. A type that reads it has the same fields.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # use duramen::json;
+    /// # #[derive(Debug, PartialEq, Serialize, Deserialize)] struct Cart { user: u64, items: Vec<String> }
+    /// # fn main() -> Result<()> {
+    /// let carts = Db::in_memory()?.kv("carts");
+    /// carts.put_value(7, &json::parse(r#"{"user": 7, "items": ["tea"]}"#)?, Ttl::forever())?;
+    /// assert_eq!(carts.get::<Cart>(7)?, Some(Cart { user: 7, items: vec!["tea".to_owned()] }));
+    /// assert_eq!(carts.get_value(7)?.expect("stored").to_json()?, r#"{"user":7,"items":["tea"]}"#);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Kv::put`]; `InvalidArgument` (E0201) for a value of more than 63 levels of lists and maps.
+    pub fn put_value(&self, key: impl Key, value: &Value, ttl: Ttl) -> Result<Receipt> {
+        self.db.write(|tx| tx.kv(&self.namespace).put_value(&key, value, ttl))
     }
 
     /// Stores bytes with a lifetime: smaller and faster than serialising a list of numbers.

@@ -147,6 +147,12 @@ impl<'a> Request<'a> {
         Request { id, user: "", digest: Sha256::digest(body).into() }
     }
 
+    /// The same request, for another thread.
+    #[cfg(feature = "async")]
+    pub(crate) fn to_stored(self) -> StoredRequest {
+        StoredRequest { id: self.id, user: self.user.to_owned(), digest: self.digest }
+    }
+
     /// Its id.
     #[must_use]
     pub fn id(&self) -> RequestId {
@@ -157,6 +163,21 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn by(self, user: &'a str) -> Request<'a> {
         Request { user, ..self }
+    }
+}
+
+/// A request that owns its parts.
+#[cfg(feature = "async")]
+pub(crate) struct StoredRequest {
+    id: RequestId,
+    user: String,
+    digest: [u8; 32],
+}
+
+#[cfg(feature = "async")]
+impl StoredRequest {
+    pub(crate) fn as_request(&self) -> Request<'_> {
+        Request { id: self.id, user: &self.user, digest: self.digest }
     }
 }
 
@@ -240,25 +261,39 @@ pub fn once(
     mut run: impl FnMut(&mut Transaction<'_>) -> Result<Vec<u8>>,
 ) -> Result<Answered> {
     start_clock(db)?;
-    let mut is_repeated = false;
     // What was found is an answer, too, and is returned once it is on disk: it may be of a commit that a
     // crash still takes back.
     let seen = db.seen_by_all();
-    let (known, receipt) = with_room(db, || {
-        seen.transact_with_receipt(|tx| {
-            let known = find(tx, request)?;
-            is_repeated = known != Known::New;
-            if is_repeated {
-                return Ok(known);
-            }
-            let answer = run(tx)?;
-            remember(tx, request, &answer)?;
-            Ok(Known::Committed(answer))
-        })
-    })?;
+    let ((known, is_repeated), receipt) =
+        with_room(db, || seen.transact_with_receipt(|tx| find_or_run(tx, request, &mut run)))?;
     if is_repeated {
         receipt.wait(Durability::Disk)?;
     }
+    answered(known, request, is_repeated, receipt)
+}
+
+/// The answer of an earlier try, and `true`; else runs the request and remembers its answer.
+pub(crate) fn find_or_run(
+    tx: &mut Transaction<'_>,
+    request: &Request<'_>,
+    run: &mut impl FnMut(&mut Transaction<'_>) -> Result<Vec<u8>>,
+) -> Result<(Known, bool)> {
+    let known = find(tx, request)?;
+    if known != Known::New {
+        return Ok((known, true));
+    }
+    let answer = run(tx)?;
+    remember(tx, request, &answer)?;
+    Ok((Known::Committed(answer), false))
+}
+
+/// The result of [`once`], after its receipt has waited.
+pub(crate) fn answered(
+    known: Known,
+    request: &Request<'_>,
+    is_repeated: bool,
+    receipt: Receipt,
+) -> Result<Answered> {
     let answer = known.into_answer(request.id)?.expect("it has run or was found");
     Ok(Answered { answer, is_repeated, receipt })
 }
@@ -343,7 +378,7 @@ pub fn outcome(db: &Db, id: RequestId, user: &str) -> Result<Outcome> {
 fn with_room<T>(db: &Db, mut commit: impl FnMut() -> Result<T>) -> Result<T> {
     match commit() {
         Err(error) if error.code() == Code::DiskFull => {
-            minutes::after_writes(db);
+            after_writes(db);
             commit()
         }
         done => done,
@@ -422,4 +457,10 @@ fn now(state: &OpenState) -> Millis {
 pub(crate) fn start_clock(db: &Db) -> Result<()> {
     let state = db.open_state();
     state.requests.start(&state.clock, || minutes::earliest(db.snapshot()?.source()))
+}
+
+/// Whether that was done: then it costs nothing.
+#[cfg(feature = "async")]
+pub(crate) fn is_clock_started(db: &Db) -> bool {
+    db.open_state().requests.is_started()
 }

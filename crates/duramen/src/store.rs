@@ -80,6 +80,10 @@ impl<'e> Shared<'e> {
         self.inner.borrow_mut().only_if(condition);
     }
 
+    pub(crate) fn runs_alone(&self) -> bool {
+        self.inner.borrow().runs_alone()
+    }
+
     /// Marks the transaction as one that frees more room than it takes.
     pub(crate) fn frees_room(&self) {
         self.inner.borrow_mut().frees_room();

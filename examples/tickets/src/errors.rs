@@ -78,9 +78,11 @@ fn status_of(code: Code) -> StatusCode {
         _ => match code.kind() {
             ErrorKind::Full => StatusCode::INSUFFICIENT_STORAGE,
             // Running it again later may succeed.
-            ErrorKind::Conflict | ErrorKind::Expired | ErrorKind::Locked | ErrorKind::Poisoned => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            ErrorKind::Conflict
+            | ErrorKind::Expired
+            | ErrorKind::Locked
+            | ErrorKind::Poisoned
+            | ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             // Not 503: a client that repeats an unknown outcome may do it twice.
             ErrorKind::InDoubt
             | ErrorKind::Invalid

@@ -1,17 +1,17 @@
 //! `count` and `reduce` with `--view`: reductions of a view's rows, from the nodes of its tree.
 
 use duramen::schema::ColumnType;
-use duramen::view::{KeyField, Reduce, ViewReduction};
-use duramen::{Reads, Schema, Snapshot, Span, Value, ViewSpec, doc};
+use duramen::view::KeyField;
+use duramen::{Reads, Schema, Span, Value, ViewSpec, doc};
 
 use super::{reductions, shown};
 use crate::args::{RangeFlags, ReduceArgs};
+use crate::backend::{Group, GroupPart, Reading};
 use crate::failure::{Failure, Result};
 use crate::keys;
 use crate::names::listed;
 use crate::numbers::{counted, grouped};
 use crate::output::{Output, align_right, new_table, printable};
-use crate::view;
 
 /// The queried rows of a view of a collection.
 pub(crate) struct ViewQuery {
@@ -23,14 +23,8 @@ pub(crate) struct ViewQuery {
 
 impl ViewQuery {
     /// Finds the view, and parses the range by the types of its fields.
-    pub(crate) fn of(
-        snapshot: &Snapshot,
-        schema: &Schema,
-        name: &str,
-        range: &RangeFlags,
-    ) -> Result<ViewQuery> {
-        view::check_name(schema, name)?;
-        let keyed = keyed(schema, &snapshot.documents(schema.name()).view(name).spec()?);
+    pub(crate) fn of(schema: &Schema, view: &ViewSpec, range: &RangeFlags) -> Result<ViewQuery> {
+        let keyed = keyed(schema, view);
         Ok(ViewQuery { span: keys::span(&keyed, range)?, keyed })
     }
 }
@@ -52,14 +46,13 @@ fn keyed(schema: &Schema, view: &ViewSpec) -> Schema {
 
 /// Count and reductions of a view, of all queried rows or of each group.
 pub(super) fn reduce(
-    snapshot: &Snapshot,
+    reading: &Reading,
     schema: &Schema,
     name: &str,
     args: &ReduceArgs,
     out: Output,
 ) -> Result<()> {
-    let query = ViewQuery::of(snapshot, schema, name, &args.range)?;
-    let documents = snapshot.documents(schema.name());
+    let query = ViewQuery::of(schema, &reading.view(schema, name)?, &args.range)?;
     let elements = query.keyed.key_columns().len();
     // A view in code has no named fields.
     if let Some(group) = args.group.filter(|group| *group > elements && elements > 0) {
@@ -72,24 +65,24 @@ pub(super) fn reduce(
             format!("use --group with 1 to {elements}"),
         ));
     }
-    let rows = documents.view(name).range(query.span.clone());
     if args.explain {
+        let (_, snapshot) = reading.local("reduce --explain")?;
+        let documents = snapshot.documents(schema.name());
+        let rows = documents.view(name).range(query.span);
         return reductions::explain_view(snapshot, schema, &rows, args, out);
     }
-    let groups = match args.group {
-        Some(elements) => rows.group_by(elements)?,
-        None => vec![(Vec::new(), rows.reduce()?)],
-    };
+    let groups = reading.groups(schema.name(), name, query.span.clone(), args.group)?;
     if out.is_json() {
         let collection = args.target.collection.as_str();
         if args.group.is_none() {
-            let (_, reduction) = &groups[0];
-            let fields = doc! { "collection": collection, "view": name, "count": reduction.count, "reductions": parts(reduction) };
+            let all = &groups[0];
+            let fields =
+                doc! { "collection": collection, "view": name, "count": all.count, "reductions": parts(all) };
             return out.object("reduce_view", fields);
         }
-        let groups = groups.iter().map(|(key, reduction)| {
-            let key = key.iter().map(|element| Value::from(element.clone())).collect::<Vec<_>>();
-            Value::Map(doc! { "key": key, "count": reduction.count, "reductions": parts(reduction) })
+        let groups = groups.iter().map(|group| {
+            let key = group.key.iter().map(|element| Value::from(element.clone())).collect::<Vec<_>>();
+            Value::Map(doc! { "key": key, "count": group.count, "reductions": parts(group) })
         });
         let groups = groups.collect::<Vec<_>>();
         return out
@@ -98,25 +91,20 @@ pub(super) fn reduce(
     table(&query, args.group.unwrap_or(0), &groups, out)
 }
 
-fn table(
-    query: &ViewQuery,
-    elements: usize,
-    groups: &[(Vec<duramen::tuple::Element>, ViewReduction)],
-    out: Output,
-) -> Result<()> {
+fn table(query: &ViewQuery, elements: usize, groups: &[Group], out: Output) -> Result<()> {
     let mut header: Vec<String> =
         query.keyed.key_columns().iter().take(elements).map(|field| printable(field)).collect();
     header.resize(elements, String::new());
     header.push("rows".to_owned());
-    if let Some((_, reduction)) = groups.first() {
-        header
-            .extend(reduction.parts.iter().map(|part| printable(&name(&part.reduce, part.field.as_deref()))));
+    if let Some(group) = groups.first() {
+        let shown = |part: &GroupPart| name(&part.reduce, part.value_index, part.field.as_deref());
+        header.extend(group.parts.iter().map(|part| printable(&shown(part))));
     }
     let mut table = new_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
-    for (key, reduction) in groups {
-        let mut row: Vec<String> = key.iter().map(|element| printable(&element.to_string())).collect();
-        row.push(grouped(reduction.count));
-        row.extend(reduction.parts.iter().map(|part| match &part.value {
+    for group in groups {
+        let mut row: Vec<String> = group.key.iter().map(|element| printable(&element.to_string())).collect();
+        row.push(grouped(group.count));
+        row.extend(group.parts.iter().map(|part| match &part.value {
             Value::Int(number) => grouped(*number),
             other => printable(&shown(other)),
         }));
@@ -127,23 +115,20 @@ fn table(
 }
 
 /// A reduction with its field. The values of a view in code have numbers, and the first one none.
-pub(super) fn name(reduce: &Reduce, field: Option<&str>) -> String {
-    match (field, reduce.value()) {
-        (Some(field), _) => format!("{} of {field}", reduce.name()),
-        (None, 0) => reduce.name().to_owned(),
-        (None, index) => format!("{} of value {}", reduce.name(), index + 1),
+pub(super) fn name(reduce: &str, value_index: usize, field: Option<&str>) -> String {
+    match (field, value_index) {
+        (Some(field), _) => format!("{reduce} of {field}"),
+        (None, 0) => reduce.to_owned(),
+        (None, index) => format!("{reduce} of value {}", index + 1),
     }
 }
 
-fn parts(reduction: &ViewReduction) -> Vec<Value> {
-    let part = |part: &duramen::view::ReducedPart| {
-        let value = match &part.value {
-            Value::Int(sum) => super::exact(*sum),
-            other => other.clone(),
-        };
+fn parts(group: &Group) -> Vec<Value> {
+    let part = |part: &GroupPart| {
         Value::Map(doc! {
-            "reduce": part.reduce.name(), "field": part.field.as_deref(), "value": value, "seen": part.seen,
+            "reduce": part.reduce.as_str(), "field": part.field.as_deref(), "value": part.exact(),
+            "seen": part.seen,
         })
     };
-    reduction.parts.iter().map(part).collect()
+    group.parts.iter().map(part).collect()
 }

@@ -55,7 +55,10 @@ pub(super) fn explain_view(
     let documents = snapshot.documents(schema.name());
     let spec = rows.spec()?;
     let field = |at: usize| spec.value_fields().get(at).map(String::as_str);
-    let reductions = spec.reductions().iter().map(|reduce| of_view::name(reduce, field(reduce.value())));
+    let reductions = spec
+        .reductions()
+        .iter()
+        .map(|reduce| of_view::name(reduce.name(), reduce.value(), field(reduce.value())));
     let fields = spec.key_fields().iter().map(|field| field.name().to_owned());
     let plan = Plan {
         view: Some(spec.name().to_owned()),

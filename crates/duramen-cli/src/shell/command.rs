@@ -133,5 +133,6 @@ pub(super) fn unknown(name: &str, shell: &Shell<'_>) -> Failure {
 
 /// Whether a command is available in a shell.
 pub(super) fn is_for_shells(command: &clap::Command) -> bool {
-    !command.is_hide_set() && !matches!(command.get_name(), "shell" | "demo" | "completions" | "help")
+    !command.is_hide_set()
+        && !matches!(command.get_name(), "shell" | "serve" | "demo" | "completions" | "help")
 }

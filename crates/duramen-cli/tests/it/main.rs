@@ -33,6 +33,7 @@ mod repairing;
 mod repeated_keys;
 mod round_trip;
 mod runner;
+mod serving;
 mod shell;
 mod shell_blocks;
 mod slips;

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::feed::{
     Covered, FEED_DIR, FeedBounds, FeedCommit, Retained, RetainedPart, Wanted, cannot_read, gap,
 };
-use crate::ids::{CommitSeq, TreeId};
+use crate::ids::{CommitSeq, DatabaseId, TreeId};
 use crate::limits::MEMORY_BYTES_MIN;
 use crate::options::Options;
 use crate::recovery::Loaded;
@@ -214,6 +214,12 @@ impl Observer {
             _ => self.read,
         };
         Ok(next)
+    }
+
+    /// The identity of the database.
+    #[must_use]
+    pub fn database_id(&self) -> DatabaseId {
+        self.seen.identity.database
     }
 
     /// Everything up to this commit was handed out.

@@ -17,6 +17,7 @@ mod faults;
 mod faulty;
 mod feed;
 mod fuzz;
+mod generated;
 mod history;
 mod house;
 mod overlay;

@@ -51,6 +51,14 @@ impl<S: Reads> DocumentsOf<'_, S> {
         Ok(self.within.entry(self.name)?.schema.clone())
     }
 
+    /// The number of the collection's tree. A collection that was dropped and created again has another one.
+    ///
+    /// # Errors
+    /// As [`DocumentsOf`].
+    pub fn tree_number(&self) -> Result<u64> {
+        Ok(self.within.entry(self.name)?.tree.0)
+    }
+
     /// The collection's views and their build progress.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::type_registry::Fits;
 use crate::catalog::entries::{self, Entry, OpenView};
 use crate::store::error::Result;
-use crate::store::{self, Source, TreeId, TreeInfo, TreeShape};
+use crate::store::{self, CommitSeq, Source, TreeId, TreeInfo, TreeShape};
 use crate::value::clock::Millis;
 
 /// One state of the whole database. Cheap to take, never blocks a writer, and may be sent to another thread.
@@ -24,6 +24,12 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn new(inner: store::Snapshot, state: Arc<OpenState>) -> Snapshot {
         Snapshot { inner, state, now: OnceLock::new() }
+    }
+
+    /// The newest commit that it contains.
+    #[must_use]
+    pub fn seq(&self) -> CommitSeq {
+        self.inner.seq()
     }
 
     /// Rows in leaves whose reductions of a view are not on disk: from a row on, at most `at_most`.

@@ -172,6 +172,13 @@ impl<'e> Transaction<'e> {
         self.inner.only_if(Box::new(condition));
     }
 
+    /// Whether all other commits wait for this run of the closure, which happens after eight conflicts. A
+    /// closure that takes long can give up then: any error but `WriteConflict` ends it.
+    #[must_use]
+    pub fn runs_alone(&self) -> bool {
+        self.inner.runs_alone()
+    }
+
     /// Bounds the memory of the notes of what this transaction reads, in bytes; the database's memory target
     /// does not count it. Beyond the bound it counts as having read trees whole: more conflicts, never a
     /// wrong answer.

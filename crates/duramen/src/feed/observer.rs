@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::store::TreeId;
-use crate::store::{CommitSeq, FeedChange, FeedWhat, Options};
+use crate::store::{CommitSeq, DatabaseId, FeedChange, FeedWhat, Options};
 use duramen_disk::{Disk, OsDisk};
 
 pub use crate::store::{ObserveFrom, Observed};
@@ -182,6 +182,12 @@ impl Observer {
             let (seq, time_ns) = (commit.seq, commit.time_ns);
             self.queue.extend(commit.changes.into_iter().map(|change| (seq, time_ns, change)));
         }
+    }
+
+    /// The identity of the database.
+    #[must_use]
+    pub fn database_id(&self) -> DatabaseId {
+        self.inner.database_id()
     }
 
     /// The commit up to which all changes were returned: a position to resume from.

@@ -16,6 +16,7 @@ use crate::access::reads::Reads;
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Cursor, Direction, KeyRange, TreeId};
 use crate::value::clock::Millis;
+use crate::value::document::Value;
 use crate::value::msgpack::{Reader, Token};
 use crate::value::span::Span;
 use crate::value::tuple::{self, Key, OwnedKey, decode};
@@ -59,6 +60,17 @@ impl<S: Reads> KvOf<'_, S> {
         let key = row::key_bytes(&key)?;
         let found = self.live(&key)?;
         found.map(|found| bytes_of(self.namespace, &key, found.value())).transpose()
+    }
+
+    /// The value under a key without its type: as programs in other languages read it.
+    ///
+    /// # Errors
+    /// As [`KvOf::get`].
+    pub fn get_value(&self, key: impl Key) -> Result<Option<Value>> {
+        let key = row::key_bytes(&key)?;
+        let Some(found) = self.live(&key)? else { return Ok(None) };
+        let value = Value::from_msgpack(found.value());
+        value.map(Some).map_err(|error| unreadable(self.namespace, &key, "a value", error.message()))
     }
 
     /// Whether there is a value under a key.

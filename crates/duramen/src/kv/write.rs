@@ -14,6 +14,7 @@ use crate::access::transaction::Transaction;
 use crate::store::Source;
 use crate::store::error::{Code, Error, Result};
 use crate::value::clock::Millis;
+use crate::value::document::Value;
 use crate::value::msgpack::{check, write};
 use crate::value::tuple::{Key, show};
 
@@ -63,6 +64,15 @@ impl KvOf<'_, Transaction<'_>> {
         let mut value = Vec::with_capacity(5 + bytes.len());
         write::bytes(&mut value, bytes)?;
         self.set(&key, &self.stored(&key)?, &value, ttl)
+    }
+
+    /// Stores a value without a type, with a lifetime. A type that reads it has the same fields.
+    ///
+    /// # Errors
+    /// As [`KvOf::put`].
+    pub fn put_value(&self, key: impl Key, value: &Value, ttl: Ttl) -> Result<()> {
+        let key = row::key_bytes(&key)?;
+        self.set(&key, &self.stored(&key)?, &value.to_msgpack()?, ttl)
     }
 
     /// Stores a value with a lifetime if the key has none. Returns whether it was stored.

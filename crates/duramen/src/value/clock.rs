@@ -92,6 +92,12 @@ impl SteadyClock {
         Ok(())
     }
 
+    /// Whether it has been set.
+    #[cfg(feature = "async")]
+    pub(crate) fn is_started(&self) -> bool {
+        self.set.get().is_some()
+    }
+
     /// The time now.
     pub(crate) fn now(&self, clock: &Clock) -> Millis {
         let (start, since_ns) = self.set.get().expect("started before it is read");

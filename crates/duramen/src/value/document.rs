@@ -217,6 +217,34 @@ impl Document {
 const KEPT_BYTES: usize = 4096;
 
 impl Value {
+    /// The value as MessagePack, in the form in which a field of a document has it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) for an integer beyond 64 bits or nesting beyond 63 levels.
+    pub fn to_msgpack(&self) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        self.write(&mut out, DEPTH_MAX - 1)?;
+        Ok(out)
+    }
+
+    /// A value from MessagePack.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201), naming the byte, for bytes that are not one value.
+    pub fn from_msgpack(bytes: &[u8]) -> Result<Value> {
+        let mut reader = Reader::new(bytes);
+        let value = Value::read(&mut reader, DEPTH_MAX - 1)?;
+        if reader.at_end() { Ok(value) } else { Err(reader.wrong("something follows the value")) }
+    }
+
+    /// The value as one line of JSON.
+    ///
+    /// # Errors
+    /// As [`Value::to_msgpack`].
+    pub fn to_json(&self) -> Result<String> {
+        json::from_stored(&self.to_msgpack()?)
+    }
+
     /// The kind of value, as a word.
     #[must_use]
     pub fn kind(&self) -> &'static str {

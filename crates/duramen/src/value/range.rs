@@ -50,13 +50,13 @@ impl<K, Q: PrefixFor<K>> IntoSpan<K> for RangeTo<Q> {
 impl<K, Q: PrefixFor<K>> IntoSpan<K> for RangeInclusive<Q> {
     fn into_span(self) -> Result<Span> {
         let to = Some(prefix_end(&encode(self.end())?));
-        Ok(Span::of_bytes(KeyRange { from: encode(self.start())?, to }))
+        Ok(Span::of_encoded(KeyRange { from: encode(self.start())?, to }))
     }
 }
 
 impl<K, Q: PrefixFor<K>> IntoSpan<K> for RangeToInclusive<Q> {
     fn into_span(self) -> Result<Span> {
-        Ok(Span::of_bytes(KeyRange { from: Vec::new(), to: Some(prefix_end(&encode(&self.end)?)) }))
+        Ok(Span::of_encoded(KeyRange { from: Vec::new(), to: Some(prefix_end(&encode(&self.end)?)) }))
     }
 }
 

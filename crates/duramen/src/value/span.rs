@@ -22,7 +22,7 @@ impl Span {
     /// Every key.
     #[must_use]
     pub fn all() -> Span {
-        Span::of_bytes(KeyRange { from: Vec::new(), to: None })
+        Span::of_encoded(KeyRange { from: Vec::new(), to: None })
     }
 
     /// Keys with these leading elements. `("U",)` does not match `"UA"`: elements match as a whole.
@@ -32,7 +32,7 @@ impl Span {
     pub fn prefix(key: impl Key) -> Result<Span> {
         let from = encode(&key)?;
         let to = Some(prefix_end(&from));
-        Ok(Span::of_bytes(KeyRange { from, to }))
+        Ok(Span::of_encoded(KeyRange { from, to }))
     }
 
     /// Keys from `from` on, to the end.
@@ -40,7 +40,7 @@ impl Span {
     /// # Errors
     /// As [`encode`].
     pub fn from(from: impl Key) -> Result<Span> {
-        Ok(Span::of_bytes(KeyRange { from: encode(&from)?, to: None }))
+        Ok(Span::of_encoded(KeyRange { from: encode(&from)?, to: None }))
     }
 
     /// Keys before `to`.
@@ -48,7 +48,7 @@ impl Span {
     /// # Errors
     /// As [`encode`].
     pub fn to(to: impl Key) -> Result<Span> {
-        Ok(Span::of_bytes(KeyRange { from: Vec::new(), to: Some(encode(&to)?) }))
+        Ok(Span::of_encoded(KeyRange { from: Vec::new(), to: Some(encode(&to)?) }))
     }
 
     /// Keys from `from` on and before `to`.
@@ -56,16 +56,18 @@ impl Span {
     /// # Errors
     /// As [`encode`].
     pub fn between(from: impl Key, to: impl Key) -> Result<Span> {
-        Ok(Span::of_bytes(KeyRange { from: encode(&from)?, to: Some(encode(&to)?) }))
+        Ok(Span::of_encoded(KeyRange { from: encode(&from)?, to: Some(encode(&to)?) }))
+    }
+
+    /// The keys whose encoded form lies in a range. Its bounds need not be keys.
+    #[must_use]
+    pub fn of_encoded(range: KeyRange) -> Span {
+        Span { range, others: Vec::new() }
     }
 
     /// Whether it has every key.
     pub(crate) fn is_all(&self) -> bool {
         self.range.from.is_empty() && self.range.to.is_none() && self.others.is_empty()
-    }
-
-    pub(crate) fn of_bytes(range: KeyRange) -> Span {
-        Span { range, others: Vec::new() }
     }
 
     /// The same bounds with elements in these directions, by position.

@@ -11,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use duramen::prelude::*;
+use duramen::requests::{self, Outcome, Request};
 use duramen::{Change, Code, MemDisk};
 use duramen_disk::memory::{CallKind, Effect, Fault, SyncGate};
 use duramen_engine::Background;
@@ -538,4 +539,59 @@ fn on_tokio(runtime: &tokio::runtime::Runtime) {
 fn it_serves_tasks_of_a_runtime() {
     on_tokio(&tokio::runtime::Builder::new_current_thread().build().unwrap());
     on_tokio(&tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap());
+}
+
+/// A retry of an awaited request gets the first answer, once the first try is on disk.
+#[test]
+fn an_awaited_request_runs_once() -> Result<()> {
+    let disk = MemDisk::new(18);
+    let db = open(&disk).into_async();
+    let id = requests::new_id(db.blocking())?;
+    let runs = Arc::new(AtomicUsize::new(0));
+    let ask = |body: &'static [u8]| {
+        let runs = Arc::clone(&runs);
+        let request = Request::new(id, body);
+        block_on(db.once(&request, move |tx| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            Ok(tx.kv("counters").increment("orders", 1)?.to_le_bytes().to_vec())
+        }))
+    };
+    let first = ask(b"one")?;
+    let second = ask(b"one")?;
+    assert_eq!((first.is_repeated, second.is_repeated), (false, true));
+    assert_eq!((first.answer, second.answer), (1_i64.to_le_bytes().to_vec(), 1_i64.to_le_bytes().to_vec()));
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+    assert_eq!(ask(b"two").expect_err("another body").code(), Code::InvalidArgument);
+    assert_eq!(requests::outcome(db.blocking(), id, "")?, Outcome::Committed(1_i64.to_le_bytes().to_vec()));
+    let never = requests::new_id(db.blocking())?;
+    assert_eq!(requests::outcome(db.blocking(), never, "")?, Outcome::Never);
+    let refused = block_on(db.once(&Request::new(never, b"late"), |_| Ok(Vec::new())));
+    assert_eq!(refused.expect_err("settled").code(), Code::RequestCancelled);
+
+    // What an acknowledged try did is there after a power cut, and so is its answer.
+    let db = open(&disk.crash(&duramen_disk::memory::CrashChoice::None)).into_async();
+    let again = block_on(db.once(&Request::new(id, b"one"), |_| Ok(Vec::new())))?;
+    assert!(again.is_repeated && again.answer == 1_i64.to_le_bytes());
+    Ok(())
+}
+
+/// A closure can see that all others wait for it.
+#[test]
+fn a_closure_that_keeps_conflicting_runs_alone_and_can_give_up() -> Result<()> {
+    let db = Db::in_memory()?;
+    let counter = db.kv("c");
+    let mut runs = 0;
+    let given_up = db.transact(|tx| {
+        runs += 1;
+        let seen = tx.kv("c").get::<u64>("n")?;
+        if tx.runs_alone() {
+            return Err(Error::invalid("too long to stop all others"));
+        }
+        let other = db.clone();
+        std::thread::spawn(move || other.kv("c").increment("n", 1)).join().expect("it ends")?;
+        tx.kv("c").put("n", &(seen.unwrap_or(0) + 1))
+    });
+    assert_eq!(given_up.expect_err("it gave up").message(), "too long to stop all others");
+    assert_eq!((runs, counter.get::<u64>("n")?), (9, Some(8)));
+    Ok(())
 }

@@ -10,7 +10,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("duramen-engine", &["duramen-disk"]),
     ("duramen", &["duramen-engine", "duramen-disk", "duramen-derive"]),
     ("duramen-lab", &["duramen-disk"]),
-    ("duramen-cli", &["duramen", "duramen-lab"]),
+    ("duramen-proto", &["duramen"]),
+    ("duramen-client", &["duramen", "duramen-proto"]),
+    // The client for its tests only.
+    ("duramen-server", &["duramen", "duramen-proto", "duramen-client"]),
+    ("duramen-cli", &["duramen", "duramen-lab", "duramen-proto", "duramen-client", "duramen-server"]),
     ("duramen-bench", &["duramen", "duramen-engine", "duramen-disk", "duramen-lab"]),
     ("duramen-sim", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),
     ("duramen-powercut", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),

@@ -488,7 +488,7 @@ fn span_of(prefix: &[Element], range: &ElementRange, is_descending: bool) -> Res
     let (first, last) = if is_descending { (&range.to, &range.from) } else { (&range.from, &range.to) };
     let from = if first.1 { key(first)? } else { after(first)? };
     let to = if last.1 { after(last)? } else { key(last)? };
-    Ok(Span::of_bytes(KeyRange { from, to: Some(to) }))
+    Ok(Span::of_encoded(KeyRange { from, to: Some(to) }))
 }
 
 /// The fields of a view that would select the documents: those with single values, then one with a range.

@@ -86,7 +86,7 @@ impl Scan {
             }
             divided.push(KeyRange { from, to });
         }
-        *self.spans() = divided.into_iter().map(Span::of_bytes).collect();
+        *self.spans() = divided.into_iter().map(Span::of_encoded).collect();
         Ok(threads.min(usize::try_from(wanted).unwrap_or(threads)))
     }
 
@@ -108,7 +108,7 @@ impl Scan {
 
     /// Leaves out everything up to a row, in the direction of the scan. Call it before the first document.
     pub(super) fn go_on_after(&mut self, row: &[u8]) {
-        let left = Span::of_bytes(match self.direction {
+        let left = Span::of_encoded(match self.direction {
             Direction::Forward => KeyRange { from: successor(row), to: None },
             Direction::Reverse => KeyRange { from: Vec::new(), to: Some(row.to_vec()) },
         });

@@ -1,0 +1,132 @@
+//! `--at`: the server that a command asks, in the place of a database's directory.
+//!
+//! The argument DB is then left out. It is put back here, so that the parser needs no second form of each
+//! command.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::{CommandFactory as _, Parser as _};
+use duramen_client::Address;
+
+use crate::args::{Cli, Command};
+use crate::failure::{Failure, Result};
+use crate::shell;
+
+/// The flag, and the variables that stand for it and for the token.
+const FLAG: &str = "--at";
+const VARIABLE: &str = "DURAMEN_AT";
+const TOKEN: &str = "DURAMEN_TOKEN";
+
+/// In the place of the database. No command that asks a server looks at it.
+const PLACEHOLDER: &str = "SERVED";
+
+/// Parses the words of the command line.
+pub(crate) fn parse(words: Vec<OsString>) -> std::result::Result<Cli, clap::Error> {
+    if words.iter().any(|word| is_flag(word)) {
+        return Cli::try_parse_from(with_database(&words));
+    }
+    let words = shell::with_word(words.into_iter());
+    if std::env::var_os(VARIABLE).is_some_and(|address| !address.is_empty()) {
+        // A command that names a database means that one.
+        let as_typed = || Cli::try_parse_from(&words);
+        return Cli::try_parse_from(with_database(&words)).map(as_asked).or_else(|_| as_typed());
+    }
+    Cli::try_parse_from(words)
+}
+
+/// The flag is what the variable says.
+fn as_asked(mut cli: Cli) -> Cli {
+    cli.at = std::env::var(VARIABLE).ok();
+    cli
+}
+
+/// Gives the address of `--at` to the command.
+pub(crate) fn set(cli: &mut Cli) -> Result<()> {
+    let Some(at) = &cli.at else { return Ok(()) };
+    let address = Address::parse(at)?.or_token(std::env::var(TOKEN).ok());
+    let name = name_of(&cli.command);
+    if !is_served(&cli.command) {
+        return Err(Failure::usage(
+            format!("{name} works on the files of a database, and --at names a server"),
+            format!("run it where the database is: duramen {name} DB"),
+        ));
+    }
+    if let Some(database) = cli.command.database_mut() {
+        database.at = Some(address);
+    }
+    Ok(())
+}
+
+/// Whether a command can ask a server.
+fn is_served(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Get(_)
+            | Command::Put(_)
+            | Command::Del(_)
+            | Command::Scan(_)
+            | Command::Count(_)
+            | Command::Reduce(_)
+            | Command::Collections(_)
+    )
+}
+
+fn name_of(command: &Command) -> String {
+    let shown = format!("{command:?}");
+    let name = shown.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    name.to_lowercase()
+}
+
+fn is_flag(word: &OsStr) -> bool {
+    word == FLAG || word.as_encoded_bytes().starts_with(b"--at=")
+}
+
+/// The words with something in the place of the database.
+fn with_database(words: &[OsString]) -> Vec<OsString> {
+    let mut found = Vec::with_capacity(words.len() + 1);
+    let cli = Cli::command();
+    let (mut command, mut is_value, mut is_inserted) = (&cli, false, false);
+    let mut words = words.iter().peekable();
+    found.extend(words.next().cloned());
+    while let Some(word) = words.next() {
+        found.push(word.clone());
+        if std::mem::take(&mut is_value) || is_inserted {
+            continue;
+        }
+        is_value = word == FLAG;
+        let Some(inner) = command.find_subcommand(word) else { continue };
+        command = inner;
+        let goes_on = words.peek().is_some_and(|next| command.find_subcommand(next).is_some());
+        if !goes_on && command.get_arguments().any(|argument| argument.get_id() == "db") {
+            found.push(PLACEHOLDER.into());
+            is_inserted = true;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    //! A word that is taken for a database, or a database for a word, is another command.
+    use super::*;
+
+    fn with(words: &str) -> String {
+        let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+        with_database(&words).join(OsStr::new(" ")).into_string().expect("text")
+    }
+
+    #[test]
+    fn the_database_is_put_behind_the_command() {
+        assert_eq!(with("duramen --at h:1 count -c f"), "duramen --at h:1 count SERVED -c f");
+        assert_eq!(with("duramen count --at=h:1 -c f"), "duramen count SERVED --at=h:1 -c f");
+        assert_eq!(with("duramen --at count put -c f {}"), "duramen --at count put SERVED -c f {}");
+        assert_eq!(with("duramen --at x view list -c f"), "duramen --at x view list SERVED -c f");
+        assert_eq!(with("duramen --at x explain E0101"), "duramen --at x explain E0101");
+    }
+
+    #[test]
+    fn commands_have_their_names() {
+        let parsed = Cli::try_parse_from(["duramen", "count", "x", "-c", "f"]).expect("a command");
+        assert_eq!(name_of(&parsed.command), "count");
+    }
+}

@@ -1,0 +1,266 @@
+//! A database that another process serves: what commands ask, as calls of the protocol.
+
+use std::collections::VecDeque;
+
+use duramen::sums::FieldSum;
+use duramen::tuple::Element;
+use duramen::{Code, Direction, Document, Durability, Followed, Schema, Span};
+use duramen_client::Client;
+use duramen_proto::{document, key, v1};
+
+use super::{Group, GroupPart, Reduced, Removed, Stored};
+use crate::database::candidates;
+use crate::failure::{FAILED, Failure, Result};
+
+/// A connection to a server.
+pub(crate) struct Served {
+    client: Box<Client>,
+}
+
+/// The documents of a scan.
+pub(crate) struct Scanned<'a> {
+    messages: duramen_client::Scanned<'a>,
+    waiting: VecDeque<v1::Document>,
+    current: Vec<u8>,
+}
+
+impl Served {
+    pub(super) fn new(client: Client) -> Served {
+        Served { client: Box::new(client) }
+    }
+
+    /// A collection. The error suggests similar names.
+    pub(super) fn schema(&self, name: &str) -> Result<Schema> {
+        let found = match self.client.collections(vec![name.to_owned()]) {
+            Ok(found) => found,
+            Err(error) if error.code() == Code::NoSuchTree => {
+                let names: Vec<String> =
+                    self.client.collections(Vec::new())?.into_iter().map(|known| known.name).collect();
+                let hint = match names.as_slice() {
+                    [] => "the database has no collections: `duramen import` makes one".to_owned(),
+                    names => candidates("collections", name, names),
+                };
+                let message = format!("there is no collection {name}");
+                return Err(Failure::said(FAILED, Code::NoSuchTree, message, hint));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let collection = found.first().ok_or_else(|| unexpected("no collection"))?;
+        Ok(Schema::from_bytes(&collection.definition)?)
+    }
+
+    pub(super) fn collections(&self) -> Result<Vec<(Schema, u64)>> {
+        let found = self.client.collections(Vec::new())?;
+        let count = |collection: &v1::Collection| v1::Read {
+            kind: Some(v1::read::Kind::Count(v1::RangeOf {
+                collection: collection.name.clone(),
+                ..v1::RangeOf::default()
+            })),
+        };
+        let counts = self.reads(found.iter().map(count).collect())?;
+        let schema = |(collection, answer): (&v1::Collection, v1::read_result::Kind)| match answer {
+            v1::read_result::Kind::Number(count) => Ok((Schema::from_bytes(&collection.definition)?, count)),
+            _ => Err(unexpected("no count")),
+        };
+        found.iter().zip(counts).map(schema).collect()
+    }
+
+    pub(super) fn get(&self, collection: &str, key: &[Element]) -> Result<Option<Document>> {
+        let get = v1::DocumentKey { collection: collection.to_owned(), key: Some(key::of(key)) };
+        match self.one(v1::read::Kind::Get(get))? {
+            v1::read_result::Kind::Found(v1::Found { document }) => {
+                Ok(document.as_ref().map(|document| document::required(Some(document))).transpose()?)
+            }
+            _ => Err(unexpected("no document")),
+        }
+    }
+
+    pub(super) fn rows(
+        &self,
+        collection: &str,
+        span: Span,
+        direction: Direction,
+        limit: u64,
+    ) -> Result<Scanned<'_>> {
+        let messages = self.client.scan(v1::ScanRequest {
+            collection: collection.to_owned(),
+            range: Some(key::of_span(span)),
+            reverse: direction == Direction::Reverse,
+            // A limit of 0 is none there, and asks for nothing here.
+            limit: limit.max(1),
+            ..v1::ScanRequest::default()
+        })?;
+        Ok(Scanned { messages, waiting: VecDeque::new(), current: Vec::new() })
+    }
+
+    pub(super) fn count(&self, collection: &str, view: Option<&str>, span: Span) -> Result<u64> {
+        let of = v1::RangeOf {
+            collection: collection.to_owned(),
+            range: Some(key::of_span(span)),
+            view: view.unwrap_or_default().to_owned(),
+        };
+        match self.one(v1::read::Kind::Count(of))? {
+            v1::read_result::Kind::Number(count) => Ok(count),
+            _ => Err(unexpected("no count")),
+        }
+    }
+
+    pub(super) fn reduce(&self, collection: &str, span: Span) -> Result<Reduced> {
+        let range = Some(key::of_span(span));
+        let of = v1::RangeOf { collection: collection.to_owned(), range, view: String::new() };
+        let v1::read_result::Kind::Reduction(reduction) = self.one(v1::read::Kind::Reduce(of))? else {
+            return Err(unexpected("no reduction"));
+        };
+        let sum = |sum: v1::FieldSum| {
+            let digits = sum.sum.parse().map_err(|_| unexpected("a sum that is no number"))?;
+            Ok((sum.field, FieldSum { sum: digits, nulls: sum.nulls }))
+        };
+        let sums = reduction.sums.into_iter().map(sum).collect::<Result<_>>()?;
+        Ok(Reduced { count: reduction.count, sums })
+    }
+
+    pub(super) fn groups(
+        &self,
+        collection: &str,
+        view: &str,
+        span: Span,
+        elements: Option<usize>,
+    ) -> Result<Vec<Group>> {
+        let of = v1::ReduceView {
+            collection: collection.to_owned(),
+            view: view.to_owned(),
+            range: Some(key::of_span(span)),
+            group_by: u32::try_from(elements.unwrap_or(0)).unwrap_or(u32::MAX),
+        };
+        match self.one(v1::read::Kind::ReduceView(of))? {
+            v1::read_result::Kind::ViewReductions(reductions) => {
+                reductions.groups.into_iter().map(group).collect()
+            }
+            _ => Err(unexpected("no reductions")),
+        }
+    }
+
+    /// Stores a document.
+    pub(super) fn put(&self, collection: &str, document: &Document, level: Durability) -> Result<Stored> {
+        let put = v1::PutDocument {
+            collection: collection.to_owned(),
+            document: Some(document::of(document, v1::DocumentForm::Msgpack)?),
+            want_before: true,
+        };
+        match self.write(v1::operation::Kind::Put(put), level)? {
+            (v1::operation_result::Kind::Stored(v1::Stored { before }), seq) => {
+                let before = before.as_ref().map(|before| document::required(Some(before))).transpose()?;
+                Ok(Stored { before, seq })
+            }
+            _ => Err(unexpected("nothing stored")),
+        }
+    }
+
+    /// Deletes the document under a key.
+    pub(super) fn delete(&self, collection: &str, key: &[Element], level: Durability) -> Result<Removed> {
+        let delete = v1::DocumentKey { collection: collection.to_owned(), key: Some(key::of(key)) };
+        self.remove(v1::operation::Kind::Delete(delete), level)
+    }
+
+    /// Deletes the first documents of a range.
+    pub(super) fn delete_first(
+        &self,
+        collection: &str,
+        span: Span,
+        rows_max: u64,
+        level: Durability,
+    ) -> Result<Removed> {
+        let range = Some(key::of_span(span));
+        let delete = v1::DeleteRange { collection: collection.to_owned(), range, limit: rows_max };
+        self.remove(v1::operation::Kind::DeleteRange(delete), level)
+    }
+
+    fn remove(&self, operation: v1::operation::Kind, level: Durability) -> Result<Removed> {
+        match self.write(operation, level)? {
+            (v1::operation_result::Kind::Deleted(v1::Deleted { count, cascaded, cleared }), seq) => {
+                Ok(Removed { rows: count, followed: Followed { cascaded, cleared }, seq })
+            }
+            _ => Err(unexpected("nothing deleted")),
+        }
+    }
+
+    /// One operation as a transaction.
+    fn write(
+        &self,
+        operation: v1::operation::Kind,
+        level: Durability,
+    ) -> Result<(v1::operation_result::Kind, u64)> {
+        let level = if level == Durability::Disk { v1::Level::Disk } else { v1::Level::Process };
+        let reply = self.client.batch(v1::BatchRequest {
+            write: Some(v1::Write { level: level.into(), ..v1::Write::default() }),
+            operations: vec![v1::Operation { kind: Some(operation) }],
+            ..v1::BatchRequest::default()
+        })?;
+        let seq = reply.receipt.and_then(|receipt| receipt.at).map_or(0, |at| at.seq);
+        let result = reply.results.into_iter().next().and_then(|result| result.kind);
+        Ok((result.ok_or_else(|| unexpected("no result"))?, seq))
+    }
+
+    fn one(&self, kind: v1::read::Kind) -> Result<v1::read_result::Kind> {
+        let answers = self.reads(vec![v1::Read { kind: Some(kind) }])?;
+        answers.into_iter().next().ok_or_else(|| unexpected("no answer"))
+    }
+
+    fn reads(&self, reads: Vec<v1::Read>) -> Result<Vec<v1::read_result::Kind>> {
+        let reply = self.client.read(v1::ReadRequest { reads, ..v1::ReadRequest::default() })?;
+        let kind = |result: v1::ReadResult| result.kind.ok_or_else(|| unexpected("an answer of no kind"));
+        reply.results.into_iter().map(kind).collect()
+    }
+}
+
+impl Scanned<'_> {
+    /// The next document as it is stored.
+    pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
+        while self.waiting.is_empty() {
+            let Some(message) = self.messages.next()? else { return Ok(None) };
+            self.waiting.extend(message.documents);
+        }
+        match self.waiting.pop_front().and_then(|document| document.form) {
+            Some(v1::document::Form::Msgpack(bytes)) => self.current = bytes.to_vec(),
+            _ => return Err(unexpected("a document in another form")),
+        }
+        Ok(Some(&self.current))
+    }
+}
+
+fn group(group: v1::ReductionGroup) -> Result<Group> {
+    let part = |part: v1::ReducedPart| {
+        Ok(GroupPart {
+            reduce: part.reduce,
+            value_index: part.value_index as usize,
+            field: Some(part.field).filter(|field| !field.is_empty()),
+            seen: part.seen,
+            value: document::required_value(part.value.as_ref())?,
+        })
+    };
+    Ok(Group {
+        key: group.key.as_ref().map(key::elements).transpose()?.unwrap_or_default(),
+        count: group.count,
+        parts: group.parts.into_iter().map(part).collect::<Result<Vec<GroupPart>>>()?,
+    })
+}
+
+/// A server acknowledges nothing that the end of its process undoes.
+pub(super) fn check_level(level: Durability) -> Result<()> {
+    match level {
+        Durability::Disk | Durability::Process => Ok(()),
+        Durability::Memory => Err(Failure::usage(
+            "--durability memory is not for a database that another process serves",
+            "use process or disk",
+        )),
+    }
+}
+
+fn unexpected(what: &str) -> Failure {
+    Failure::said(
+        FAILED,
+        Code::WrongVersion,
+        format!("the server's answer has {what}"),
+        "use a server and a command line of the same release",
+    )
+}

@@ -1,0 +1,121 @@
+//! `duramen serve`: opens a database and serves it, until a signal comes or the database cannot commit any
+//! more.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use duramen::{Code, Db, Durability, Event, doc};
+use duramen_proto::discovery::PORT;
+use duramen_server::Server;
+
+use crate::args::ServeArgs;
+use crate::database;
+use crate::failure::{Failure, POISONED, Result};
+use crate::numbers::{bytes, counted};
+use crate::output::{Output, shell_word};
+use crate::signals::Signals;
+
+/// Between two looks at the signals.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Runs the command.
+pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
+    let signals = Signals::watch()?;
+    let is_new = !args.database.db.exists();
+    let (poisoned, poison) = channel();
+    let db = open(args, poisoned)?;
+    let server = start(&db, args)?;
+    told(&db, &server, args, is_new, out)?;
+    let cause = wait(&signals, &poison);
+    // No new calls; those under way end. Then the database is closed.
+    server.stop();
+    if let Some(cause) = cause {
+        return Err(Failure::said(
+            POISONED,
+            Code::EnginePoisoned,
+            format!("nothing is acknowledged any more since {cause}"),
+            "look at the disk (dmesg), and start the server again: opening finds what is durable",
+        ));
+    }
+    let closed = db.close();
+    out.note("stopped");
+    Ok(closed?)
+}
+
+fn open(args: &ServeArgs, poisoned: Sender<String>) -> Result<Db> {
+    let path = &args.database.db;
+    if path.exists() {
+        database::check_path(path)?;
+    }
+    database::check_level(&args.database, Durability::Disk)?;
+    let options = database::options(&args.database).on_event(move |event: &Event| {
+        if let Event::Poisoned(cause) = event {
+            // Without a receiver the command is ending anyway.
+            let _ = poisoned.send(cause.to_string());
+        }
+    });
+    Ok(options.open(path)?)
+}
+
+fn start(db: &Db, args: &ServeArgs) -> Result<Server> {
+    let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let with = |addresses: &[SocketAddr]| {
+        addresses.iter().fold(Server::builder(db.clone()), |server, address| server.listen(*address)).start()
+    };
+    if args.socket_only || !args.listen.is_empty() {
+        return Ok(with(&args.listen)?);
+    }
+    // The usual port may be another server's.
+    Ok(with(&[loopback(PORT)]).or_else(|_| with(&[loopback(0)]))?)
+}
+
+/// Waits for a signal, or until the database cannot commit any more: then with the cause.
+fn wait(signals: &Signals, poison: &Receiver<String>) -> Option<String> {
+    loop {
+        match poison.recv_timeout(LOOK) {
+            Ok(cause) => return Some(cause),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                if signals.received().is_some() {
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// Prints how the database is reached.
+fn told(db: &Db, server: &Server, args: &ServeArgs, is_new: bool, out: Output) -> Result<()> {
+    let path = &args.database.db;
+    let socket = server.socket().map(|socket| socket.display().to_string());
+    let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
+    if let Some(error) = server.without_socket() {
+        out.warning(&format!("there is no socket: {}", error.message()), "clients use the address");
+    }
+    if out.is_json() {
+        let addresses = addresses.iter().map(|address| duramen::Value::from(address.as_str()));
+        let fields = doc! {
+            "path": path.display().to_string(), "database": db.durability_status().database.to_string(),
+            "created": is_new, "socket": socket.as_deref(), "addresses": addresses.collect::<Vec<_>>(),
+        };
+        return out.object("serve", fields);
+    }
+    let stats = db.stats();
+    let collections = counted(db.collections()?.len() as u64, "collection");
+    let size = bytes(stats.space.used_blocks * stats.block_bytes);
+    let verb = if is_new { "created and serving" } else { "serving" };
+    let word = shell_word(&path.display().to_string());
+    out.line(&format!("{verb} {} ({collections}, {size}); ^C stops it", path.display()))?;
+    out.line(&format!("command line  duramen collections {word}"))?;
+    match socket {
+        Some(socket) => out.line(&format!("socket        unix:{socket}"))?,
+        None => out.line("socket        none")?,
+    }
+    if addresses.is_empty() {
+        return out.line("gRPC          off; --listen 127.0.0.1:7420 turns it on");
+    }
+    for address in addresses {
+        out.line(&format!("gRPC          {address}, token in {word}/serve.token"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,246 @@
+//! Commands beside the process that has the database open print what they print without it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::runner::{Ran, Scratch, start};
+
+/// A running `duramen serve db`.
+struct Serve {
+    child: Child,
+    /// The address of TCP.
+    address: String,
+}
+
+impl Serve {
+    fn new(scratch: &Scratch) -> Serve {
+        let mut command = scratch.command_as_is(&["serve", "db", "--listen", "127.0.0.1:0", "--json"]);
+        let mut child = start(command.stdout(Stdio::piped())).unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let told: serde_json::Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        assert_eq!(told["kind"], "serve");
+        assert_eq!(told["socket"], "db/serve.sock");
+        Serve { address: told["addresses"][0].as_str().unwrap().to_owned(), child }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Stops it as a service manager does; returns its exit code.
+    fn stop(mut self) -> Option<i32> {
+        self.signal(Signal::TERM);
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const ROWS: &str = "city,id,n\nBergen,1,30\nOslo,1,NA\nOslo,2,75\nOslo,3,9007199254740993\n";
+
+fn rows() -> Scratch {
+    let scratch = Scratch::with_rows(ROWS, &["--key", "city,id", "--sum", "n", "--null", "NA"]);
+    scratch.ok(&["view", "add", "db", "-c", "rows", "by_n", "--key", "n", "--sum", "id", "--max", "id"]);
+    scratch
+}
+
+/// In order. Each is run on the same rows: once alone, once beside a server, once with `--at`.
+const COMMANDS: &[&[&str]] = &[
+    &["count", "db", "-c", "rows"],
+    &["count", "db", "-c", "rows", "--prefix", "Oslo", "--json"],
+    &["count", "db", "-c", "rows", "--prefix", "Osl"],
+    &["count", "db", "-c", "rows", "--view", "by_n", "--from", "30"],
+    &["count", "db", "-c", "rows", "--view", "none"],
+    &["count", "db", "-c", "rwos"],
+    &["get", "db", "-c", "rows", "--key", "Oslo,2"],
+    &["get", "db", "-c", "rows", "--key", "Oslo,2", "--json"],
+    &["get", "db", "-c", "rows", "--key", "Oslo,7"],
+    &["get", "db", "-c", "rows", "--key", "Oslo"],
+    &["scan", "db", "-c", "rows"],
+    &["scan", "db", "-c", "rows", "--json", "--reverse", "--limit", "2"],
+    &["scan", "db", "-c", "rows", "--limit", "0"],
+    &["scan", "db", "-c", "rows", "--from", "Oslo,2", "--to", "Oslo,3"],
+    &["reduce", "db", "-c", "rows"],
+    &["reduce", "db", "-c", "rows", "--prefix", "Oslo", "--json"],
+    &["reduce", "db", "-c", "rows", "--view", "by_n"],
+    &["reduce", "db", "-c", "rows", "--view", "by_n", "--group", "1", "--json"],
+    &["reduce", "db", "-c", "rows", "--view", "by_n", "--group", "2"],
+    &["collections", "db"],
+    &["put", "db", "-c", "rows", r#"{"city": "Rome", "id": 1, "n": 5, "new": [1, {"a": null}]}"#],
+    &["put", "db", "-c", "rows", r#"{"city": "Rome", "id": 1, "n": 6}"#, "--json"],
+    &["put", "db", "-c", "rows", r#"{"city": "Rome", "n": 6}"#],
+    &["put", "db", "-c", "rows", r#"{"city": 7, "id": "x"}"#],
+    &["get", "db", "-c", "rows", "--key", "Rome,1", "--json"],
+    &["del", "db", "-c", "rows", "--key", "Rome,2"],
+    &["del", "db", "-c", "rows", "--key", "Rome,1"],
+    &["del", "db", "-c", "rows", "--prefix", "Oslo", "--json"],
+    &["del", "db", "-c", "rows", "--all"],
+    &["del", "db", "-c", "rows", "--all", "--yes", "--quiet"],
+    &["scan", "db", "-c", "rows"],
+];
+
+fn shown(ran: &Ran) -> String {
+    // Numbers of commits are those of the database, whoever else commits to it.
+    let mut text = format!("{:?}\n{}{}", ran.code, ran.stdout, ran.stderr);
+    for before in ["seq ", "\"seq\":"] {
+        let parts: Vec<String> =
+            text.split(before)
+                .enumerate()
+                .map(|(at, part)| {
+                    if at == 0 {
+                        part.to_owned()
+                    } else {
+                        part.trim_start_matches(char::is_numeric).to_owned()
+                    }
+                })
+                .collect();
+        text = parts.join(before);
+    }
+    text
+}
+
+#[test]
+fn commands_print_the_same_beside_a_server() {
+    let alone = rows();
+    let wanted: Vec<String> = COMMANDS.iter().map(|command| shown(&alone.run(command))).collect();
+
+    let beside = rows();
+    let serve = Serve::new(&beside);
+    for (command, wanted) in COMMANDS.iter().zip(&wanted) {
+        assert_eq!(&shown(&beside.run(command)), wanted, "{command:?} beside a server");
+    }
+    assert_eq!(serve.stop(), Some(0));
+    beside.ok(&["check", "db", "--deep"]);
+
+    let by_at = rows();
+    let serve = Serve::new(&by_at);
+    for (command, wanted) in COMMANDS.iter().zip(&wanted) {
+        let command: Vec<&str> = ["--at", "unix:db/serve.sock"]
+            .into_iter()
+            .chain(command.iter().copied().filter(|word| *word != "db"))
+            .collect();
+        assert_eq!(&shown(&by_at.run(&command)), wanted, "{command:?}");
+    }
+    drop(serve);
+}
+
+#[test]
+fn a_server_is_found_by_its_address_and_a_variable() {
+    let scratch = rows();
+    let serve = Serve::new(&scratch);
+    let token = std::fs::read_to_string(scratch.path("db/serve.token")).unwrap();
+    let count = |args: &[&str], variables: &[(&str, &str)]| {
+        let mut command = scratch.command(args);
+        let ran = command.envs(variables.iter().copied()).output().unwrap();
+        (ran.status.code(), String::from_utf8_lossy(&ran.stdout).trim().to_owned())
+    };
+    let four = (Some(0), "4".to_owned());
+    let address = serve.address.as_str();
+    assert_eq!(count(&["--at", address, "count", "-c", "rows"], &[("DURAMEN_TOKEN", &token)]), four);
+    let with_token = format!("duramen://{token}@{address}");
+    assert_eq!(count(&["count", "-c", "rows", "--at", &with_token], &[]), four);
+    let by_file = format!("duramen://{address}?token_file=db/serve.token");
+    assert_eq!(count(&["--at", &by_file, "count", "-c", "rows"], &[]), four);
+    assert_eq!(count(&["--at", "db", "count", "-c", "rows"], &[]), four);
+    assert_eq!(count(&["count", "-c", "rows"], &[("DURAMEN_AT", "db")]), four);
+    // A command that names a database means that one.
+    scratch.write("other.csv", "id\n1\n");
+    scratch.ok(&["import", "other", "other.csv", "-c", "rows", "--key", "id"]);
+    assert_eq!(count(&["count", "other", "-c", "rows"], &[("DURAMEN_AT", "db")]), (Some(0), "1".to_owned()));
+
+    let refused = |args: &[&str], exit: i32, code: &str| {
+        let ran = scratch.run(args);
+        assert_eq!(ran.code, Some(exit), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(code) && ran.stderr.contains("hint: "), "{args:?}: {}", ran.stderr);
+    };
+    refused(&["--at", address, "count", "-c", "rows"], 7, "E1101");
+    refused(
+        &["--at", "duramen://wrong@HOST".replace("HOST", address).as_str(), "count", "-c", "rows"],
+        7,
+        "E1101",
+    );
+    refused(&["--at", "unix:none.sock", "count", "-c", "rows"], 6, "E1111");
+    refused(&["--at", "other", "count", "-c", "rows"], 6, "E1111");
+    refused(&["--at", "http://x", "count", "-c", "rows"], 1, "E0201");
+    refused(&["--at", "db", "doctor"], 2, "E0201");
+    refused(&["serve", "db"], 4, "E0701");
+    refused(&["serve", "other", "--listen", "0.0.0.0:0"], 7, "E1102");
+    refused(&["put", "db", "-c", "rows", "{}", "--durability", "memory"], 2, "E0201");
+    // What only works on files says who has them.
+    refused(&["compact", "db"], 4, "E0701");
+    serve.signal(Signal::KILL);
+}
+
+/// A program that has the database open and serves nothing: the command says by which line it would.
+#[test]
+fn a_holder_that_serves_nothing_is_told_how_to() {
+    let scratch = rows();
+    let db = duramen::Db::open(scratch.path("db")).unwrap();
+    let ran = scratch.run(&["count", "db", "-c", "rows"]);
+    assert_eq!(ran.code, Some(4), "{}", ran.stderr);
+    assert!(ran.stderr.contains("duramen_server::local(&db)?"), "{}", ran.stderr);
+    // With that line it answers, and goes on writing.
+    let server = duramen_server::local(&db).unwrap();
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "4\n");
+    db.documents("rows").put(duramen::doc! { "city": "Rome", "id": 1, "n": 1 }).unwrap();
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "5\n");
+    drop(server);
+    assert_eq!(scratch.run(&["count", "db", "-c", "rows"]).code, Some(4));
+}
+
+/// The count is that of a commit, whatever the writer does meanwhile, and neither is refused.
+#[test]
+fn a_count_beside_a_writer_is_right_at_a_commit() {
+    let scratch = rows();
+    let db = duramen::Db::open(scratch.path("db")).unwrap();
+    let _server = duramen_server::local(&db).unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut id = 10;
+            // Ten at a time: no count that is right ends with another digit.
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                db.write(|tx| {
+                    let rows = duramen::Reads::documents(tx, "rows");
+                    (id..id + 10)
+                        .try_for_each(|id| rows.put(duramen::doc! { "city": "Rome", "id": id, "n": 1 }))
+                })
+                .unwrap();
+                id += 10;
+            }
+            (id - 10) as u64
+        });
+        for _ in 0..10 {
+            let count: u64 = scratch.ok(&["count", "db", "-c", "rows"]).trim().parse().unwrap();
+            assert_eq!(count % 10, 4);
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let written = writer.join().unwrap();
+        assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), format!("{}\n", written + 4));
+    });
+}
+
+/// A killed server leaves its files behind: they are in nobody's way.
+#[test]
+fn what_a_killed_server_leaves_is_replaced() {
+    let scratch = rows();
+    let serve = Serve::new(&scratch);
+    serve.signal(Signal::KILL);
+    drop(serve);
+    assert!(scratch.path("db/serve.sock").exists());
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "4\n");
+    let serve = Serve::new(&scratch);
+    assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "4\n");
+    assert_eq!(serve.stop(), Some(0));
+    assert!(!scratch.path("db/serve.sock").exists());
+}

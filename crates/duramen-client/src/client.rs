@@ -1,0 +1,191 @@
+//! Calls that wait for their answers.
+
+use std::future::Future;
+use std::time::Duration;
+
+use duramen::error::{Code, Error, Result};
+use duramen_proto::v1::data_client::DataClient;
+use duramen_proto::v1::schema_client::SchemaClient;
+use duramen_proto::{MESSAGE_BYTES_MAX, VERSIONS, status, v1};
+use tokio::runtime::{Builder, Runtime};
+use tokio_stream::StreamExt as _;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::address::Address;
+use crate::connect::{self, Connected};
+
+/// What a call may take.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A scan may take longer: its reader decides.
+const SCAN_DEADLINE: Duration = Duration::from_secs(300);
+
+/// Puts the token into each call.
+#[derive(Debug, Clone)]
+struct Token(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Token {
+    fn call(&mut self, mut request: Request<()>) -> std::result::Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+type Calls = InterceptedService<Channel, Token>;
+
+/// A connection to a server. Its calls wait for their answers in the calling thread.
+#[derive(Debug)]
+pub struct Client {
+    runtime: Runtime,
+    data: DataClient<Calls>,
+    schema: SchemaClient<Calls>,
+    hello: v1::HelloReply,
+    address: Address,
+}
+
+impl Client {
+    /// Connects to a server, and greets it.
+    ///
+    /// # Errors
+    /// `Unreachable` (E1111) if nothing answers at the address; `Unauthenticated` (E1101) without the right
+    /// token; `Forbidden` (E1102) for another user's socket; `WrongVersion` (E1109) for a server of a release
+    /// that is too far away.
+    pub fn connect(address: &Address) -> Result<Client> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime
+            .map_err(|error| Error::new(Code::System, format!("the system gives no runtime: {error}")))?;
+        let Connected { channel, token } = runtime.block_on(connect::connect(address))?;
+        let token = token.map(|token| format!("Bearer {token}").parse()).transpose();
+        let token = Token(token.map_err(|_| Error::invalid("the token has characters that no token has"))?);
+        let calls = InterceptedService::new(channel, token);
+        let (data, schema) = (DataClient::new(calls.clone()), SchemaClient::new(calls));
+        let mut client = Client {
+            runtime,
+            data: data.max_decoding_message_size(MESSAGE_BYTES_MAX),
+            schema: schema.max_decoding_message_size(MESSAGE_BYTES_MAX),
+            hello: v1::HelloReply::default(),
+            address: address.clone(),
+        };
+        client.hello = client.greet()?;
+        Ok(client)
+    }
+
+    fn greet(&self) -> Result<v1::HelloReply> {
+        let hello = v1::HelloRequest {
+            version_min: *VERSIONS.start(),
+            version_max: *VERSIONS.end(),
+            client: format!("duramen {}", env!("CARGO_PKG_VERSION")),
+        };
+        let mut data = self.data.clone();
+        self.wait(async move { data.hello(with_deadline(hello, DEADLINE)).await })
+    }
+
+    /// What the server said about itself.
+    #[must_use]
+    pub fn hello(&self) -> &v1::HelloReply {
+        &self.hello
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Reads of one state.
+    ///
+    /// # Errors
+    /// Those of the reads; `Unreachable` (E1111) if the connection is lost.
+    pub fn read(&self, request: v1::ReadRequest) -> Result<v1::ReadReply> {
+        let mut data = self.data.clone();
+        self.wait(async move { data.read(with_deadline(request, DEADLINE)).await })
+    }
+
+    /// One transaction.
+    ///
+    /// # Errors
+    /// Those of the batch; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
+    pub fn batch(&self, request: v1::BatchRequest) -> Result<v1::BatchReply> {
+        let mut data = self.data.clone();
+        let done = self.wait(async move { data.batch(with_deadline(request, DEADLINE)).await });
+        done.map_err(|error| if error.code() == Code::Unreachable { in_doubt(&error) } else { error })
+    }
+
+    /// What has become of a batch with a request id.
+    ///
+    /// # Errors
+    /// As [`duramen::requests::outcome`]; `Unreachable` (E1111) if the connection is lost.
+    pub fn outcome(&self, request: v1::OutcomeRequest) -> Result<v1::OutcomeReply> {
+        let mut data = self.data.clone();
+        self.wait(async move { data.outcome(with_deadline(request, DEADLINE)).await })
+    }
+
+    /// Collections by their names; all of them without any.
+    ///
+    /// # Errors
+    /// `NoSuchTree` (E0901) for an unknown one; `Unreachable` (E1111) if the connection is lost.
+    pub fn collections(&self, names: Vec<String>) -> Result<Vec<v1::Collection>> {
+        let mut schema = self.schema.clone();
+        let request = v1::CollectionsRequest { names };
+        let reply = self.wait(async move { schema.collections(with_deadline(request, DEADLINE)).await })?;
+        Ok(reply.collections)
+    }
+
+    /// The documents of a range.
+    ///
+    /// # Errors
+    /// Those of the scan; `Unreachable` (E1111) if the connection is lost.
+    pub fn scan(&self, request: v1::ScanRequest) -> Result<Scanned<'_>> {
+        let mut data = self.data.clone();
+        let messages = self.wait(async move { data.scan(with_deadline(request, SCAN_DEADLINE)).await })?;
+        Ok(Scanned { client: self, messages })
+    }
+
+    fn wait<T>(&self, call: impl Future<Output = std::result::Result<Response<T>, Status>>) -> Result<T> {
+        self.runtime.block_on(call).map(Response::into_inner).map_err(|status| self.failed(&status))
+    }
+
+    fn failed(&self, status: &Status) -> Error {
+        status::error(status).unwrap_or_else(|| {
+            let why = format!("the server at {} gave no answer: {}", self.address, status.message());
+            Error::new(Code::Unreachable, why).with_hint("look whether it still runs, and try again")
+        })
+    }
+}
+
+/// The messages of a scan.
+#[derive(Debug)]
+pub struct Scanned<'a> {
+    client: &'a Client,
+    messages: Streaming<v1::ScanReply>,
+}
+
+impl Scanned<'_> {
+    /// The next message; `None` after the last.
+    ///
+    /// # Errors
+    /// Those of the scan; `Unreachable` (E1111) if the connection is lost.
+    #[expect(clippy::should_implement_trait, reason = "it can fail, and then ends")]
+    pub fn next(&mut self) -> Result<Option<v1::ScanReply>> {
+        let message = self.client.runtime.block_on(self.messages.next());
+        message.transpose().map_err(|status| self.client.failed(&status))
+    }
+}
+
+fn with_deadline<T>(message: T, deadline: Duration) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(deadline);
+    request
+}
+
+/// The connection was lost after the call went out.
+fn in_doubt(error: &Error) -> Error {
+    Error::new(Code::OutcomeUnknown, format!("the transaction may or may not survive: {}", error.message()))
+        .with_hint("look whether the change is there before repeating it")
+}

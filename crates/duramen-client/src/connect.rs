@@ -1,0 +1,131 @@
+//! Connecting: to a socket, to a host, or to whoever serves a directory.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+use std::time::Duration;
+
+use duramen::error::{Code, Error, Result};
+use duramen_proto::discovery;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tower::service_fn;
+
+use crate::address::{self, Address};
+
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A connection, and the token that its calls carry.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    pub(crate) channel: Channel,
+    pub(crate) token: Option<String>,
+}
+
+/// Connects to an address.
+///
+/// # Errors
+/// `Unreachable` (E1111) if nothing answers there.
+pub(crate) async fn connect(address: &Address) -> Result<Connected> {
+    match address {
+        Address::Socket(path) => by_socket(path).await,
+        Address::Tcp { host, port, token } => by_tcp(host, *port, token.clone()).await,
+        Address::Directory(directory) => by_directory(directory).await,
+    }
+}
+
+async fn by_directory(directory: &Path) -> Result<Connected> {
+    let Some(serving) = address::serving(directory)? else { return Err(address::not_served(directory)) };
+    let mut failed = None;
+    if serving.socket {
+        match by_socket(&discovery::socket_of(directory)).await {
+            Ok(connected) => return Ok(connected),
+            Err(error) => failed = Some(error),
+        }
+    }
+    for listening in &serving.addresses {
+        let Address::Tcp { host, port, .. } = Address::parse(listening)? else { continue };
+        let token = address::read_token(&directory.join(discovery::TOKEN))?;
+        match by_tcp(&host, port, Some(token)).await {
+            Ok(connected) => return Ok(connected),
+            Err(error) => failed = Some(error),
+        }
+    }
+    // A server that was killed leaves its files behind.
+    match failed {
+        Some(error) if error.code() == Code::Forbidden => Err(error),
+        _ => Err(address::not_served(directory)),
+    }
+}
+
+fn endpoint(text: String) -> Result<Endpoint> {
+    let endpoint = Endpoint::from_shared(text)
+        .map_err(|error| Error::invalid(format!("the address cannot be used: {error}")))?;
+    Ok(endpoint
+        .connect_timeout(CONNECT_MAX)
+        .http2_adaptive_window(true)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT))
+}
+
+async fn by_tcp(host: &str, port: u16, token: Option<String>) -> Result<Connected> {
+    let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let channel = endpoint(format!("http://{shown}"))?.connect().await;
+    let channel = channel.map_err(|error| unreachable(&shown, &why(&error)))?;
+    Ok(Connected { channel, token })
+}
+
+async fn by_socket(path: &Path) -> Result<Connected> {
+    // Tried once before, because the channel hides why it failed.
+    open_socket(path).await.map_err(|error| refused(path, &error))?;
+    let owned = path.to_owned();
+    let connector = service_fn(move |_: Uri| {
+        let path = owned.clone();
+        async move { Ok::<_, io::Error>(TokioIo::new(open_socket(&path).await?)) }
+    });
+    // The name of the host is not used.
+    let channel = endpoint("http://duramen".to_owned())?.connect_with_connector(connector).await;
+    let channel = channel.map_err(|error| unreachable(&path.display().to_string(), &why(&error)))?;
+    Ok(Connected { channel, token: None })
+}
+
+/// Names of sockets are short. Where the path is too long, its directory is named by the open file.
+async fn open_socket(path: &Path) -> io::Result<UnixStream> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return UnixStream::connect(path).await;
+    };
+    if !discovery::is_too_long(path) {
+        return UnixStream::connect(path).await;
+    }
+    let opened = fs::File::open(directory)?;
+    let short = Path::new("/proc/self/fd").join(opened.as_raw_fd().to_string()).join(name);
+    UnixStream::connect(short).await
+}
+
+fn refused(path: &Path, error: &io::Error) -> Error {
+    let shown = path.display();
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        let message = format!("the socket {shown} is another user's: {error}");
+        return Error::new(Code::Forbidden, message)
+            .with_hint("run the command as the user to whom the database belongs (`ls -l`)");
+    }
+    unreachable(&shown.to_string(), &error.to_string())
+}
+
+fn unreachable(shown: &str, why: &str) -> Error {
+    Error::new(Code::Unreachable, format!("no server answers at {shown}: {why}"))
+        .with_hint("look whether `duramen serve` runs there, and whether the address is right")
+}
+
+/// The innermost cause, which says most.
+fn why(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}

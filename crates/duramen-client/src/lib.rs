@@ -1,0 +1,16 @@
+//! Connects to a database that another process serves.
+//!
+//! [`Address`] says where it is: a directory, a socket, a host and a port. [`Client`] makes calls of the
+//! protocol and waits for the answers; errors are those of the library, with their codes.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a client reads the files that a server has put into the directory of the database"
+)]
+
+mod address;
+mod client;
+mod connect;
+
+pub use address::Address;
+pub use client::{Client, Scanned};

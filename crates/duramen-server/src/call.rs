@@ -1,0 +1,140 @@
+//! One call: who makes it, until when, and whether its work has begun.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use duramen::error::{Code, Error, Result};
+use http::HeaderMap;
+use tokio::time::Instant;
+
+use crate::limit::DEADLINE_MAX;
+use crate::limit::body::Charges;
+use crate::limit::places::Place;
+
+/// The server answers this much before the deadline: an answer that comes later than the client waits is
+/// none.
+const BEFORE_DEADLINE: Duration = Duration::from_millis(20);
+
+/// The header of a deadline, as gRPC names it.
+const TIMEOUT: &str = "grpc-timeout";
+
+/// One call; clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) user: &'static str,
+    pub(crate) deadline: Instant,
+    begun: Arc<AtomicBool>,
+    place: Arc<Mutex<Option<Place>>>,
+    pub(crate) charges: Arc<Charges>,
+}
+
+impl Call {
+    pub(crate) fn new(user: &'static str, deadline: Instant, place: Place, charges: Arc<Charges>) -> Call {
+        Call {
+            user,
+            deadline,
+            begun: Arc::new(AtomicBool::new(false)),
+            place: Arc::new(Mutex::new(Some(place))),
+            charges,
+        }
+    }
+
+    /// Its work begins, on a thread: from now on it may have an effect.
+    ///
+    /// # Errors
+    /// `DeadlinePassed` (E1108) if it is too late.
+    pub(crate) fn begin(&self) -> Result<()> {
+        self.check_deadline()?;
+        self.begun.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether its work has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Fails once the deadline has passed.
+    ///
+    /// # Errors
+    /// `DeadlinePassed` (E1108).
+    pub(crate) fn check_deadline(&self) -> Result<()> {
+        if Instant::now() < self.answer_by() { Ok(()) } else { Err(deadline_passed()) }
+    }
+
+    /// When the answer must go out.
+    pub(crate) fn answer_by(&self) -> Instant {
+        self.deadline.checked_sub(BEFORE_DEADLINE).unwrap_or(self.deadline)
+    }
+
+    /// Another call may have its place: this one only waits from now on.
+    pub(crate) fn give_place_back(&self) {
+        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(place);
+    }
+}
+
+/// The deadline passed, and nothing was done.
+pub(crate) fn deadline_passed() -> Error {
+    Error::new(Code::DeadlinePassed, "the deadline of the call passed before its work began")
+        .with_hint("nothing was changed: try again with a later deadline, or with fewer calls at once")
+}
+
+/// The deadline passed while the commit was on its way.
+pub(crate) fn in_doubt() -> Error {
+    let what =
+        "the transaction may or may not survive: the deadline of the call passed while it was committed";
+    Error::new(Code::OutcomeUnknown, what)
+        .with_hint("ask for its outcome by its request id; without one look whether the change is there")
+}
+
+/// The deadline that a call asks for, or the usual one.
+///
+/// # Errors
+/// `InvalidArgument` (E0201) if its header is none.
+pub(crate) fn deadline(headers: &HeaderMap, usual: Duration) -> Result<Instant> {
+    let asked = headers.get(TIMEOUT).map(|value| {
+        value
+            .to_str()
+            .ok()
+            .and_then(parse)
+            .ok_or_else(|| Error::invalid("the header grpc-timeout is no time"))
+    });
+    Ok(Instant::now() + asked.transpose()?.unwrap_or(usual).min(DEADLINE_MAX))
+}
+
+/// Up to eight digits and a unit.
+fn parse(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let count = digits.parse::<u64>().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(count * 3600),
+        "M" => Duration::from_secs(count * 60),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    //! A deadline that is misread is missed.
+    use super::*;
+
+    #[test]
+    fn times_of_grpc_are_read() {
+        assert_eq!(parse("10S"), Some(Duration::from_secs(10)));
+        assert_eq!(parse("99999999H"), Some(Duration::from_secs(99_999_999 * 3600)));
+        assert_eq!(parse("250m"), Some(Duration::from_millis(250)));
+        assert_eq!(parse("7u"), Some(Duration::from_micros(7)));
+        for wrong in ["", "S", "10", "10s", "-1S", "1.5S", "123456789S", "１S"] {
+            assert_eq!(parse(wrong), None, "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! One connection: HTTP/2, and what closes it.
+//!
+//! A connection ends when the client closes it, when the server goes down and its calls have ended, when it
+//! makes no call for too long after it was opened, when it takes nothing of its replies for too long, or when
+//! it holds most of the memory for messages and there is none left.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::auth::Peer;
+use crate::limit::budget::Holder;
+use crate::route::{self, Shared};
+
+/// Between two looks at a connection.
+const LOOK: Duration = Duration::from_secs(1);
+
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The send buffer of each stream.
+const SEND_BUFFER_BYTES: usize = 64 << 10;
+
+const HEADER_BYTES_MAX: u32 = 16 << 10;
+
+/// Streams that a client resets at once, before it counts as an attack.
+const RESETS_PENDING_MAX: usize = 20;
+const RESETS_LOCAL_MAX: usize = 1_024;
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve<I>(io: I, peer: Peer, shared: Arc<Shared>)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let holder = shared.budget.holder();
+    let has_called = Arc::new(AtomicBool::new(false));
+    let service = {
+        let (shared, holder, has_called) =
+            (Arc::clone(&shared), Arc::clone(&holder), Arc::clone(&has_called));
+        service_fn(move |request| {
+            has_called.store(true, Ordering::Relaxed);
+            route::answer(Arc::clone(&shared), peer, Arc::clone(&holder), request)
+        })
+    };
+    let mut connection = pin!(builder(shared.limits.streams).serve_connection(TokioIo::new(io), service));
+    let mut draining = shared.draining.clone();
+    let mut is_draining = false;
+    let mut watch = Watch::new(&shared, &holder, &has_called);
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            // An error is the client's: it sent what is no HTTP/2, or is gone.
+            _ = connection.as_mut() => return,
+            () = holder.closed() => return,
+            _ = draining.wait_for(|draining| *draining), if !is_draining => {
+                is_draining = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            _ = look.tick() => if watch.is_over() { return },
+        }
+    }
+}
+
+fn builder(streams: u32) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .adaptive_window(true)
+        .max_concurrent_streams(streams)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .max_header_list_size(HEADER_BYTES_MAX)
+        .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
+        .max_local_error_reset_streams(RESETS_LOCAL_MAX)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    builder
+}
+
+/// Looks at a connection once a second.
+struct Watch<'a> {
+    shared: &'a Shared,
+    holder: &'a Holder,
+    has_called: &'a AtomicBool,
+    opened: Instant,
+    /// How much of the replies had been taken at the last look that found more, and when that was.
+    taken: (u64, Instant),
+}
+
+impl<'a> Watch<'a> {
+    fn new(shared: &'a Shared, holder: &'a Holder, has_called: &'a AtomicBool) -> Watch<'a> {
+        let now = Instant::now();
+        Watch { shared, holder, has_called, opened: now, taken: (0, now) }
+    }
+
+    /// Whether the connection is to be closed.
+    fn is_over(&mut self) -> bool {
+        let (now, limits) = (Instant::now(), &self.shared.limits);
+        if !self.has_called.load(Ordering::Relaxed) && now - self.opened >= limits.first_call {
+            return true;
+        }
+        let (waiting, taken) = self.holder.replies();
+        if waiting == 0 || taken != self.taken.0 {
+            self.taken = (taken, now);
+        }
+        now - self.taken.1 >= limits.unread_replies
+    }
+}

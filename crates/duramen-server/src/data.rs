@@ -1,0 +1,183 @@
+//! The service `Data`: reads and writes.
+
+mod batch;
+mod read;
+mod scan;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use duramen::error::{Code, Error};
+use duramen::requests::{self, Outcome, RequestId};
+use duramen::{AsyncDb, Durability, Receipt, Snapshot};
+use duramen_proto::v1::data_server::Data;
+use duramen_proto::{MESSAGE_BYTES_MAX, VERSIONS, key, status, v1};
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status};
+
+use crate::call::Call;
+
+/// Threads of scans: those of reads are for reads that end soon.
+const SCAN_THREADS: usize = 2;
+
+/// Reads and writes of a database.
+#[derive(Clone)]
+pub(crate) struct DataService {
+    /// Writers that the engine slows down keep their threads: reads have others.
+    writes: AsyncDb,
+    reads: AsyncDb,
+    scans: AsyncDb,
+    identity: Arc<Identity>,
+}
+
+/// What tokens name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    database: [u8; 16],
+    run: u64,
+}
+
+impl Identity {
+    /// A state.
+    pub(crate) fn at(&self, snapshot: &Snapshot) -> v1::Token {
+        self.token(snapshot.seq().0, Durability::Disk)
+    }
+
+    /// A commit that has reached a level. Its number may be given again after a power cut if that is not
+    /// `Disk`.
+    fn token(&self, seq: u64, level: Durability) -> v1::Token {
+        let run = if level == Durability::Disk { 0 } else { self.run };
+        v1::Token { epoch: bytes::Bytes::copy_from_slice(&self.database[..8]), seq, run }
+    }
+
+    fn receipt(&self, receipt: &Receipt, repeated: bool) -> v1::Receipt {
+        let reached = match receipt.durability() {
+            Durability::Disk => v1::Level::Disk,
+            Durability::Memory | Durability::Process => v1::Level::Process,
+        };
+        let at = Some(self.token(receipt.seq().0, receipt.durability()));
+        v1::Receipt { at, reached: reached.into(), repeated }
+    }
+
+    /// Fails if a snapshot does not have the commit of a token.
+    ///
+    /// # Errors
+    /// `LostWrites` (E1204).
+    pub(crate) fn check(&self, token: Option<&v1::Token>, snapshot: &Snapshot) -> duramen::Result<()> {
+        let Some(token) = token else { return Ok(()) };
+        let why = if token.epoch != self.database[..8] {
+            "the commit is of another database"
+        } else if token.run != 0 && token.run != self.run {
+            "the database was opened again since the commit, which was not on disk when it was acknowledged"
+        } else if token.seq > snapshot.seq().0 {
+            "this database has no such commit"
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(Code::LostWrites, why).with_hint("read without the token, and look what is there"))
+    }
+}
+
+impl DataService {
+    pub(crate) fn new(db: &AsyncDb, run: u64) -> DataService {
+        let blocking = db.blocking();
+        let database = blocking.durability_status().database.0.to_be_bytes();
+        DataService {
+            writes: db.clone(),
+            reads: AsyncDb::from(blocking.clone()),
+            scans: AsyncDb::with_threads(blocking.clone(), SCAN_THREADS),
+            identity: Arc::new(Identity { database, run }),
+        }
+    }
+
+    async fn outcome_of(&self, id: RequestId, call: Call) -> duramen::Result<v1::OutcomeReply> {
+        let work = move |db: &duramen::Db| {
+            call.begin()?;
+            requests::outcome(db, id, call.user)
+        };
+        Ok(match self.writes.run(work).await? {
+            Outcome::Never => v1::OutcomeReply::default(),
+            Outcome::Committed(answer) => {
+                let answer = batch::decode_answer(&answer)?;
+                v1::OutcomeReply {
+                    committed: true,
+                    failed_condition: answer.failed_condition,
+                    results: answer.results,
+                }
+            }
+        })
+    }
+}
+
+/// The call of a request, put there by `route`.
+pub(crate) fn call_of<T>(request: &Request<T>) -> Call {
+    request.extensions().get::<Call>().expect("every request has passed route::answer").clone()
+}
+
+pub(crate) fn refused(error: Error) -> Status {
+    status::of(&error)
+}
+
+fn request_id(bytes: &[u8]) -> duramen::Result<RequestId> {
+    let bytes = bytes.try_into().map_err(|_| {
+        Error::invalid(format!("a request id has 16 bytes, and this one {}", bytes.len()))
+            .with_hint("make a UUID of version 7, by the clock of requests that `Hello` tells")
+    })?;
+    RequestId::from_bytes(bytes)
+}
+
+#[tonic::async_trait]
+impl Data for DataService {
+    async fn hello(&self, request: Request<v1::HelloRequest>) -> Result<Response<v1::HelloReply>, Status> {
+        let call = call_of(&request);
+        let hello = request.into_inner();
+        let (oldest, newest) = (*VERSIONS.start(), *VERSIONS.end());
+        if hello.version_min > newest || hello.version_max < oldest {
+            let message = format!(
+                "the client knows versions {} to {} of the protocol, and the server {oldest} to {newest}",
+                hello.version_min, hello.version_max
+            );
+            let error = Error::new(Code::WrongVersion, message)
+                .with_hint("use a client and a server of the same release, or of two that follow each other");
+            return Err(refused(error));
+        }
+        let read = |db: &duramen::Db| Ok((requests::time(db)?, db.snapshot()?));
+        let (time, snapshot) = self.reads.run(read).await.map_err(refused)?;
+        Ok(Response::new(v1::HelloReply {
+            version: hello.version_max.min(newest),
+            database_id: bytes::Bytes::copy_from_slice(&self.identity.database),
+            run: self.identity.run,
+            server: env!("CARGO_PKG_VERSION").to_owned(),
+            user: call.user.to_owned(),
+            request_clock: Some(key::of_time(time)),
+            message_bytes_max: MESSAGE_BYTES_MAX as u64,
+            at: Some(self.identity.at(&snapshot)),
+        }))
+    }
+
+    async fn batch(&self, request: Request<v1::BatchRequest>) -> Result<Response<v1::BatchReply>, Status> {
+        let call = call_of(&request);
+        batch::run(self, request.into_inner(), call).await.map(Response::new).map_err(refused)
+    }
+
+    async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<v1::ReadReply>, Status> {
+        let call = call_of(&request);
+        read::run(self, request.into_inner(), call).await.map(Response::new).map_err(refused)
+    }
+
+    type ScanStream = Pin<Box<dyn Stream<Item = Result<v1::ScanReply, Status>> + Send>>;
+
+    async fn scan(&self, request: Request<v1::ScanRequest>) -> Result<Response<Self::ScanStream>, Status> {
+        let call = call_of(&request);
+        scan::run(self, request.into_inner(), call).await.map(Response::new).map_err(refused)
+    }
+
+    async fn outcome(
+        &self,
+        request: Request<v1::OutcomeRequest>,
+    ) -> Result<Response<v1::OutcomeReply>, Status> {
+        let call = call_of(&request);
+        let id = request_id(&request.into_inner().request_id).map_err(refused)?;
+        self.outcome_of(id, call).await.map(Response::new).map_err(refused)
+    }
+}

@@ -1,0 +1,357 @@
+//! A batch: conditions, operations and reads in one transaction.
+//!
+//! It is checked before a thread takes it. A conflict runs it again. After eight conflicts the engine would
+//! run it alone, with all other commits waiting: only a small batch of single keys may, a large one gives up
+//! with `WriteConflict`. No client can stop all commits for the time of a scan.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use duramen::error::{Code, Error, Result};
+use duramen::requests::Request;
+use duramen::tuple::Element;
+use duramen::{Document, Durability, Reads as _, Span, Transaction, Ttl, Value};
+use duramen_proto::{document, key, v1};
+use prost::Message as _;
+
+use super::{DataService, read, request_id};
+use crate::call::Call;
+
+/// The most operations of a batch that may run alone.
+const ALONE_MAX: usize = 256;
+
+/// A batch whose keys and documents have been checked.
+struct Batch {
+    conditions: Vec<Condition>,
+    operations: Vec<Operation>,
+    reads: Vec<v1::Read>,
+    form: v1::DocumentForm,
+    may_run_alone: bool,
+}
+
+enum Condition {
+    Absent { collection: String, key: Vec<Element> },
+    Present { collection: String, key: Vec<Element> },
+    CountIs { collection: String, span: Span, count: u64 },
+    KeyValueIs { namespace: String, key: Vec<Element>, value: Option<Value> },
+}
+
+enum Operation {
+    Put { collection: String, document: Document, want_before: Option<v1::DocumentForm> },
+    Insert { collection: String, document: Document },
+    Delete { collection: String, key: Vec<Element> },
+    DeleteRange { collection: String, span: Span, limit: u64 },
+    PutKeyValue { namespace: String, key: Vec<Element>, value: Value, ttl: Ttl },
+    DeleteKeyValue { namespace: String, key: Vec<Element> },
+    Increment { namespace: String, key: Vec<Element>, by: i64 },
+}
+
+/// What a batch has done, as it is remembered under its request id.
+type Answer = v1::OutcomeReply;
+
+/// The answer that was remembered.
+pub(super) fn decode_answer(stored: &[u8]) -> Result<Answer> {
+    Answer::decode(stored).map_err(|_| {
+        Error::new(
+            Code::InvalidArgument,
+            "the request id was used by a program, not by a client of the server",
+        )
+        .with_hint("make an id once for each batch")
+    })
+}
+
+/// Runs a batch.
+pub(super) async fn run(
+    service: &DataService,
+    request: v1::BatchRequest,
+    call: Call,
+) -> Result<v1::BatchReply> {
+    let write = request.write.clone().unwrap_or_default();
+    let level = match v1::Level::try_from(write.level) {
+        Ok(v1::Level::Disk) => Durability::Disk,
+        Ok(v1::Level::Process) => Durability::Process,
+        Err(_) => return Err(Error::invalid(format!("there is no level {}", write.level))),
+    };
+    let id = match write.request_id.as_ref() {
+        [] => None,
+        bytes => Some(request_id(bytes)?),
+    };
+    let body = id.map(|_| body_of(&request));
+    let batch = Arc::new(Batch::new(request)?);
+    let db = service.writes.at(level);
+    let gave_up = Arc::new(AtomicBool::new(false));
+    let running = Running { batch: Arc::clone(&batch), call: call.clone(), gave_up: Arc::clone(&gave_up) };
+    let done = match (id, body) {
+        (Some(id), Some(body)) => {
+            let request = Request::new(id, &body).by(call.user);
+            once(service, &db, &request, running).await
+        }
+        _ => plain(service, &db, running).await,
+    };
+    match done {
+        Err(_) if gave_up.load(Ordering::Relaxed) => Err(conflict()),
+        done => done,
+    }
+}
+
+/// Without a request id.
+async fn plain(service: &DataService, db: &duramen::AsyncDb, running: Running) -> Result<v1::BatchReply> {
+    let ((answer, reads), receipt) = db
+        .transact_with_receipt(move |tx| {
+            let answer = running.run(tx)?;
+            let reads = match answer.failed_condition {
+                0 => read::all(tx, &running.batch.reads, running.batch.form, &running.call)?,
+                _ => Vec::new(),
+            };
+            running.call.give_place_back();
+            Ok((answer, reads))
+        })
+        .await?;
+    Ok(reply(answer, Some(service.identity.receipt(&receipt, false)), reads))
+}
+
+/// With a request id: its effect is there once. The reads are answered anew, in the newest state.
+async fn once(
+    service: &DataService,
+    db: &duramen::AsyncDb,
+    request: &Request<'_>,
+    running: Running,
+) -> Result<v1::BatchReply> {
+    let (batch, call) = (Arc::clone(&running.batch), running.call.clone());
+    let reads = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let found = Arc::clone(&reads);
+    let answered = db
+        .once(request, move |tx| {
+            let answer = running.run(tx)?;
+            if answer.failed_condition == 0 {
+                let read = read::all(tx, &running.batch.reads, running.batch.form, &running.call)?;
+                *found.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = read;
+            }
+            running.call.give_place_back();
+            Ok(answer.encode_to_vec())
+        })
+        .await?;
+    let answer = decode_answer(&answered.answer)?;
+    let mut reads = std::mem::take(&mut *reads.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    if answered.is_repeated && answer.failed_condition == 0 && !batch.reads.is_empty() {
+        let again = move |at: &duramen::Snapshot| read::all(at, &batch.reads, batch.form, &call);
+        reads = service.reads.read(again).await?;
+    }
+    let receipt = service.identity.receipt(&answered.receipt, answered.is_repeated);
+    Ok(reply(answer, Some(receipt), reads))
+}
+
+fn reply(answer: Answer, receipt: Option<v1::Receipt>, reads: Vec<v1::ReadResult>) -> v1::BatchReply {
+    let Answer { failed_condition, results, .. } = answer;
+    v1::BatchReply { failed_condition, receipt, results, reads }
+}
+
+fn conflict() -> Error {
+    let what = "another transaction changed what the batch read, eight times";
+    Error::new(Code::WriteConflict, what).with_hint(
+        "nothing was changed: send it again, or in parts; a batch of at most 256 operations on single keys always ends",
+    )
+}
+
+/// What a request id stands for: a retry must ask for the same.
+fn body_of(request: &v1::BatchRequest) -> Vec<u8> {
+    let v1::BatchRequest { conditions, operations, .. } = request;
+    v1::BatchRequest {
+        conditions: conditions.clone(),
+        operations: operations.clone(),
+        ..v1::BatchRequest::default()
+    }
+    .encode_to_vec()
+}
+
+/// A batch on a thread.
+struct Running {
+    batch: Arc<Batch>,
+    call: Call,
+    /// It may not run alone, and conflicted until it would have.
+    gave_up: Arc<AtomicBool>,
+}
+
+impl Running {
+    /// One run of the transaction's closure.
+    fn run(&self, tx: &mut Transaction<'_>) -> Result<Answer> {
+        self.call.begin()?;
+        if tx.runs_alone() && !self.batch.may_run_alone {
+            self.gave_up.store(true, Ordering::Relaxed);
+            return Err(Error::invalid("the batch may not run alone"));
+        }
+        let call = self.call.clone();
+        tx.only_if(move || call.check_deadline());
+        let batch = &*self.batch;
+        for (number, condition) in (1..).zip(&batch.conditions) {
+            if !condition.holds(tx)? {
+                return Ok(Answer { committed: true, failed_condition: number, results: Vec::new() });
+            }
+        }
+        let results = batch.operations.iter().map(|operation| operation.run(tx)).collect::<Result<_>>()?;
+        Ok(Answer { committed: true, failed_condition: 0, results })
+    }
+}
+
+impl Batch {
+    fn new(request: v1::BatchRequest) -> Result<Batch> {
+        let form = request.form();
+        let conditions = request.conditions.iter().map(Condition::new).collect::<Result<Vec<_>>>()?;
+        let operation = |operation| Operation::new(operation, form);
+        let operations = request.operations.into_iter().map(operation).collect::<Result<Vec<_>>>()?;
+        let parts = conditions.len() + operations.len() + request.reads.len();
+        let may_run_alone = parts <= ALONE_MAX
+            && conditions.iter().all(|condition| !matches!(condition, Condition::CountIs { .. }))
+            && operations.iter().all(|operation| !matches!(operation, Operation::DeleteRange { .. }))
+            && request.reads.iter().all(is_single);
+        Ok(Batch { conditions, operations, reads: request.reads, form, may_run_alone })
+    }
+}
+
+/// Whether a read is of one key.
+fn is_single(read: &v1::Read) -> bool {
+    use v1::read::Kind;
+    matches!(read.kind, Some(Kind::Get(_) | Kind::GetKeyValue(_)))
+}
+
+impl Condition {
+    fn new(condition: &v1::Condition) -> Result<Condition> {
+        use v1::condition::Kind;
+        let kind = condition
+            .kind
+            .as_ref()
+            .ok_or_else(|| Error::invalid("a condition of the batch is of no kind"))?;
+        Ok(match kind {
+            Kind::Absent(of) => {
+                Condition::Absent { collection: of.collection.clone(), key: key::required(of.key.as_ref())? }
+            }
+            Kind::Present(of) => {
+                Condition::Present { collection: of.collection.clone(), key: key::required(of.key.as_ref())? }
+            }
+            Kind::CountIs(of) => Condition::CountIs {
+                collection: of.collection.clone(),
+                span: key::span(of.range.as_ref())?,
+                count: of.count,
+            },
+            Kind::KeyValueIs(of) => Condition::KeyValueIs {
+                namespace: of.namespace.clone(),
+                key: key::required(of.key.as_ref())?,
+                value: of.value.as_ref().map(|value| document::required_value(Some(value))).transpose()?,
+            },
+        })
+    }
+
+    fn holds(&self, tx: &Transaction<'_>) -> Result<bool> {
+        Ok(match self {
+            Condition::Absent { collection, key } => tx.documents(collection).get(key)?.is_none(),
+            Condition::Present { collection, key } => tx.documents(collection).get(key)?.is_some(),
+            Condition::CountIs { collection, span, count } => {
+                tx.documents(collection).count(span.clone())? == *count
+            }
+            Condition::KeyValueIs { namespace, key, value } => tx.kv(namespace).get_value(key)? == *value,
+        })
+    }
+}
+
+impl Operation {
+    fn new(operation: v1::Operation, form: v1::DocumentForm) -> Result<Operation> {
+        use v1::operation::Kind;
+        let kind = operation.kind.ok_or_else(|| Error::invalid("an operation of the batch is of no kind"))?;
+        Ok(match kind {
+            Kind::Put(v1::PutDocument { collection, document, want_before }) => Operation::Put {
+                collection,
+                document: document::required(document.as_ref())?,
+                want_before: want_before.then_some(form),
+            },
+            Kind::Insert(v1::PutDocument { collection, document, .. }) => {
+                Operation::Insert { collection, document: document::required(document.as_ref())? }
+            }
+            Kind::Delete(v1::DocumentKey { collection, key }) => {
+                Operation::Delete { collection, key: key::required(key.as_ref())? }
+            }
+            Kind::DeleteRange(v1::DeleteRange { collection, range, limit }) => Operation::DeleteRange {
+                collection,
+                span: key::span(range.as_ref())?,
+                limit: if limit == 0 { u64::MAX } else { limit },
+            },
+            Kind::PutKeyValue(v1::PutKeyValue { namespace, key, value, ttl_ms }) => Operation::PutKeyValue {
+                namespace,
+                key: key::required(key.as_ref())?,
+                value: document::required_value(value.as_ref())?,
+                ttl: if ttl_ms == 0 { Ttl::forever() } else { Ttl::millis(ttl_ms) },
+            },
+            Kind::DeleteKeyValue(v1::KeyValueKey { namespace, key }) => {
+                Operation::DeleteKeyValue { namespace, key: key::required(key.as_ref())? }
+            }
+            Kind::Increment(v1::Increment { namespace, key, by }) => {
+                Operation::Increment { namespace, key: key::required(key.as_ref())?, by }
+            }
+        })
+    }
+
+    fn run(&self, tx: &Transaction<'_>) -> Result<v1::OperationResult> {
+        use v1::operation_result::Kind;
+        let deleted = |count: u64| Kind::Deleted(v1::Deleted { count, ..v1::Deleted::default() });
+        let kind = match self {
+            Operation::Put { collection, document, want_before } => {
+                let before = match want_before {
+                    Some(form) => before(tx, collection, document, *form)?,
+                    None => None,
+                };
+                tx.documents(collection).put(document.clone())?;
+                Kind::Stored(v1::Stored { before })
+            }
+            Operation::Insert { collection, document } => {
+                tx.documents(collection).insert(document.clone())?;
+                Kind::Stored(v1::Stored::default())
+            }
+            Operation::Delete { collection, key } => {
+                following(tx, || Ok(u64::from(tx.documents(collection).delete(key)?)))?
+            }
+            Operation::DeleteRange { collection, span, limit } => {
+                following(tx, || tx.documents(collection).delete_first(span.clone(), *limit))?
+            }
+            Operation::PutKeyValue { namespace, key, value, ttl } => {
+                tx.kv(namespace).put_value(key, value, *ttl)?;
+                Kind::Stored(v1::Stored::default())
+            }
+            Operation::DeleteKeyValue { namespace, key } => deleted(u64::from(tx.kv(namespace).delete(key)?)),
+            Operation::Increment { namespace, key, by } => {
+                Kind::Incremented(tx.kv(namespace).increment(key, *by)?)
+            }
+        };
+        Ok(v1::OperationResult { kind: Some(kind) })
+    }
+}
+
+/// The stored document that another one replaces. If it cannot be stored, the put says why.
+fn before(
+    tx: &Transaction<'_>,
+    collection: &str,
+    document: &Document,
+    form: v1::DocumentForm,
+) -> Result<Option<v1::Document>> {
+    let documents = tx.documents(collection);
+    let (mut document, mut key) = (document.clone(), Vec::new());
+    let schema = documents.schema()?;
+    if schema.clone().admit(&mut document).is_err() || schema.write_key(&document, &mut key).is_err() {
+        return Ok(None);
+    }
+    let stored = documents.get(duramen::tuple::decode(&key)?)?;
+    stored.map(|stored| document::of(&stored, form)).transpose()
+}
+
+/// A delete, and what followed it.
+fn following(
+    tx: &Transaction<'_>,
+    delete: impl FnOnce() -> Result<u64>,
+) -> Result<v1::operation_result::Kind> {
+    let before = tx.followed();
+    let count = delete()?;
+    let after = tx.followed();
+    Ok(v1::operation_result::Kind::Deleted(v1::Deleted {
+        count,
+        cascaded: after.cascaded - before.cascaded,
+        cleared: after.cleared - before.cleared,
+    }))
+}

@@ -1,0 +1,130 @@
+//! Reads of one state, in a snapshot or in the transaction of a batch.
+
+use std::sync::Arc;
+
+use duramen::error::{Code, Error, Result};
+use duramen::tuple::Element;
+use duramen::view::{ReducedPart, ViewReduction};
+use duramen::{Document, Reads};
+use duramen_proto::{MESSAGE_BYTES_MAX, document, key, v1};
+use prost::Message as _;
+
+use super::DataService;
+use crate::call::Call;
+
+/// Answers a request of reads.
+pub(super) async fn run(
+    service: &DataService,
+    request: v1::ReadRequest,
+    call: Call,
+) -> Result<v1::ReadReply> {
+    let identity = Arc::clone(&service.identity);
+    let read = move |snapshot: &duramen::Snapshot| {
+        call.begin()?;
+        identity.check(request.at_least.as_ref(), snapshot)?;
+        let results = all(snapshot, &request.reads, request.form(), &call)?;
+        Ok(v1::ReadReply { at: Some(identity.at(snapshot)), results })
+    };
+    service.reads.read(read).await
+}
+
+/// The answers of all reads.
+///
+/// # Errors
+/// Those of the reads; `TooLarge` (E0203) for more than a message may have; `DeadlinePassed` (E1108).
+pub(super) fn all<S: Reads>(
+    state: &S,
+    reads: &[v1::Read],
+    form: v1::DocumentForm,
+    call: &Call,
+) -> Result<Vec<v1::ReadResult>> {
+    let mut results = Vec::with_capacity(reads.len());
+    let mut bytes_left = MESSAGE_BYTES_MAX - SPARE;
+    for read in reads {
+        call.check_deadline()?;
+        let result = v1::ReadResult { kind: Some(one(state, read, form)?) };
+        bytes_left = bytes_left.checked_sub(result.encoded_len() + PER_RESULT).ok_or_else(|| {
+            let what = format!("the answer takes more than {MESSAGE_BYTES_MAX} bytes");
+            Error::new(Code::TooLarge, what).with_hint("read less at once, or scan")
+        })?;
+        results.push(result);
+    }
+    Ok(results)
+}
+
+/// Of a message, for what is not in its results.
+const SPARE: usize = 64 << 10;
+
+/// Of a message, for the length of a result.
+const PER_RESULT: usize = 8;
+
+fn one<S: Reads>(state: &S, read: &v1::Read, form: v1::DocumentForm) -> Result<v1::read_result::Kind> {
+    use v1::read::Kind;
+    use v1::read_result::Kind as Answer;
+    let what = read.kind.as_ref().ok_or_else(|| Error::invalid("a read of the call is of no kind"))?;
+    Ok(match what {
+        Kind::Get(get) => {
+            let document = state.documents(&get.collection).get(key::required(get.key.as_ref())?)?;
+            Answer::Found(found(document, form)?)
+        }
+        Kind::Nth(nth) => Answer::Found(found(state.documents(&nth.collection).nth(nth.index)?, form)?),
+        Kind::Count(of) => {
+            let span = key::span(of.range.as_ref())?;
+            Answer::Number(match of.view.as_str() {
+                "" => state.documents(&of.collection).count(span)?,
+                view => state.documents(&of.collection).view(view).range(span).count()?,
+            })
+        }
+        Kind::Rank(of) => {
+            Answer::Number(state.documents(&of.collection).rank(key::required(of.key.as_ref())?)?)
+        }
+        Kind::Reduce(of) => {
+            let reduction = state.documents(&of.collection).reduce(key::span(of.range.as_ref())?)?;
+            let sums = reduction.sums().map(|(field, sum)| v1::FieldSum {
+                field: field.to_owned(),
+                sum: sum.sum.to_string(),
+                nulls: sum.nulls,
+            });
+            Answer::Reduction(v1::Reduction { count: reduction.count(), sums: sums.collect() })
+        }
+        Kind::ReduceView(of) => Answer::ViewReductions(reduce_view(state, of, form)?),
+        Kind::GetKeyValue(of) => {
+            let value = state.kv(&of.namespace).get_value(key::required(of.key.as_ref())?)?;
+            let value = value.map(|value| document::of_value(&value, form)).transpose()?;
+            Answer::Value(v1::FoundValue { value })
+        }
+    })
+}
+
+fn reduce_view<S: Reads>(
+    state: &S,
+    of: &v1::ReduceView,
+    form: v1::DocumentForm,
+) -> Result<v1::ViewReductions> {
+    let documents = state.documents(&of.collection);
+    let rows = documents.view(&of.view).range(key::span(of.range.as_ref())?);
+    let groups = match usize::try_from(of.group_by).unwrap_or(usize::MAX) {
+        0 => vec![(Vec::new(), rows.reduce()?)],
+        elements => rows.group_by(elements)?,
+    };
+    let group = |(elements, reduction): (Vec<Element>, ViewReduction)| {
+        let parts = reduction.parts.into_iter().map(|part| reduced(&part, form)).collect::<Result<_>>()?;
+        Ok(v1::ReductionGroup { key: Some(key::of(&elements)), count: reduction.count, parts })
+    };
+    Ok(v1::ViewReductions { groups: groups.into_iter().map(group).collect::<Result<_>>()? })
+}
+
+fn reduced(part: &ReducedPart, form: v1::DocumentForm) -> Result<v1::ReducedPart> {
+    Ok(v1::ReducedPart {
+        reduce: part.reduce.name().to_owned(),
+        value_index: u32::try_from(part.reduce.value()).unwrap_or(u32::MAX),
+        field: part.field.clone().unwrap_or_default(),
+        seen: part.seen,
+        value: Some(document::of_value(&part.value, form)?),
+    })
+}
+
+fn found(document: Option<Document>, form: v1::DocumentForm) -> Result<v1::Found> {
+    let document = document.map(|document| document::of(&document, form)).transpose()?;
+    Ok(v1::Found { document })
+}

@@ -1,0 +1,214 @@
+//! Scans: the documents of a range, in messages of about 64 KiB.
+//!
+//! A thread makes one message when the stream asks for it, so a client that reads slowly holds one message
+//! and the snapshot, no thread. The page token behind the last document lets another scan continue.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use duramen::error::{Code, Error, Result};
+use duramen::tuple::{decode, encode};
+use duramen::{AsyncDb, Direction, Reads as _, Rows, Snapshot, Span};
+use duramen_proto::{document, key, status, v1};
+use prost::Message as _;
+use tokio::task::JoinHandle;
+use tokio::time::sleep_until;
+use tokio_stream::Stream;
+use tonic::Status;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::DataService;
+use crate::call::Call;
+
+/// A message ends once it has this many bytes of documents.
+const MESSAGE_BYTES: usize = 64 << 10;
+
+type Documents = Pin<Box<dyn Stream<Item = Result<v1::ScanReply, Status>> + Send>>;
+
+/// The next message, on its way.
+type Making = Pin<Box<dyn Future<Output = Result<Option<v1::ScanReply>>> + Send>>;
+
+/// Begins a scan.
+pub(super) async fn run(service: &DataService, request: v1::ScanRequest, call: Call) -> Result<Documents> {
+    let identity = Arc::clone(&service.identity);
+    let begun = call.clone();
+    let begin = move |snapshot: &Snapshot| {
+        begun.begin()?;
+        identity.check(request.at_least.as_ref(), snapshot)?;
+        Scan::new(snapshot, &request, identity.at(snapshot))
+    };
+    let scan = service.scans.read(begin).await?;
+    Ok(Box::pin(Scanning::new(service.scans.clone(), scan, call)))
+}
+
+/// A scan between two messages.
+struct Scan {
+    rows: Rows,
+    left: u64,
+    form: v1::DocumentForm,
+    at: v1::Token,
+    place: Place,
+    /// The position to continue behind, until its document has been passed.
+    behind: Option<Vec<u8>>,
+}
+
+impl Scan {
+    fn new(snapshot: &Snapshot, request: &v1::ScanRequest, at: v1::Token) -> Result<Scan> {
+        let documents = snapshot.documents(&request.collection);
+        let place = Place::new(documents.tree_number()?, request);
+        let mut span = key::span(request.range.as_ref())?;
+        let behind = place.position(&request.page_token)?;
+        if let Some(behind) = &behind {
+            let behind = decode(behind)?;
+            let rest = if request.reverse { Span::to(behind)? } else { Span::from(behind)? };
+            span = span.and(rest);
+        }
+        let direction = if request.reverse { Direction::Reverse } else { Direction::Forward };
+        Ok(Scan {
+            rows: documents.rows(span, direction)?,
+            left: if request.limit == 0 { u64::MAX } else { request.limit },
+            form: request.form(),
+            at,
+            place,
+            behind,
+        })
+    }
+
+    /// The next message; `None` after the last.
+    fn message(&mut self) -> Result<Option<v1::ScanReply>> {
+        let (mut documents, mut bytes, mut last) = (Vec::new(), 0, None);
+        while self.left > 0 && bytes < MESSAGE_BYTES {
+            let Some((key, stored)) = self.rows.next()? else {
+                self.left = 0;
+                break;
+            };
+            if self.behind.take().is_some_and(|behind| behind == key) {
+                continue;
+            }
+            let document = document::of_stored(stored, self.form)?;
+            bytes += document.encoded_len();
+            documents.push(document);
+            last = Some(key.to_vec());
+            self.left -= 1;
+        }
+        let Some(last) = last else { return Ok(None) };
+        let page_token = self.place.token(&last).into();
+        Ok(Some(v1::ScanReply { documents, page_token, at: Some(self.at.clone()) }))
+    }
+}
+
+/// What a page token is of: a tree, a range, a direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    tree: u64,
+    query: u64,
+}
+
+impl Place {
+    fn new(tree: u64, request: &v1::ScanRequest) -> Place {
+        let query = v1::ScanRequest {
+            collection: request.collection.clone(),
+            range: request.range.clone(),
+            reverse: request.reverse,
+            ..v1::ScanRequest::default()
+        };
+        Place { tree, query: xxh3_64(&query.encode_to_vec()) }
+    }
+
+    fn token(&self, key: &[u8]) -> Vec<u8> {
+        [&self.tree.to_be_bytes(), &self.query.to_be_bytes(), key].concat()
+    }
+
+    /// The key in a token; `None` for an empty one.
+    fn position(&self, token: &[u8]) -> Result<Option<Vec<u8>>> {
+        let wrong = |why: &str| {
+            Err(Error::invalid(format!("the page token cannot be used: {why}"))
+                .with_hint("begin the scan again"))
+        };
+        if token.is_empty() {
+            return Ok(None);
+        }
+        let Some((head, key)) = token.split_first_chunk::<16>() else { return wrong("it is too short") };
+        if *head != self.token(&[])[..] {
+            return wrong("it is of another collection, range or direction");
+        }
+        match decode(key).and_then(|elements| encode(&elements)) {
+            Ok(encoded) if encoded == key && !key.is_empty() => Ok(Some(encoded)),
+            _ => wrong("its position is no key"),
+        }
+    }
+}
+
+/// The stream of a scan: a thread works only for the message that is asked for.
+struct Scanning {
+    db: AsyncDb,
+    call: Call,
+    /// Taken by the thread that makes a message, and by the deadline.
+    scan: Arc<Mutex<Option<Scan>>>,
+    making: Option<Making>,
+    is_over: bool,
+    /// Ends the scan at its deadline, also if no more messages are asked for: it holds a snapshot.
+    deadline: JoinHandle<()>,
+}
+
+impl Scanning {
+    fn new(db: AsyncDb, scan: Scan, call: Call) -> Scanning {
+        let scan = Arc::new(Mutex::new(Some(scan)));
+        let (held, by) = (Arc::clone(&scan), call.deadline);
+        let deadline = tokio::spawn(async move {
+            sleep_until(by).await;
+            drop(take(&held));
+        });
+        Scanning { db, call, scan, making: None, is_over: false, deadline }
+    }
+
+    fn make(&self) -> Making {
+        let (db, held, call) = (self.db.clone(), Arc::clone(&self.scan), self.call.clone());
+        Box::pin(async move {
+            db.run(move |_| {
+                let Some(mut scan) = take(&held).filter(|_| call.check_deadline().is_ok()) else {
+                    return Err(ended());
+                };
+                let message = scan.message()?;
+                *held.lock().unwrap_or_else(PoisonError::into_inner) = Some(scan);
+                Ok(message)
+            })
+            .await
+        })
+    }
+}
+
+fn take(scan: &Mutex<Option<Scan>>) -> Option<Scan> {
+    scan.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+fn ended() -> Error {
+    Error::new(Code::SnapshotExpired, "the scan took longer than its deadline")
+        .with_hint("continue it in a new scan, behind the last page token")
+}
+
+impl Stream for Scanning {
+    type Item = Result<v1::ScanReply, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        if self.making.is_none() {
+            self.making = Some(self.make());
+        }
+        let making = self.making.as_mut().expect("a message is being made");
+        let made = ready!(making.as_mut().poll(cx));
+        self.making = None;
+        self.is_over = !matches!(made, Ok(Some(_)));
+        Poll::Ready(made.map_err(|error| status::of(&error)).transpose())
+    }
+}
+
+impl Drop for Scanning {
+    fn drop(&mut self) {
+        self.deadline.abort();
+    }
+}

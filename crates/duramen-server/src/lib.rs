@@ -1,0 +1,49 @@
+//! Serves a database to other processes on this machine, over gRPC.
+//!
+//! ```no_run
+//! # fn main() -> duramen::Result<()> {
+//! let db = duramen::Db::open("shop.duramen")?;
+//! let _server = duramen_server::local(&db)?;
+//! // From now on `duramen get shop.duramen ...` asks this program, until `_server` is dropped.
+//! # Ok(()) }
+//! ```
+//!
+//! The server is the program's own: it uses the open database, and nothing is written by another process.
+//! Every promise of the library holds for its clients.
+//!
+//! # Who may call
+//! The socket `DB/serve.sock` belongs to the user of the process. The kernel says which user is at the other
+//! end: the directory's owner and root may do everything, others nothing. A TCP listener (see
+//! [`Builder::listen`]) takes loopback addresses only, and wants the token in `DB/serve.token`, a file that
+//! only the same user can read.
+//!
+//! # Modules
+//!
+//! | module | task |
+//! |---|---|
+//! | `server` | starting, stopping, the threads |
+//! | `discover` | socket, token and `serve.json` in the directory of the database |
+//! | `listen`, `connection` | accepting connections; HTTP/2 on each |
+//! | `auth` | who is at the other end |
+//! | `route`, `call` | a call: its deadline, its place, its service |
+//! | `limit` | bytes and places, charged before they are used |
+//! | `data`, `schema` | the services |
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "sockets, the files that name them, and the runtime are the server's own; those of the database stay behind the library"
+)]
+
+mod auth;
+mod call;
+mod connection;
+mod data;
+mod discover;
+mod limit;
+mod listen;
+mod route;
+mod schema;
+mod server;
+
+pub use limit::Limits;
+pub use server::{Builder, Server, local};

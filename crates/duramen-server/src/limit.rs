@@ -1,0 +1,57 @@
+//! What a server takes of its clients at most.
+//!
+//! `budget` counts bytes, `places` counts calls, `body` charges the bytes of requests and replies. Each gives
+//! back when its guard is dropped, whatever became of the call.
+
+pub(crate) mod body;
+pub(crate) mod budget;
+pub(crate) mod places;
+
+use std::time::Duration;
+
+/// How long a call waits for bytes or a place.
+pub(crate) const WAIT: Duration = Duration::from_millis(100);
+
+/// What a server takes of its clients at most. Beyond a limit it refuses with a code that says when to come
+/// back.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Connections at once.
+    pub connections: usize,
+    /// Calls at once on a connection.
+    pub streams: u32,
+    /// Bytes of all messages and replies in memory, beside the memory of the engine.
+    pub memory_bytes: usize,
+    /// Calls under way for each processor; the others wait for 100 ms.
+    pub calls_per_core: usize,
+    /// Scans under way.
+    pub scans: usize,
+    /// A connection without a call is closed after this time.
+    pub first_call: Duration,
+    /// A connection that takes nothing of its replies is closed after this time.
+    pub unread_replies: Duration,
+    /// The time of a call that names no deadline.
+    pub deadline: Duration,
+    /// How long calls under way may take when the server goes down.
+    pub drain_grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 1_000,
+            streams: 128,
+            memory_bytes: 128 << 20,
+            calls_per_core: 16,
+            scans: 64,
+            first_call: Duration::from_secs(10),
+            unread_replies: Duration::from_secs(30),
+            deadline: Duration::from_secs(10),
+            drain_grace: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The most time that a call may ask for.
+pub(crate) const DEADLINE_MAX: Duration = Duration::from_secs(300);

@@ -1,0 +1,249 @@
+//! Bytes that clients make the server hold: all of them together have a limit.
+//!
+//! A request is charged as its bytes arrive. It waits for a moment where there is no room, and is then
+//! refused. Replies exist when they are charged, so they always are: a request that finds no room has the
+//! connection closed that holds most. Without that, a few clients that send much and read nothing would keep
+//! all others out.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use duramen::error::{Code, Error, Result};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::WAIT;
+
+/// A connection that holds less is never closed for what it holds.
+const HOLDS_MUCH: usize = 1 << 20;
+
+/// The bytes of all connections.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    max: usize,
+    used: AtomicUsize,
+    given_back: Notify,
+    holders: Mutex<HashMap<u64, Weak<Holder>>>,
+    next: AtomicU64,
+}
+
+/// The bytes of one connection.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    budget: Arc<Budget>,
+    number: u64,
+    held: AtomicUsize,
+    /// Bytes of replies that wait for the client, and how many it has taken.
+    replies: AtomicUsize,
+    taken: AtomicU64,
+    is_closed: Notify,
+}
+
+/// Bytes that are held; dropping it gives them back.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    holder: Arc<Holder>,
+    bytes: usize,
+    is_reply: bool,
+}
+
+impl Budget {
+    pub(crate) fn new(max: usize) -> Arc<Budget> {
+        Arc::new(Budget {
+            max,
+            used: AtomicUsize::new(0),
+            given_back: Notify::new(),
+            holders: Mutex::default(),
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// A new connection.
+    pub(crate) fn holder(self: &Arc<Self>) -> Arc<Holder> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let holder = Arc::new(Holder {
+            budget: Arc::clone(self),
+            number,
+            held: AtomicUsize::new(0),
+            replies: AtomicUsize::new(0),
+            taken: AtomicU64::new(0),
+            is_closed: Notify::new(),
+        });
+        self.lock().insert(number, Arc::downgrade(&holder));
+        holder
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Weak<Holder>>> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_take(&self, bytes: usize) -> bool {
+        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.max);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Closes the connection that holds most, if it holds much.
+    fn close_the_largest(&self) {
+        let holders: Vec<Arc<Holder>> = self.lock().values().filter_map(Weak::upgrade).collect();
+        let largest = holders.iter().max_by_key(|holder| holder.held.load(Ordering::Relaxed));
+        if let Some(largest) = largest.filter(|largest| largest.held.load(Ordering::Relaxed) >= HOLDS_MUCH) {
+            largest.is_closed.notify_one();
+        }
+    }
+
+    #[cfg(test)]
+    fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+impl Holder {
+    /// Bytes of a request.
+    ///
+    /// # Errors
+    /// `Overloaded` (E1103) if there is no room within 100 ms.
+    pub(crate) async fn take(self: &Arc<Self>, bytes: usize) -> Result<Charge> {
+        let budget = &self.budget;
+        let charged = || Charge::new(self, bytes, false);
+        if budget.try_take(bytes) {
+            return Ok(charged());
+        }
+        budget.close_the_largest();
+        let room = async {
+            loop {
+                // Registered before the look, so that nothing is missed in between.
+                let given_back = budget.given_back.notified();
+                if budget.try_take(bytes) {
+                    return;
+                }
+                given_back.await;
+            }
+        };
+        match timeout(WAIT, room).await {
+            Ok(()) => Ok(charged()),
+            Err(_) => Err(overloaded("memory for messages")),
+        }
+    }
+
+    /// Bytes of a reply, which exist already.
+    pub(crate) fn charge_reply(self: &Arc<Self>, bytes: usize) -> Charge {
+        self.budget.used.fetch_add(bytes, Ordering::Relaxed);
+        self.replies.fetch_add(bytes, Ordering::Relaxed);
+        Charge::new(self, bytes, true)
+    }
+
+    /// Bytes of replies that the client has not taken, and how many it has taken so far.
+    pub(crate) fn replies(&self) -> (usize, u64) {
+        (self.replies.load(Ordering::Relaxed), self.taken.load(Ordering::Relaxed))
+    }
+
+    /// Until the connection is to be closed for what it holds.
+    pub(crate) async fn closed(&self) {
+        self.is_closed.notified().await;
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.budget.lock().remove(&self.number);
+    }
+}
+
+impl Charge {
+    fn new(holder: &Arc<Holder>, bytes: usize, is_reply: bool) -> Charge {
+        holder.held.fetch_add(bytes, Ordering::Relaxed);
+        Charge { holder: Arc::clone(holder), bytes, is_reply }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let Charge { holder, bytes, is_reply } = self;
+        holder.held.fetch_sub(*bytes, Ordering::Relaxed);
+        if *is_reply {
+            holder.replies.fetch_sub(*bytes, Ordering::Relaxed);
+            holder.taken.fetch_add(1, Ordering::Relaxed);
+        }
+        holder.budget.used.fetch_sub(*bytes, Ordering::Relaxed);
+        holder.budget.given_back.notify_waiters();
+    }
+}
+
+/// The server has no room for a call.
+pub(crate) fn overloaded(what: &str) -> Error {
+    Error::new(Code::Overloaded, format!("the server has no {what} left for this call"))
+        .with_hint("nothing was changed: try again in a moment, with fewer or smaller calls at once")
+}
+
+/// When to come back: spread, so that not all come back at once.
+pub(crate) fn retry_after() -> Duration {
+    let mut random = [0_u8; 1];
+    // Without randomness all wait for as long.
+    let spread = match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::NONBLOCK) {
+        Ok(_) => u64::from(random[0]),
+        Err(_) => 0,
+    };
+    Duration::from_millis(100 + spread)
+}
+
+#[cfg(test)]
+mod tests {
+    //! What clients make the server hold must have an end, and a few must not keep all others out.
+    use super::*;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(future)
+    }
+
+    #[test]
+    fn bytes_are_given_back_and_no_more_are_taken_than_there_are() {
+        let budget = Budget::new(1000);
+        let (one, two) = (budget.holder(), budget.holder());
+        block_on(async {
+            let first = one.take(600).await.expect("there is room");
+            assert_eq!(two.take(401).await.expect_err("no room").code(), Code::Overloaded);
+            let second = two.take(400).await.expect("there is room");
+            assert_eq!(budget.used(), 1000);
+            drop((first, second));
+        });
+        assert_eq!(budget.used(), 0);
+        drop((one, two));
+        assert!(budget.lock().is_empty());
+    }
+
+    #[test]
+    fn a_call_that_waits_gets_what_another_gives_back() {
+        let budget = Budget::new(1000);
+        let (one, two) = (budget.holder(), budget.holder());
+        block_on(async {
+            let first = one.take(1000).await.expect("there is room");
+            let second = two.take(10);
+            let (second, ()) = tokio::join!(second, async {
+                tokio::task::yield_now().await;
+                drop(first);
+            });
+            drop(second.expect("given back in time"));
+        });
+    }
+
+    #[test]
+    fn the_connection_that_holds_most_is_closed_when_there_is_no_room() {
+        let budget = Budget::new(4 << 20);
+        let (greedy, small) = (budget.holder(), budget.holder());
+        block_on(async {
+            let replies = greedy.charge_reply(5 << 20);
+            let own = small.charge_reply(10);
+            assert_eq!(greedy.replies(), (5 << 20, 0));
+            let taken = tokio::join!(small.take(1 << 10), async {
+                greedy.closed().await;
+                drop(replies);
+            });
+            drop(taken.0.expect("the other was closed"));
+            drop(own);
+            assert_eq!(small.replies(), (0, 1));
+        });
+    }
+}

@@ -1,0 +1,99 @@
+//! Accepting connections, from the socket and from TCP.
+//!
+//! A listener that fails for want of files waits a moment: others may close theirs. Connections beyond the
+//! limit are closed at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::auth::Peer;
+use crate::connection;
+use crate::route::Shared;
+
+/// The rest after an error of the system, such as too many open files.
+const REST: Duration = Duration::from_millis(50);
+
+/// What a server listens on.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    pub(crate) socket: Option<UnixListener>,
+    pub(crate) tcp: Vec<TcpListener>,
+}
+
+/// Accepts and serves until the server goes down, then lets the calls end that are under way.
+pub(crate) async fn run(listeners: Listeners, shared: Arc<Shared>) {
+    let places = Arc::new(Semaphore::new(shared.limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let mut accepting = JoinSet::new();
+    let connections = Arc::new(tokio::sync::Mutex::new(JoinSet::new()));
+    let accept = Accept { shared: Arc::clone(&shared), places, connections: Arc::clone(&connections) };
+    if let Some(socket) = listeners.socket {
+        accepting.spawn(accept.clone().socket(socket));
+    }
+    for tcp in listeners.tcp {
+        accepting.spawn(accept.clone().tcp(tcp));
+    }
+    let mut draining = shared.draining.clone();
+    // The sender is dropped only after it has said so.
+    let _ = draining.wait_for(|draining| *draining).await;
+    accepting.shutdown().await;
+    let mut connections = connections.lock().await;
+    let ended = async { while connections.join_next().await.is_some() {} };
+    // Calls that take longer are cut off: their commits go on or are undone as a whole.
+    let _ = tokio::time::timeout(shared.limits.drain_grace, ended).await;
+    connections.shutdown().await;
+}
+
+#[derive(Clone)]
+struct Accept {
+    shared: Arc<Shared>,
+    places: Arc<Semaphore>,
+    connections: Arc<tokio::sync::Mutex<JoinSet<()>>>,
+}
+
+impl Accept {
+    async fn socket(self, listener: UnixListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    // Without the other's user there is no connection.
+                    let Ok(credentials) = stream.peer_cred() else { continue };
+                    self.begin(stream, Peer::Local { uid: credentials.uid() }).await;
+                }
+                Err(_) => sleep(REST).await,
+            }
+        }
+    }
+
+    async fn tcp(self, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    // Small answers go out at once. Without that they are only later.
+                    let _ = stream.set_nodelay(true);
+                    self.begin(stream, Peer::Tcp).await;
+                }
+                Err(_) => sleep(REST).await,
+            }
+        }
+    }
+
+    async fn begin<I>(&self, stream: I, peer: Peer)
+    where
+        I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
+        let shared = Arc::clone(&self.shared);
+        let mut connections = self.connections.lock().await;
+        // Those that have ended are not kept.
+        while connections.try_join_next().is_some() {}
+        connections.spawn(async move {
+            connection::serve(stream, peer, shared).await;
+            drop(place);
+        });
+    }
+}

@@ -1,0 +1,162 @@
+//! From a request of HTTP/2 to the service that answers it.
+//!
+//! In this order, each before the body is read: is the server going down, who calls, until when, is there a
+//! place. hyper drops the future of a call whose client is gone, at any `await`: everything that a call holds
+//! is a guard. A commit that has begun on a thread goes on without it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use duramen::error::{Code, Error};
+use duramen_proto::status;
+use duramen_proto::v1::{data_server, schema_server};
+use http::{HeaderMap, Request, Response};
+use hyper::body::Incoming;
+use tokio::sync::watch;
+use tokio::time::timeout_at;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tower_service::Service;
+
+use crate::auth::{Auth, Peer};
+use crate::call::{self, Call};
+use crate::data::DataService;
+use crate::limit::Limits;
+use crate::limit::body::{Charges, ReplyBody, RequestBody};
+use crate::limit::budget::{Budget, Holder, retry_after};
+use crate::limit::places::{Class, Places};
+use crate::schema::SchemaService;
+
+/// The services of a server.
+#[derive(Clone)]
+pub(crate) struct Services<H, R> {
+    pub(crate) data: data_server::DataServer<DataService>,
+    pub(crate) schema: schema_server::SchemaServer<SchemaService>,
+    pub(crate) health: H,
+    pub(crate) reflection: R,
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) auth: Auth,
+    pub(crate) limits: Limits,
+    pub(crate) places: Places,
+    pub(crate) budget: Arc<Budget>,
+    /// Whether the server goes down.
+    pub(crate) draining: watch::Receiver<bool>,
+    pub(crate) services: Box<dyn Dispatch>,
+}
+
+/// A reply, with what its call holds.
+pub(crate) type Reply = Response<ReplyBody<Option<Call>>>;
+
+type Answering = std::pin::Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+
+/// Hands a request to the service that its path names.
+pub(crate) trait Dispatch: Send + Sync {
+    /// The answer, on its way; `None` if no service has the path.
+    fn dispatch(&self, request: Request<RequestBody>) -> Option<Answering>;
+}
+
+impl<H, R> Dispatch for Services<H, R>
+where
+    H: NamedService + Clone + Send + Sync + 'static,
+    H: Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>,
+    R: NamedService + Clone + Send + Sync + 'static,
+    R: Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>,
+{
+    fn dispatch(&self, request: Request<RequestBody>) -> Option<Answering> {
+        let service = service_of(request.uri().path())?;
+        Some(if service == data_server::DataServer::<DataService>::NAME {
+            answering(self.data.clone(), request)
+        } else if service == schema_server::SchemaServer::<SchemaService>::NAME {
+            answering(self.schema.clone(), request)
+        } else if service == H::NAME {
+            answering(self.health.clone(), request)
+        } else if service == R::NAME {
+            answering(self.reflection.clone(), request)
+        } else {
+            return None;
+        })
+    }
+}
+
+fn answering<S>(mut service: S, request: Request<RequestBody>) -> Answering
+where
+    S: Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>,
+    S: Send + 'static,
+{
+    Box::pin(async move {
+        // The services are always ready.
+        match service.call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    })
+}
+
+/// The name of the service in a path.
+fn service_of(path: &str) -> Option<&str> {
+    path.strip_prefix('/')?.split_once('/').map(|(service, _)| service)
+}
+
+/// What a call takes, by its path.
+fn class_of(path: &str) -> Class {
+    match path {
+        "/duramen.v1.Data/Scan" => Class::Bulk,
+        "/duramen.v1.Data/Hello" => Class::Control,
+        _ if path.starts_with("/duramen.v1.") => Class::Calls,
+        _ => Class::Control,
+    }
+}
+
+/// Answers one request of a connection.
+pub(crate) async fn answer(
+    shared: Arc<Shared>,
+    peer: Peer,
+    holder: Arc<Holder>,
+    request: Request<Incoming>,
+) -> Result<Reply, Infallible> {
+    let reply = |response: Response<Body>, call: Option<Call>| {
+        response.map(|body| ReplyBody::new(body, &holder, call))
+    };
+    let class = class_of(request.uri().path());
+    let call = match begin(&shared, peer, class, request.headers()).await {
+        Ok(call) => call,
+        Err(status) => return Ok(reply(status.into_http(), None)),
+    };
+    let (mut head, body) = request.into_parts();
+    head.extensions.insert(call.clone());
+    let request = Request::from_parts(head, RequestBody::new(body, &holder, &call.charges));
+    let Some(answering) = shared.services.dispatch(request) else {
+        return Ok(reply(Status::unimplemented("there is no such service").into_http(), None));
+    };
+    let response = match timeout_at(call.answer_by(), answering).await {
+        Ok(response) => response,
+        Err(_) if call.has_begun() => status::of(&call::in_doubt()).into_http(),
+        Err(_) => status::of(&call::deadline_passed()).into_http(),
+    };
+    if class != Class::Bulk {
+        call.give_place_back();
+    }
+    Ok(reply(response, Some(call)))
+}
+
+/// Everything before the body is read.
+async fn begin(shared: &Shared, peer: Peer, class: Class, headers: &HeaderMap) -> Result<Call, Status> {
+    let refused = |error: Error| match error.code() {
+        Code::Overloaded | Code::Draining => status::of_after(&error, Some(retry_after())),
+        _ => status::of(&error),
+    };
+    let user = shared.auth.user(peer, headers).map_err(refused)?;
+    if class != Class::Control && *shared.draining.borrow() {
+        let error = Error::new(Code::Draining, "the server is going down")
+            .with_hint("nothing was changed: try again in a moment, when it is up again");
+        return Err(refused(error));
+    }
+    let usual = if class == Class::Bulk { crate::limit::DEADLINE_MAX } else { shared.limits.deadline };
+    let deadline = call::deadline(headers, usual).map_err(refused)?;
+    let place = shared.places.take(class).await.map_err(refused)?;
+    Ok(Call::new(user, deadline, place, Arc::new(Charges::default())))
+}
