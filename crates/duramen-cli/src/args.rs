@@ -273,7 +273,8 @@ pub(crate) struct DelArgs {
     #[command(flatten)]
     pub(crate) range: RangeFlags,
 
-    /// Delete every document, in one transaction (in several on a full disk); needs confirmation or `--yes`
+    /// Delete every document, in one transaction (in several on a full disk, or in a server); needs
+    /// confirmation or `--yes`
     #[arg(long, conflicts_with_all = ["prefix", "from", "to"])]
     pub(crate) all: bool,
 

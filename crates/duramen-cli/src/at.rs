@@ -26,29 +26,30 @@ pub(crate) fn parse(words: Vec<OsString>) -> std::result::Result<Cli, clap::Erro
         return Cli::try_parse_from(with_database(&words));
     }
     let words = shell::with_word(words.into_iter());
-    if std::env::var_os(VARIABLE).is_some_and(|address| !address.is_empty()) {
-        // A command that names a database means that one.
-        let as_typed = || Cli::try_parse_from(&words);
-        return Cli::try_parse_from(with_database(&words)).map(as_asked).or_else(|_| as_typed());
+    let typed = Cli::try_parse_from(&words);
+    let Some(address) = std::env::var(VARIABLE).ok().filter(|address| !address.is_empty()) else {
+        return typed;
+    };
+    let mut typed = typed;
+    // A command that names a database means that one, and one that asks no server needs none.
+    let is_local = match &mut typed {
+        Ok(cli) => cli.command.database_mut().is_none_or(|database| database.db.exists()),
+        Err(_) => false,
+    };
+    match Cli::try_parse_from(with_database(&words)) {
+        Ok(asked) if !is_local && is_served(&asked.command) => Ok(Cli { at: Some(address), ..asked }),
+        _ => typed,
     }
-    Cli::try_parse_from(words)
-}
-
-/// The flag is what the variable says.
-fn as_asked(mut cli: Cli) -> Cli {
-    cli.at = std::env::var(VARIABLE).ok();
-    cli
 }
 
 /// Gives the address of `--at` to the command.
 pub(crate) fn set(cli: &mut Cli) -> Result<()> {
     let Some(at) = &cli.at else { return Ok(()) };
     let address = Address::parse(at)?.or_token(std::env::var(TOKEN).ok());
-    let name = name_of(&cli.command);
     if !is_served(&cli.command) {
         return Err(Failure::usage(
-            format!("{name} works on the files of a database, and --at names a server"),
-            format!("run it where the database is: duramen {name} DB"),
+            "this command works on the files of a database, and --at names a server",
+            "run it where the database is, with its directory in the place of --at",
         ));
     }
     if let Some(database) = cli.command.database_mut() {
@@ -69,12 +70,6 @@ fn is_served(command: &Command) -> bool {
             | Command::Reduce(_)
             | Command::Collections(_)
     )
-}
-
-fn name_of(command: &Command) -> String {
-    let shown = format!("{command:?}");
-    let name = shown.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
-    name.to_lowercase()
 }
 
 fn is_flag(word: &OsStr) -> bool {
@@ -122,11 +117,5 @@ mod tests {
         assert_eq!(with("duramen --at count put -c f {}"), "duramen --at count put SERVED -c f {}");
         assert_eq!(with("duramen --at x view list -c f"), "duramen --at x view list SERVED -c f");
         assert_eq!(with("duramen --at x explain E0101"), "duramen --at x explain E0101");
-    }
-
-    #[test]
-    fn commands_have_their_names() {
-        let parsed = Cli::try_parse_from(["duramen", "count", "x", "-c", "f"]).expect("a command");
-        assert_eq!(name_of(&parsed.command), "count");
     }
 }

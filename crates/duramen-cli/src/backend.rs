@@ -6,17 +6,19 @@
 
 mod served;
 
+use std::path::Path;
+
 use duramen::tuple::Element;
 use duramen::view::ViewReduction;
 use duramen::{
-    Code, Direction, Document, Durability, Followed, ObserveFrom, Observer, Reads, Rows, Schema, Snapshot,
-    Span, Value, ViewSpec,
+    Code, Direction, Document, Durability, Followed, Observer, Reads, Rows, Schema, Snapshot, Span, Value,
+    ViewSpec,
 };
 use duramen_client::{Address, Client};
 
 use crate::args::DatabaseArgs;
 use crate::database::{self, Opened};
-use crate::failure::{Failure, Result};
+use crate::failure::{FAILED, Failure, Result};
 use crate::read::exact;
 use crate::view;
 pub(crate) use served::Served;
@@ -370,7 +372,11 @@ fn named(args: &DatabaseArgs) -> Result<Option<Served>> {
             "leave one of them out",
         ));
     }
-    Ok(Some(Served::new(Client::connect(address)?)))
+    let client = Client::connect(address)?;
+    if let Address::Directory(path) = address {
+        check_identity(path, &client)?;
+    }
+    Ok(Some(Served::new(client)))
 }
 
 /// The server of the process that has the database open, if that is why it could not be opened.
@@ -388,12 +394,21 @@ fn holder(args: &DatabaseArgs, failure: Failure) -> Result<Served> {
         }
         Err(error) => return Err(error.into()),
     };
-    // The files may be of another database, which was moved here.
-    let observed = Observer::open(&args.db, ObserveFrom::Now)?;
-    if client.hello().database_id.as_ref() != observed.database_id().0.to_be_bytes() {
-        return Err(failure.hinted("the server that is named in the directory serves another database"));
-    }
+    check_identity(&args.db, &client)?;
     Ok(Served::new(client))
+}
+
+/// Refuses a server of another database: its files may have been copied here.
+fn check_identity(path: &Path, client: &Client) -> Result<()> {
+    if client.hello().database_id.as_ref() == Observer::identify(path)?.0.to_be_bytes() {
+        return Ok(());
+    }
+    Err(Failure::said(
+        FAILED,
+        Code::Unreachable,
+        format!("the server that the files in {} name serves another database", path.display()),
+        "start a server of this one, or remove serve.json and serve.sock there",
+    ))
 }
 
 /// What only works on files.

@@ -91,7 +91,7 @@ impl<'a> Shell<'a> {
             db: self.args.database.db.clone(),
             wal: self.args.database.wal.clone(),
             session: Some(self.session.clone()),
-            at: self.args.database.at.clone(),
+            at: None,
         };
         self.vocabulary.collections = database::open_to_read(&args)?.collections()?;
         let is_there = |name: &String| self.vocabulary.has_collection(name);

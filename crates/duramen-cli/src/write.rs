@@ -186,8 +186,8 @@ impl Deleted {
 
 /// Deletes one document, those of a range in batches, or all.
 pub(crate) fn del(args: &DelArgs, out: Output) -> Result<()> {
-    // Deleting all is one transaction, and ^C must end the confirmation before it.
-    let signals = if args.all { Signals::default() } else { Signals::watch()? };
+    // Until all are to be deleted, ^C must end the confirmation.
+    let watched = if args.all { None } else { Some(Signals::watch()?) };
     let level = args.durability;
     let db = Writing::open(&args.target.database, level)?;
     let schema = db.schema(&args.target.collection)?;
@@ -195,6 +195,12 @@ pub(crate) fn del(args: &DelArgs, out: Output) -> Result<()> {
     if args.all && !args.yes {
         ask(&db, &schema, out)?;
     }
+    let signals = match watched {
+        Some(signals) => signals,
+        // Here, deleting all is one transaction. In a server it is several.
+        None if db.local().is_some() => Signals::default(),
+        None => Signals::watch()?,
+    };
     let batches =
         Batches { db: &db, collection: schema.name(), rows_max: args.batch.into(), level, signals: &signals };
     let deleted = match &args.key {
@@ -280,9 +286,10 @@ impl Batches<'_> {
         let (mut deleted, mut rows_max) = (Deleted::default(), self.rows_max);
         while !deleted.complete && (deleted.batches == 0 || self.signals.received().is_none()) {
             let ran = self.db.delete_first(self.collection, span, rows_max, self.level);
-            // What refers to the documents is deleted with them, and may make the transaction too large.
-            if rows_max > 1 && matches!(&ran, Err(failure) if failure.code() == Some(duramen::Code::TooLarge))
-            {
+            // What refers to the documents is deleted with them, and may make the transaction too large. In a
+            // server one that is large gives up after some conflicts.
+            let is_too_large = |code| matches!(code, duramen::Code::TooLarge | duramen::Code::WriteConflict);
+            if rows_max > 1 && ran.as_ref().is_err_and(|failure| failure.code().is_some_and(is_too_large)) {
                 rows_max /= 2;
                 continue;
             }

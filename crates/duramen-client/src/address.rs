@@ -8,7 +8,7 @@ use duramen::error::{Code, Error, Result};
 use duramen_proto::discovery::{self, PORT, Serving};
 
 /// Where a server is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Address {
     /// The directory of a database: its server is found by the files there.
     Directory(PathBuf),
@@ -63,6 +63,13 @@ impl Address {
             Address::Tcp { host, port, token } => Address::Tcp { host, port, token: token.or(given) },
             other => other,
         }
+    }
+}
+
+impl std::fmt::Debug for Address {
+    /// Without the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Address({self})")
     }
 }
 
@@ -135,6 +142,11 @@ pub(crate) fn serving(directory: &Path) -> Result<Option<Serving>> {
     match fs::read_to_string(&path) {
         Ok(text) => Ok(Serving::parse(&text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let what = format!("the database {} is another user's: {error}", directory.display());
+            Err(Error::new(Code::Forbidden, what)
+                .with_hint("run the command as the user to whom the database belongs (`ls -ld`)"))
+        }
         Err(error) => Err(Error::io("read", &path, &error)),
     }
 }

@@ -1,12 +1,14 @@
 //! Calls that wait for their answers.
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use duramen::error::{Code, Error, Result};
 use duramen_proto::v1::data_client::DataClient;
 use duramen_proto::v1::schema_client::SchemaClient;
 use duramen_proto::{MESSAGE_BYTES_MAX, VERSIONS, status, v1};
+use prost::Message as _;
 use tokio::runtime::{Builder, Runtime};
 use tokio_stream::StreamExt as _;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -46,6 +48,8 @@ pub struct Client {
     data: DataClient<Calls>,
     schema: SchemaClient<Calls>,
     hello: v1::HelloReply,
+    /// When that was.
+    greeted: Instant,
     address: Address,
 }
 
@@ -57,12 +61,18 @@ impl Client {
     /// token; `Forbidden` (E1102) for another user's socket; `WrongVersion` (E1109) for a server of a release
     /// that is too far away.
     pub fn connect(address: &Address) -> Result<Client> {
-        let runtime = Builder::new_current_thread().enable_all().build();
+        // A thread of its own answers the server's pings while the caller does something else.
+        let runtime =
+            Builder::new_multi_thread().worker_threads(1).thread_name("duramen-client").enable_all().build();
         let runtime = runtime
             .map_err(|error| Error::new(Code::System, format!("the system gives no runtime: {error}")))?;
         let Connected { channel, token } = runtime.block_on(connect::connect(address))?;
-        let token = token.map(|token| format!("Bearer {token}").parse()).transpose();
-        let token = Token(token.map_err(|_| Error::invalid("the token has characters that no token has"))?);
+        let token = token.map(|token| format!("Bearer {token}").parse::<MetadataValue<Ascii>>()).transpose();
+        let token = token.map_err(|_| Error::invalid("the token has characters that no token has"))?;
+        let token = Token(token.map(|mut token| {
+            token.set_sensitive(true);
+            token
+        }));
         let calls = InterceptedService::new(channel, token);
         let (data, schema) = (DataClient::new(calls.clone()), SchemaClient::new(calls));
         let mut client = Client {
@@ -70,9 +80,11 @@ impl Client {
             data: data.max_decoding_message_size(MESSAGE_BYTES_MAX),
             schema: schema.max_decoding_message_size(MESSAGE_BYTES_MAX),
             hello: v1::HelloReply::default(),
+            greeted: Instant::now(),
             address: address.clone(),
         };
         client.hello = client.greet()?;
+        client.greeted = Instant::now();
         Ok(client)
     }
 
@@ -90,6 +102,28 @@ impl Client {
     #[must_use]
     pub fn hello(&self) -> &v1::HelloReply {
         &self.hello
+    }
+
+    /// An id for a batch, by the server's clock of requests. Make it once for the batch, and send it with
+    /// each try.
+    ///
+    /// # Errors
+    /// `System` (E1001) if the system gives no random bytes.
+    pub fn new_request_id(&self) -> Result<Bytes> {
+        let mut id = [0; 16];
+        match rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()) {
+            Ok(16) => {}
+            _ => return Err(Error::new(Code::System, "the system gives no random bytes")),
+        }
+        let clock = self.hello.request_clock.unwrap_or_default();
+        let then_ms =
+            u64::try_from(clock.seconds).unwrap_or(0) * 1000 + u64::from(clock.nanoseconds / 1_000_000);
+        let now_ms = then_ms + u64::try_from(self.greeted.elapsed().as_millis()).unwrap_or(0);
+        // A UUID of version 7: the time in milliseconds, then random bits.
+        id[..6].copy_from_slice(&now_ms.to_be_bytes()[2..]);
+        id[6] = id[6] & 0x0f | 0x70;
+        id[8] = id[8] & 0x3f | 0x80;
+        Ok(Bytes::copy_from_slice(&id))
     }
 
     /// Its address.
@@ -110,8 +144,15 @@ impl Client {
     /// One transaction.
     ///
     /// # Errors
-    /// Those of the batch; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
+    /// Those of the batch; `TooLarge` (E0203) for a longer message than the server takes; `OutcomeUnknown`
+    /// (E0401) if the connection is lost before the answer.
     pub fn batch(&self, request: v1::BatchRequest) -> Result<v1::BatchReply> {
+        let bytes_max = self.hello.message_bytes_max;
+        if request.encoded_len() as u64 > bytes_max {
+            let what =
+                format!("the batch takes {} bytes, and the server takes {bytes_max}", request.encoded_len());
+            return Err(Error::new(Code::TooLarge, what).with_hint("send several smaller ones"));
+        }
         let mut data = self.data.clone();
         let done = self.wait(async move { data.batch(with_deadline(request, DEADLINE)).await });
         done.map_err(|error| if error.code() == Code::Unreachable { in_doubt(&error) } else { error })

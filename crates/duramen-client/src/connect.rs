@@ -38,27 +38,21 @@ pub(crate) async fn connect(address: &Address) -> Result<Connected> {
     }
 }
 
+/// By the socket only. Who listens at an address of a server that was killed is not known, and would be told
+/// the token.
 async fn by_directory(directory: &Path) -> Result<Connected> {
     let Some(serving) = address::serving(directory)? else { return Err(address::not_served(directory)) };
-    let mut failed = None;
-    if serving.socket {
-        match by_socket(&discovery::socket_of(directory)).await {
-            Ok(connected) => return Ok(connected),
-            Err(error) => failed = Some(error),
-        }
+    if !serving.socket {
+        let shown = serving.addresses.join(", ");
+        let what = format!("the server of {} has no socket, and listens on {shown}", directory.display());
+        return Err(Error::new(Code::Unreachable, what).with_hint(
+            "name that address, and the token in serve.token: `--at duramen://HOST:PORT?token_file=FILE`",
+        ));
     }
-    for listening in &serving.addresses {
-        let Address::Tcp { host, port, .. } = Address::parse(listening)? else { continue };
-        let token = address::read_token(&directory.join(discovery::TOKEN))?;
-        match by_tcp(&host, port, Some(token)).await {
-            Ok(connected) => return Ok(connected),
-            Err(error) => failed = Some(error),
-        }
-    }
-    // A server that was killed leaves its files behind.
-    match failed {
-        Some(error) if error.code() == Code::Forbidden => Err(error),
-        _ => Err(address::not_served(directory)),
+    match by_socket(&discovery::socket_of(directory)).await {
+        // A server that was killed leaves its files behind.
+        Err(error) if error.code() == Code::Unreachable => Err(address::not_served(directory)),
+        connected => connected,
     }
 }
 

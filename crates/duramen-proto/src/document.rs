@@ -3,10 +3,60 @@
 //! Those of a message are checked whole before anything is done with them: MessagePack by the library's own
 //! reader, JSON by its own parser.
 
-use duramen::error::{Error, Result};
+use duramen::error::{Code, Error, Result};
 use duramen::{Document, Value, json};
 
 use crate::v1::{self, DocumentForm};
+
+/// The most values and names of fields in the documents and values of a message. One byte on the wire can be
+/// one, and takes up to [`PART_BYTES`] in memory.
+pub const PARTS_MAX: usize = 262_144;
+
+/// What a value or the name of a field takes in memory at most, beside its own bytes.
+pub const PART_BYTES: usize = 128;
+
+/// How many values and names of fields the documents and values of a batch hold.
+///
+/// # Errors
+/// `TooLarge` (E0203) for more than [`PARTS_MAX`].
+pub fn parts_of(batch: &v1::BatchRequest) -> Result<usize> {
+    use v1::condition::Kind as Condition;
+    use v1::operation::Kind as Operation;
+    let operations = batch.operations.iter().map(|operation| match &operation.kind {
+        Some(Operation::Put(put) | Operation::Insert(put)) => parts_of_document(put.document.as_ref()),
+        Some(Operation::PutKeyValue(put)) => parts_of_value(put.value.as_ref()),
+        _ => 0,
+    });
+    let conditions = batch.conditions.iter().map(|condition| match &condition.kind {
+        Some(Condition::KeyValueIs(is)) => parts_of_value(is.value.as_ref()),
+        _ => 0,
+    });
+    let parts: usize = operations.chain(conditions).sum();
+    if parts <= PARTS_MAX {
+        return Ok(parts);
+    }
+    let what =
+        format!("the documents of the batch hold {parts} values and names, at most {PARTS_MAX} are taken");
+    Err(Error::new(Code::TooLarge, what).with_hint("send several smaller batches"))
+}
+
+fn parts_of_document(document: Option<&v1::Document>) -> usize {
+    use v1::document::Form;
+    match document.and_then(|document| document.form.as_ref()) {
+        Some(Form::Msgpack(bytes)) => Value::parts_of_msgpack(bytes),
+        Some(Form::Json(text)) => json::parts_of(text),
+        None => 0,
+    }
+}
+
+fn parts_of_value(value: Option<&v1::Value>) -> usize {
+    use v1::value::Form;
+    match value.and_then(|value| value.form.as_ref()) {
+        Some(Form::Msgpack(bytes)) => Value::parts_of_msgpack(bytes),
+        Some(Form::Json(text)) => json::parts_of(text),
+        None => 0,
+    }
+}
 
 /// The document of a message.
 ///

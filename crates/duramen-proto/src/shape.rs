@@ -209,6 +209,17 @@ mod tests {
         }
     }
 
+    /// What clients send is what is counted: the name says so.
+    #[test]
+    fn every_call_takes_a_request() {
+        let set = FileDescriptorSet::decode(crate::DESCRIPTORS).expect("valid");
+        let calls: Vec<_> =
+            set.file.iter().flat_map(|file| &file.service).flat_map(|of| &of.method).collect();
+        assert!(calls.len() >= 6);
+        assert!(calls.iter().all(|call| call.input_type().ends_with("Request")));
+        assert!(calls.iter().all(|call| !call.output_type().ends_with("Request")));
+    }
+
     /// Lists of numbers would need a count of their own: eight bytes in memory for one on the wire.
     #[test]
     fn every_list_is_counted() {

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use crate::limit::DEADLINE_MAX;
 use crate::limit::body::Charges;
-use crate::limit::places::Place;
+use crate::limit::budget::Holder;
+use crate::limit::places::{Class, Place, Places};
 
 /// The server answers this much before the deadline: an answer that comes later than the client waits is
 /// none.
@@ -25,32 +26,77 @@ pub(crate) struct Call {
     pub(crate) user: &'static str,
     pub(crate) deadline: Instant,
     begun: Arc<AtomicBool>,
+    places: Arc<Places>,
+    class: Class,
     place: Arc<Mutex<Option<Place>>>,
     pub(crate) charges: Arc<Charges>,
+    holder: Arc<Holder>,
 }
 
 impl Call {
-    pub(crate) fn new(user: &'static str, deadline: Instant, place: Place, charges: Arc<Charges>) -> Call {
+    pub(crate) fn new(
+        user: &'static str,
+        deadline: Instant,
+        places: &Arc<Places>,
+        class: Class,
+        holder: &Arc<Holder>,
+    ) -> Call {
         Call {
             user,
             deadline,
             begun: Arc::new(AtomicBool::new(false)),
-            place: Arc::new(Mutex::new(Some(place))),
-            charges,
+            places: Arc::clone(places),
+            class,
+            place: Arc::default(),
+            charges: Arc::new(Charges::default()),
+            holder: Arc::clone(holder),
         }
     }
 
-    /// Its work begins, on a thread: from now on it may have an effect.
+    /// Takes a place among the calls of its class. Its message has arrived: a client that sends slowly takes
+    /// none from others.
+    ///
+    /// # Errors
+    /// `Overloaded` (E1103) if none is free within 100 ms.
+    pub(crate) async fn take_place(&self) -> Result<()> {
+        let place = self.places.take(self.class).await?;
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
+        Ok(())
+    }
+
+    /// Charges bytes that the call will hold until it ends.
+    ///
+    /// # Errors
+    /// `Overloaded` (E1103) if there is no room for them within 100 ms.
+    pub(crate) async fn charge(&self, bytes: usize) -> Result<()> {
+        let charge = self.holder.take(bytes).await?;
+        self.charges.add(charge);
+        Ok(())
+    }
+
+    /// Charges bytes of an answer that a run makes, on a thread and without waiting. The next run gives them
+    /// back.
+    ///
+    /// # Errors
+    /// `Overloaded` (E1103) if there is no room for them.
+    pub(crate) fn charge_run(&self, bytes: usize) -> Result<()> {
+        let charge = self.holder.take_now(bytes)?;
+        self.charges.add_of_run(charge);
+        Ok(())
+    }
+
+    /// A run of it begins, on a thread: from now on it may have an effect.
     ///
     /// # Errors
     /// `DeadlinePassed` (E1108) if it is too late.
     pub(crate) fn begin(&self) -> Result<()> {
         self.check_deadline()?;
         self.begun.store(true, Ordering::Relaxed);
+        self.charges.end_run();
         Ok(())
     }
 
-    /// Whether its work has begun.
+    /// Whether it may have an effect, or have had one.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
 //! One connection: HTTP/2, and what closes it.
 //!
 //! A connection ends when the client closes it, when the server goes down and its calls have ended, when it
-//! makes no call for too long after it was opened, when it takes nothing of its replies for too long, or when
-//! it holds most of the memory for messages and there is none left.
+//! makes no call that is let in for too long after it was opened, when it takes nothing of its replies for
+//! too long, or when it holds most of the memory for messages and there is none left.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -45,8 +45,7 @@ where
         let (shared, holder, has_called) =
             (Arc::clone(&shared), Arc::clone(&holder), Arc::clone(&has_called));
         service_fn(move |request| {
-            has_called.store(true, Ordering::Relaxed);
-            route::answer(Arc::clone(&shared), peer, Arc::clone(&holder), request)
+            route::answer(Arc::clone(&shared), peer, Arc::clone(&holder), Arc::clone(&has_called), request)
         })
     };
     let mut connection = pin!(builder(shared.limits.streams).serve_connection(TokioIo::new(io), service));

@@ -7,15 +7,16 @@ mod scan;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use duramen::error::{Code, Error};
+use duramen::error::{Code, Error, ErrorKind};
 use duramen::requests::{self, Outcome, RequestId};
-use duramen::{AsyncDb, Durability, Receipt, Snapshot};
+use duramen::{AsyncDb, Db, Durability, Receipt, Snapshot};
 use duramen_proto::v1::data_server::Data;
 use duramen_proto::{MESSAGE_BYTES_MAX, VERSIONS, key, status, v1};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
 use crate::call::Call;
+use crate::limit::budget::retry_after;
 
 /// Threads of scans: those of reads are for reads that end soon.
 const SCAN_THREADS: usize = 2;
@@ -38,9 +39,10 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// A state.
-    pub(crate) fn at(&self, snapshot: &Snapshot) -> v1::Token {
-        self.token(snapshot.seq().0, Durability::Disk)
+    /// A state. It may have commits that are not on disk.
+    pub(crate) fn at(&self, snapshot: &Snapshot, db: &Db) -> v1::Token {
+        let is_durable = snapshot.seq() <= db.durability_status().durable;
+        self.token(snapshot.seq().0, if is_durable { Durability::Disk } else { Durability::Process })
     }
 
     /// A commit that has reached a level. Its number may be given again after a power cut if that is not
@@ -79,23 +81,25 @@ impl Identity {
 }
 
 impl DataService {
-    pub(crate) fn new(db: &AsyncDb, run: u64) -> DataService {
-        let blocking = db.blocking();
-        let database = blocking.durability_status().database.0.to_be_bytes();
+    pub(crate) fn new(db: &Db) -> DataService {
+        let database = db.durability_status().database.0.to_be_bytes();
         DataService {
-            writes: db.clone(),
-            reads: AsyncDb::from(blocking.clone()),
-            scans: AsyncDb::with_threads(blocking.clone(), SCAN_THREADS),
-            identity: Arc::new(Identity { database, run }),
+            writes: AsyncDb::from(db.clone()),
+            reads: AsyncDb::from(db.clone()),
+            scans: AsyncDb::with_threads(db.clone(), SCAN_THREADS),
+            identity: Arc::new(Identity { database, run: db.opening() }),
         }
     }
 
+    /// The database on threads of reads.
+    pub(crate) fn reads(&self) -> &AsyncDb {
+        &self.reads
+    }
+
     async fn outcome_of(&self, id: RequestId, call: Call) -> duramen::Result<v1::OutcomeReply> {
-        let work = move |db: &duramen::Db| {
-            call.begin()?;
-            requests::outcome(db, id, call.user)
-        };
-        Ok(match self.writes.run(work).await? {
+        call.take_place().await?;
+        call.begin()?;
+        Ok(match self.writes.outcome(id, call.user).await? {
             Outcome::Never => v1::OutcomeReply::default(),
             Outcome::Committed(answer) => {
                 let answer = batch::decode_answer(&answer)?;
@@ -114,8 +118,12 @@ pub(crate) fn call_of<T>(request: &Request<T>) -> Call {
     request.extensions().get::<Call>().expect("every request has passed route::answer").clone()
 }
 
+/// The status of an error; one that may be over soon says when to come back.
 pub(crate) fn refused(error: Error) -> Status {
-    status::of(&error)
+    match error.kind() {
+        ErrorKind::Unavailable => status::of_after(&error, Some(retry_after())),
+        _ => status::of(&error),
+    }
 }
 
 fn request_id(bytes: &[u8]) -> duramen::Result<RequestId> {
@@ -130,6 +138,7 @@ fn request_id(bytes: &[u8]) -> duramen::Result<RequestId> {
 impl Data for DataService {
     async fn hello(&self, request: Request<v1::HelloRequest>) -> Result<Response<v1::HelloReply>, Status> {
         let call = call_of(&request);
+        call.take_place().await.map_err(refused)?;
         let hello = request.into_inner();
         let (oldest, newest) = (*VERSIONS.start(), *VERSIONS.end());
         if hello.version_min > newest || hello.version_max < oldest {
@@ -141,8 +150,10 @@ impl Data for DataService {
                 .with_hint("use a client and a server of the same release, or of two that follow each other");
             return Err(refused(error));
         }
-        let read = |db: &duramen::Db| Ok((requests::time(db)?, db.snapshot()?));
-        let (time, snapshot) = self.reads.run(read).await.map_err(refused)?;
+        // Both are in memory: this is also the answer to "are you alive".
+        let db = self.reads.blocking();
+        let time = requests::time(db).map_err(refused)?;
+        let snapshot = db.snapshot().map_err(refused)?;
         Ok(Response::new(v1::HelloReply {
             version: hello.version_max.min(newest),
             database_id: bytes::Bytes::copy_from_slice(&self.identity.database),
@@ -151,7 +162,7 @@ impl Data for DataService {
             user: call.user.to_owned(),
             request_clock: Some(key::of_time(time)),
             message_bytes_max: MESSAGE_BYTES_MAX as u64,
-            at: Some(self.identity.at(&snapshot)),
+            at: Some(self.identity.at(&snapshot, db)),
         }))
     }
 

@@ -26,6 +26,8 @@ const SECRET_BYTES: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Socket {
     path: PathBuf,
+    /// Another server of this process may have put its own there since.
+    inode: u64,
     pub(crate) listener: UnixListener,
 }
 
@@ -34,19 +36,24 @@ impl Socket {
     ///
     /// # Errors
     /// `System` (E1001) if the file system has no sockets, for example.
-    pub(crate) fn bind(directory: &Path) -> Result<Socket> {
+    pub(crate) fn bind(directory: &Path, owner: u32) -> Result<Socket> {
         let failed = |error: io::Error| Error::io("make the socket in", directory, &error);
         let new = directory.join(NEW);
         remove_directory(&new).map_err(failed)?;
         fs::DirBuilder::new().mode(0o700).create(&new).map_err(failed)?;
         let listener = bind_in(&new).map_err(failed)?;
-        fs::set_permissions(new.join(discovery::SOCKET), fs::Permissions::from_mode(0o600))
-            .map_err(failed)?;
+        let made = new.join(discovery::SOCKET);
+        fs::set_permissions(&made, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let metadata = fs::metadata(&made).map_err(failed)?;
+        // A server that root runs is the owner's, too.
+        if metadata.uid() != owner {
+            std::os::unix::fs::chown(&made, Some(owner), None).map_err(failed)?;
+        }
         let path = discovery::socket_of(directory);
-        fs::rename(new.join(discovery::SOCKET), &path).map_err(failed)?;
+        fs::rename(&made, &path).map_err(failed)?;
         fs::remove_dir(&new).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Socket { path, listener })
+        Ok(Socket { path, inode: metadata.ino(), listener })
     }
 }
 
@@ -74,13 +81,18 @@ fn remove_directory(path: &Path) -> io::Result<()> {
 impl Drop for Socket {
     fn drop(&mut self) {
         // A name that is left is stale: the next server replaces it.
-        let _ = fs::remove_file(&self.path);
+        if fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
 /// The file that says how a database is served. Dropping it removes the file.
 #[derive(Debug)]
-pub(crate) struct Notice(PathBuf);
+pub(crate) struct Notice {
+    path: PathBuf,
+    inode: u64,
+}
 
 impl Notice {
     /// Writes the file.
@@ -89,14 +101,16 @@ impl Notice {
     /// `DiskFull` (E0301) or `System` (E1001) if it cannot be written.
     pub(crate) fn write(directory: &Path, serving: &Serving) -> Result<Notice> {
         let path = directory.join(discovery::FILE);
-        write_whole(&path, serving.to_text().as_bytes())?;
-        Ok(Notice(path))
+        let inode = write_whole(&path, serving.to_text().as_bytes())?;
+        Ok(Notice { path, inode })
     }
 }
 
 impl Drop for Notice {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        if fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -154,17 +168,19 @@ fn own_text(path: &Path) -> io::Result<Option<String>> {
     Ok(file.take(1024).read_to_string(&mut text).is_ok().then_some(text))
 }
 
-/// Writes a file of mode 0600 that is there whole or not at all.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+/// Writes a file of mode 0600 that is there whole or not at all. Returns its inode.
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<u64> {
     let new = path.with_extension("tmp");
-    let written = || -> io::Result<()> {
+    let written = || -> io::Result<u64> {
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         file.write_all(bytes)?;
-        fs::rename(&new, path)
+        let inode = file.metadata()?.ino();
+        fs::rename(&new, path)?;
+        Ok(inode)
     };
     written().map_err(|error| Error::io("write", path, &error))
 }
@@ -219,13 +235,13 @@ mod tests {
         let long = directory.path().join("d".repeat(120));
         fs::create_dir(&long).expect("it can be made");
         for directory in [directory.path(), &long] {
-            let first = Socket::bind(directory).expect("bound");
+            let first = Socket::bind(directory, owner(directory).expect("an owner")).expect("bound");
             let path = discovery::socket_of(directory);
             assert_eq!(fs::metadata(&path).expect("it is there").mode() & 0o777, 0o600);
             // As a killed process leaves it.
             std::mem::forget(first);
             fs::create_dir(directory.join(NEW)).expect("it can be made");
-            let second = Socket::bind(directory).expect("bound again");
+            let second = Socket::bind(directory, owner(directory).expect("an owner")).expect("bound again");
             assert!(path.exists() && !directory.join(NEW).exists());
             drop(second);
             assert!(!path.exists());

@@ -17,7 +17,8 @@ pub(crate) const WAIT: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Connections at once.
+    /// Connections at once, half of them for the socket and half for TCP. Fewer if the system lets the
+    /// process have fewer than 200 files more.
     pub connections: usize,
     /// Calls at once on a connection.
     pub streams: u32,
@@ -27,7 +28,7 @@ pub struct Limits {
     pub calls_per_core: usize,
     /// Scans under way.
     pub scans: usize,
-    /// A connection without a call is closed after this time.
+    /// A connection without a call that was let in is closed after this time.
     pub first_call: Duration,
     /// A connection that takes nothing of its replies is closed after this time.
     pub unread_replies: Duration,

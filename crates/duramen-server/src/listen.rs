@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use crate::auth::Peer;
 use crate::connection;
+use crate::limit::Limits;
 use crate::route::Shared;
 
 /// The rest after an error of the system, such as too many open files.
@@ -27,15 +28,21 @@ pub(crate) struct Listeners {
 
 /// Accepts and serves until the server goes down, then lets the calls end that are under way.
 pub(crate) async fn run(listeners: Listeners, shared: Arc<Shared>) {
-    let places = Arc::new(Semaphore::new(shared.limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
+    // TCP has places of its own: strangers there cannot keep the owner from the socket.
+    let places = || Arc::new(Semaphore::new(connections_max(&shared.limits) / 2));
     let mut accepting = JoinSet::new();
     let connections = Arc::new(tokio::sync::Mutex::new(JoinSet::new()));
-    let accept = Accept { shared: Arc::clone(&shared), places, connections: Arc::clone(&connections) };
+    let accept = |places: &Arc<Semaphore>| Accept {
+        shared: Arc::clone(&shared),
+        places: Arc::clone(places),
+        connections: Arc::clone(&connections),
+    };
     if let Some(socket) = listeners.socket {
-        accepting.spawn(accept.clone().socket(socket));
+        accepting.spawn(accept(&places()).socket(socket));
     }
+    let of_tcp = places();
     for tcp in listeners.tcp {
-        accepting.spawn(accept.clone().tcp(tcp));
+        accepting.spawn(accept(&of_tcp).tcp(tcp));
     }
     let mut draining = shared.draining.clone();
     // The sender is dropped only after it has said so.
@@ -48,7 +55,16 @@ pub(crate) async fn run(listeners: Listeners, shared: Arc<Shared>) {
     connections.shutdown().await;
 }
 
-#[derive(Clone)]
+/// Files that the engine and the rest of the process need.
+const OTHER_FILES: u64 = 200;
+
+/// The most connections, as far as the system lets this process have files.
+fn connections_max(limits: &Limits) -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let files = files.map_or(u64::MAX, |files| files.saturating_sub(OTHER_FILES));
+    limits.connections.min(usize::try_from(files).unwrap_or(usize::MAX)).clamp(2, Semaphore::MAX_PERMITS)
+}
+
 struct Accept {
     shared: Arc<Shared>,
     places: Arc<Semaphore>,

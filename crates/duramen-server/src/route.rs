@@ -1,11 +1,12 @@
 //! From a request of HTTP/2 to the service that answers it.
 //!
-//! In this order, each before the body is read: is the server going down, who calls, until when, is there a
-//! place. hyper drops the future of a call whose client is gone, at any `await`: everything that a call holds
-//! is a guard. A commit that has begun on a thread goes on without it.
+//! In this order, each before the body is read: who calls, is the server going down, until when. hyper drops
+//! the future of a call whose client is gone, at any `await`: everything that a call holds is a guard. A
+//! commit that has begun on a thread goes on without it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use duramen::error::{Code, Error};
 use duramen_proto::status;
@@ -21,10 +22,10 @@ use tower_service::Service;
 
 use crate::auth::{Auth, Peer};
 use crate::call::{self, Call};
-use crate::data::DataService;
+use crate::data::{DataService, refused};
 use crate::limit::Limits;
-use crate::limit::body::{Charges, ReplyBody, RequestBody};
-use crate::limit::budget::{Budget, Holder, retry_after};
+use crate::limit::body::{ReplyBody, RequestBody};
+use crate::limit::budget::{Budget, Holder};
 use crate::limit::places::{Class, Places};
 use crate::schema::SchemaService;
 
@@ -41,7 +42,7 @@ pub(crate) struct Services<H, R> {
 pub(crate) struct Shared {
     pub(crate) auth: Auth,
     pub(crate) limits: Limits,
-    pub(crate) places: Places,
+    pub(crate) places: Arc<Places>,
     pub(crate) budget: Arc<Budget>,
     /// Whether the server goes down.
     pub(crate) draining: watch::Receiver<bool>,
@@ -111,21 +112,23 @@ fn class_of(path: &str) -> Class {
     }
 }
 
-/// Answers one request of a connection.
+/// Answers one request of a connection. `has_called` is set once the client is known.
 pub(crate) async fn answer(
     shared: Arc<Shared>,
     peer: Peer,
     holder: Arc<Holder>,
+    has_called: Arc<AtomicBool>,
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
     let reply = |response: Response<Body>, call: Option<Call>| {
         response.map(|body| ReplyBody::new(body, &holder, call))
     };
     let class = class_of(request.uri().path());
-    let call = match begin(&shared, peer, class, request.headers()).await {
+    let call = match begin(&shared, peer, class, &holder, request.headers()) {
         Ok(call) => call,
         Err(status) => return Ok(reply(status.into_http(), None)),
     };
+    has_called.store(true, Ordering::Relaxed);
     let (mut head, body) = request.into_parts();
     head.extensions.insert(call.clone());
     let request = Request::from_parts(head, RequestBody::new(body, &holder, &call.charges));
@@ -137,6 +140,7 @@ pub(crate) async fn answer(
         Err(_) if call.has_begun() => status::of(&call::in_doubt()).into_http(),
         Err(_) => status::of(&call::deadline_passed()).into_http(),
     };
+    // A scan keeps its place as long as its reply.
     if class != Class::Bulk {
         call.give_place_back();
     }
@@ -144,11 +148,13 @@ pub(crate) async fn answer(
 }
 
 /// Everything before the body is read.
-async fn begin(shared: &Shared, peer: Peer, class: Class, headers: &HeaderMap) -> Result<Call, Status> {
-    let refused = |error: Error| match error.code() {
-        Code::Overloaded | Code::Draining => status::of_after(&error, Some(retry_after())),
-        _ => status::of(&error),
-    };
+fn begin(
+    shared: &Shared,
+    peer: Peer,
+    class: Class,
+    holder: &Arc<Holder>,
+    headers: &HeaderMap,
+) -> Result<Call, Status> {
     let user = shared.auth.user(peer, headers).map_err(refused)?;
     if class != Class::Control && *shared.draining.borrow() {
         let error = Error::new(Code::Draining, "the server is going down")
@@ -157,6 +163,5 @@ async fn begin(shared: &Shared, peer: Peer, class: Class, headers: &HeaderMap) -
     }
     let usual = if class == Class::Bulk { crate::limit::DEADLINE_MAX } else { shared.limits.deadline };
     let deadline = call::deadline(headers, usual).map_err(refused)?;
-    let place = shared.places.take(class).await.map_err(refused)?;
-    Ok(Call::new(user, deadline, place, Arc::new(Charges::default())))
+    Ok(Call::new(user, deadline, &shared.places, class, holder))
 }

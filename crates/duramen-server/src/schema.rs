@@ -27,9 +27,10 @@ impl schema_server::Schema for SchemaService {
         request: Request<v1::CollectionsRequest>,
     ) -> std::result::Result<Response<v1::CollectionsReply>, Status> {
         let call = call_of(&request);
+        call.take_place().await.map_err(refused)?;
         let names = request.into_inner().names;
         let read = move |snapshot: &Snapshot| {
-            call.begin()?;
+            call.check_deadline()?;
             collections(snapshot, &names)
         };
         let collections = self.db.read(read).await.map_err(refused)?;

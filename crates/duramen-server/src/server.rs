@@ -10,8 +10,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use duramen::Db;
 use duramen::error::{Code, Error, Result};
-use duramen::{AsyncDb, Db};
 use duramen_proto::discovery::Serving;
 use duramen_proto::v1::{data_server::DataServer, schema_server::SchemaServer};
 use duramen_proto::{DESCRIPTORS, MESSAGE_BYTES_MAX};
@@ -48,7 +48,7 @@ pub fn local(db: &Db) -> Result<Server> {
 
 /// A running server. Dropping it stops it as [`Server::stop`] does.
 pub struct Server {
-    runtime: Option<Runtime>,
+    _threads: Threads,
     drain: watch::Sender<bool>,
     ended: Mutex<Receiver<()>>,
     grace: Duration,
@@ -65,6 +65,24 @@ const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     is_shared::<Server>();
 };
+
+/// The runtime of a server.
+struct Threads(Option<Runtime>);
+
+impl Threads {
+    fn runtime(&self) -> &Runtime {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            // May be inside of another runtime, where waiting is not allowed.
+            runtime.shutdown_background();
+        }
+    }
+}
 
 /// How to serve a database.
 #[derive(Debug)]
@@ -121,10 +139,6 @@ impl Drop for Server {
         let _ = self.drain.send(true);
         let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
         let _ = ended.recv_timeout(self.grace + STOP_MAX);
-        if let Some(runtime) = self.runtime.take() {
-            // May be inside of another runtime, where waiting is not allowed.
-            runtime.shutdown_background();
-        }
     }
 }
 
@@ -172,35 +186,35 @@ impl Builder {
         let directory = status.path.clone();
         let database = status.database.to_string();
         let owner = discover::owner(&directory)?;
-        let runtime = self.runtime()?;
         let (listeners, tcp) = self.bind()?;
         let token = match tcp.is_empty() {
             true => None,
             false => Some(discover::token(&directory, &database)?),
         };
-        let run = random_run()?;
+        let threads = Threads(Some(self.runtime()?));
+        let runtime = threads.runtime();
         let (drain, draining) = watch::channel(false);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shared = Shared {
             auth: Auth { owner, token: token.clone() },
-            places: Places::new(&self.limits, cores),
+            places: Arc::new(Places::new(&self.limits, cores)),
             budget: Budget::new(self.limits.memory_bytes),
-            services: runtime.block_on(self.services(run, draining.clone()))?,
+            services: self.services(runtime, draining.clone())?,
             limits: self.limits.clone(),
             draining,
         };
-        let (socket, without_socket) = match Socket::bind(&directory) {
+        let (socket, without_socket) = match Socket::bind(&directory, owner) {
             Ok(socket) => (Some(socket), None),
             // Without a socket and without an address nobody could call.
             Err(error) if tcp.is_empty() => return Err(error),
             Err(error) => (None, Some(error)),
         };
-        let ended = spawn(&runtime, &socket, listeners, Arc::new(shared))?;
+        let ended = spawn(runtime, &socket, listeners, Arc::new(shared))?;
         let serving = Serving {
             v: 1,
             pid: std::process::id(),
-            run,
-            database,
+            run: self.db.opening(),
+            database: self.db.durability_status().database.to_string(),
             socket: socket.is_some(),
             addresses: tcp.iter().map(ToString::to_string).collect(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -208,7 +222,7 @@ impl Builder {
         let notice = Notice::write(&directory, &serving)?;
         let grace = self.limits.drain_grace;
         Ok(Server {
-            runtime: Some(runtime),
+            _threads: threads,
             drain,
             ended: Mutex::new(ended),
             grace,
@@ -247,15 +261,16 @@ impl Builder {
         Ok(self.listen.iter().map(bind).collect::<Result<Vec<_>>>()?.into_iter().unzip())
     }
 
-    async fn services(
+    fn services(
         &self,
-        run: u64,
+        runtime: &Runtime,
         mut draining: watch::Receiver<bool>,
     ) -> Result<Box<dyn crate::route::Dispatch>> {
-        let db = AsyncDb::from(self.db.clone());
+        let data = DataService::new(&self.db);
+        let schema = SchemaService::new(data.reads().clone());
+        // It begins as one that serves.
         let (health_reporter, health) = tonic_health::server::health_reporter();
-        health_reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
-        tokio::spawn(async move {
+        runtime.spawn(async move {
             let _ = draining.wait_for(|draining| *draining).await;
             health_reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         });
@@ -265,10 +280,10 @@ impl Builder {
             .build_v1()
             .map_err(|error| Error::new(Code::System, format!("the descriptors cannot be read: {error}")))?;
         Ok(Box::new(Services {
-            data: DataServer::new(DataService::new(&db, run))
+            data: DataServer::new(data)
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
-            schema: SchemaServer::new(SchemaService::new(db)).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            schema: SchemaServer::new(schema).max_decoding_message_size(MESSAGE_BYTES_MAX),
             health,
             reflection,
         }))
@@ -307,14 +322,4 @@ fn check_loopback(address: SocketAddr) -> Result<()> {
     }
     Err(Error::new(Code::Forbidden, format!("{address} can be reached from other machines"))
         .with_hint("listen on 127.0.0.1 or ::1; other machines reach it through a tunnel, such as `ssh -L`"))
-}
-
-/// The number of this opening.
-fn random_run() -> Result<u64> {
-    let mut bytes = [0; 8];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        // 0 means "on disk".
-        Ok(8) => Ok(u64::from_le_bytes(bytes).max(1)),
-        _ => Err(Error::new(Code::System, "the system gives no random bytes")),
-    }
 }

@@ -238,7 +238,7 @@ impl Known {
     }
 }
 
-fn too_old(id: RequestId) -> Error {
+pub(crate) fn too_old(id: RequestId) -> Error {
     let message = format!("the request {id} is older than the answers that are kept: it may have run before");
     Error::new(Code::RequestTooOld, message).with_hint(
         "a first try takes a new id, by the clock of requests; after an earlier try look whether it was done",
@@ -356,21 +356,22 @@ pub fn remember(tx: &mut Transaction<'_>, request: &Request<'_>, answer: &[u8]) 
 pub fn outcome(db: &Db, id: RequestId, user: &str) -> Result<Outcome> {
     start_clock(db)?;
     let durable = db.at(Durability::Disk);
-    let settled = with_room(db, || {
-        durable.transact(|tx| {
-            Ok(match row_of(tx, id, user)? {
-                Stored::TooOld => None,
-                Stored::Row(Row::Answer { answer, .. }) => Some(Outcome::Committed(answer)),
-                Stored::Row(Row::Never) => Some(Outcome::Never),
-                Stored::Nothing => {
-                    check_time(tx, id)?;
-                    put(tx, id, user, &Row::Never)?;
-                    Some(Outcome::Never)
-                }
-            })
-        })
-    })?;
+    let settled = with_room(db, || durable.transact(|tx| settle(tx, id, user)))?;
     settled.ok_or_else(|| too_old(id))
+}
+
+/// What has become of a request, settled; `None` if it is older than what is kept.
+pub(crate) fn settle(tx: &mut Transaction<'_>, id: RequestId, user: &str) -> Result<Option<Outcome>> {
+    Ok(match row_of(tx, id, user)? {
+        Stored::TooOld => None,
+        Stored::Row(Row::Answer { answer, .. }) => Some(Outcome::Committed(answer)),
+        Stored::Row(Row::Never) => Some(Outcome::Never),
+        Stored::Nothing => {
+            check_time(tx, id)?;
+            put(tx, id, user, &Row::Never)?;
+            Some(Outcome::Never)
+        }
+    })
 }
 
 /// Runs a commit. If a full disk has no room for it, forgets old requests and tries once more: they may have

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use duramen::sums::FieldSum;
 use duramen::tuple::Element;
-use duramen::{Code, Direction, Document, Durability, Followed, Schema, Span};
+use duramen::{Code, Direction, Document, Durability, ErrorKind, Followed, Schema, Span};
 use duramen_client::Client;
 use duramen_proto::{document, key, v1};
 
 use super::{Group, GroupPart, Reduced, Removed, Stored};
 use crate::database::candidates;
-use crate::failure::{FAILED, Failure, Result};
+use crate::failure::{FAILED, Failure, POISONED, Result};
 
 /// A connection to a server.
 pub(crate) struct Served {
@@ -191,11 +191,11 @@ impl Served {
         level: Durability,
     ) -> Result<(v1::operation_result::Kind, u64)> {
         let level = if level == Durability::Disk { v1::Level::Disk } else { v1::Level::Process };
-        let reply = self.client.batch(v1::BatchRequest {
+        let reply = asked(self.client.batch(v1::BatchRequest {
             write: Some(v1::Write { level: level.into(), ..v1::Write::default() }),
             operations: vec![v1::Operation { kind: Some(operation) }],
             ..v1::BatchRequest::default()
-        })?;
+        }))?;
         let seq = reply.receipt.and_then(|receipt| receipt.at).map_or(0, |at| at.seq);
         let result = reply.results.into_iter().next().and_then(|result| result.kind);
         Ok((result.ok_or_else(|| unexpected("no result"))?, seq))
@@ -207,7 +207,7 @@ impl Served {
     }
 
     fn reads(&self, reads: Vec<v1::Read>) -> Result<Vec<v1::read_result::Kind>> {
-        let reply = self.client.read(v1::ReadRequest { reads, ..v1::ReadRequest::default() })?;
+        let reply = asked(self.client.read(v1::ReadRequest { reads, ..v1::ReadRequest::default() }))?;
         let kind = |result: v1::ReadResult| result.kind.ok_or_else(|| unexpected("an answer of no kind"));
         reply.results.into_iter().map(kind).collect()
     }
@@ -254,6 +254,17 @@ pub(super) fn check_level(level: Durability) -> Result<()> {
             "use process or disk",
         )),
     }
+}
+
+/// The failure of a call. A server that cannot commit any more has an exit code of its own.
+fn asked<T>(done: duramen::Result<T>) -> Result<T> {
+    done.map_err(|error| match error.kind() {
+        ErrorKind::Poisoned => {
+            let hint = "restart the server: opening the database finds what is durable";
+            Failure::said(POISONED, error.code(), error.message(), hint)
+        }
+        _ => error.into(),
+    })
 }
 
 fn unexpected(what: &str) -> Failure {

@@ -53,6 +53,12 @@ pub(super) fn parse(words: Vec<String>, shell: &Shell<'_>) -> Result<Parsed> {
     check_input(name, &rest)?;
     let words = completed(name, rest, shell);
     let cli = Cli::try_parse_from(&words).map_err(|error| refused(&error, &words, shell))?;
+    if cli.at.is_some() {
+        return Err(Failure::usage(
+            "a line of a shell works on the shell's database, and --at names a server",
+            "end the shell, and give --at to the command",
+        ));
+    }
     let mut command = Box::new(cli.command);
     if let Some(database) = command.database_mut() {
         database.session = Some(shell.session.clone());

@@ -157,6 +157,19 @@ fn a_server_is_found_by_its_address_and_a_variable() {
     scratch.write("other.csv", "id\n1\n");
     scratch.ok(&["import", "other", "other.csv", "-c", "rows", "--key", "id"]);
     assert_eq!(count(&["count", "other", "-c", "rows"], &[("DURAMEN_AT", "db")]), (Some(0), "1".to_owned()));
+    assert_eq!(
+        count(&["put", "-c", "rows", r#"{"city": "Rome", "id": 9}"#], &[("DURAMEN_AT", "db")]).0,
+        Some(0)
+    );
+    scratch.ok(&["del", "db", "-c", "rows", "--key", "Rome,9"]);
+    for command in
+        [&["explain", "E0101"][..], &["find", "other", "-c", "rows"], &["check", "other"], &["man"]]
+    {
+        assert_eq!(count(command, &[("DURAMEN_AT", "db")]).0, Some(0), "{command:?}");
+    }
+    // A line of a shell would go to another database than it says.
+    let line = format!("put --at {address} -c rows {{\"id\": 2}}");
+    assert_eq!(count(&["shell", "other", "-e", &line], &[]).0, Some(2));
 
     let refused = |args: &[&str], exit: i32, code: &str| {
         let ran = scratch.run(args);
@@ -228,6 +241,22 @@ fn a_count_beside_a_writer_is_right_at_a_commit() {
         let written = writer.join().unwrap();
         assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), format!("{}\n", written + 4));
     });
+}
+
+/// Files of the server of another database, copied with a directory, do not lead to that one.
+#[test]
+fn a_server_of_another_database_is_not_asked() {
+    let scratch = rows();
+    let serve = Serve::new(&scratch);
+    scratch.write("other.csv", "id\n1\n");
+    scratch.ok(&["import", "other", "other.csv", "-c", "rows", "--key", "id"]);
+    for name in ["serve.json", "serve.sock"] {
+        std::os::unix::fs::symlink(scratch.path("db").join(name), scratch.path("other").join(name)).unwrap();
+    }
+    let ran = scratch.run(&["--at", "other", "count", "-c", "rows"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("another database"), "{}", ran.stderr);
+    drop(serve);
 }
 
 /// A killed server leaves its files behind: they are in nobody's way.

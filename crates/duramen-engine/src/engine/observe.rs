@@ -216,10 +216,13 @@ impl Observer {
         Ok(next)
     }
 
-    /// The identity of the database.
-    #[must_use]
-    pub fn database_id(&self) -> DatabaseId {
-        self.seen.identity.database
+    /// The identity of the database in a directory, whether or not another process has it open.
+    ///
+    /// # Errors
+    /// `NoSuchDatabase` (E0902) if there is none; `CorruptSuperblock` (E0504) if no superblock can be read;
+    /// `Unsupported` (E0211) if a later release wrote it; `System` (E1001).
+    pub fn identify(disk: &dyn Disk, path: &Path) -> Result<DatabaseId> {
+        Ok(read_superblocks(&data_file(disk, path)?, &path.join(DATA))?.0.database)
     }
 
     /// Everything up to this commit was handed out.

@@ -4,17 +4,18 @@
 //! run it alone, with all other commits waiting: only a small batch of single keys may, a large one gives up
 //! with `WriteConflict`. No client can stop all commits for the time of a scan.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use duramen::error::{Code, Error, Result};
-use duramen::requests::Request;
+use duramen::requests::{ANSWER_BYTES_MAX, Request};
 use duramen::tuple::Element;
 use duramen::{Document, Durability, Reads as _, Span, Transaction, Ttl, Value};
 use duramen_proto::{document, key, v1};
 use prost::Message as _;
 
-use super::{DataService, read, request_id};
+use super::read::Room;
+use super::{DataService, request_id};
 use crate::call::Call;
 
 /// The most operations of a batch that may run alone.
@@ -26,7 +27,8 @@ struct Batch {
     operations: Vec<Operation>,
     reads: Vec<v1::Read>,
     form: v1::DocumentForm,
-    may_run_alone: bool,
+    /// It has few parts, each of a single key.
+    is_small: bool,
 }
 
 enum Condition {
@@ -63,10 +65,10 @@ pub(super) fn decode_answer(stored: &[u8]) -> Result<Answer> {
 /// Runs a batch.
 pub(super) async fn run(
     service: &DataService,
-    request: v1::BatchRequest,
+    mut request: v1::BatchRequest,
     call: Call,
 ) -> Result<v1::BatchReply> {
-    let write = request.write.clone().unwrap_or_default();
+    let write = request.write.take().unwrap_or_default();
     let level = match v1::Level::try_from(write.level) {
         Ok(v1::Level::Disk) => Durability::Disk,
         Ok(v1::Level::Process) => Durability::Process,
@@ -76,17 +78,17 @@ pub(super) async fn run(
         [] => None,
         bytes => Some(request_id(bytes)?),
     };
-    let body = id.map(|_| body_of(&request));
-    let batch = Arc::new(Batch::new(request)?);
+    call.take_place().await?;
+    // The message as it was decoded, and what its documents become.
+    let parts = document::parts_of(&request)?;
+    call.charge(request.encoded_len() + parts * document::PART_BYTES).await?;
+    let request_of = id.map(|id| Request::new(id, &body_of(&mut request)).by(call.user));
     let db = service.writes.at(level);
     let gave_up = Arc::new(AtomicBool::new(false));
-    let running = Running { batch: Arc::clone(&batch), call: call.clone(), gave_up: Arc::clone(&gave_up) };
-    let done = match (id, body) {
-        (Some(id), Some(body)) => {
-            let request = Request::new(id, &body).by(call.user);
-            once(service, &db, &request, running).await
-        }
-        _ => plain(service, &db, running).await,
+    let running = Running { batch: Batch::new(request)?, call, gave_up: Arc::clone(&gave_up) };
+    let done = match request_of {
+        Some(request) => once(service, &db, &request, running).await,
+        None => plain(service, &db, running).await,
     };
     match done {
         Err(_) if gave_up.load(Ordering::Relaxed) => Err(conflict()),
@@ -98,52 +100,64 @@ pub(super) async fn run(
 async fn plain(service: &DataService, db: &duramen::AsyncDb, running: Running) -> Result<v1::BatchReply> {
     let ((answer, reads), receipt) = db
         .transact_with_receipt(move |tx| {
-            let answer = running.run(tx)?;
-            let reads = match answer.failed_condition {
-                0 => read::all(tx, &running.batch.reads, running.batch.form, &running.call)?,
-                _ => Vec::new(),
-            };
+            running.call.begin()?;
+            let done = running.run(tx)?;
             running.call.give_place_back();
-            Ok((answer, reads))
+            Ok(done)
         })
         .await?;
-    Ok(reply(answer, Some(service.identity.receipt(&receipt, false)), reads))
+    Ok(reply(answer, service.identity.receipt(&receipt, false), reads))
 }
 
-/// With a request id: its effect is there once. The reads are answered anew, in the newest state.
+/// With a request id: its effect is there once. If an earlier try has had it, the reads are answered anew, in
+/// the newest state.
 async fn once(
     service: &DataService,
     db: &duramen::AsyncDb,
     request: &Request<'_>,
     running: Running,
 ) -> Result<v1::BatchReply> {
-    let (batch, call) = (Arc::clone(&running.batch), running.call.clone());
-    let reads = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let found = Arc::clone(&reads);
+    let running = Arc::new(running);
+    let reads = Arc::new(Mutex::new(Vec::new()));
+    // Before the answer of an earlier try is looked for: also that takes a commit, which may be in doubt.
+    running.call.begin()?;
+    let (of_run, found) = (Arc::clone(&running), Arc::clone(&reads));
     let answered = db
         .once(request, move |tx| {
-            let answer = running.run(tx)?;
-            if answer.failed_condition == 0 {
-                let read = read::all(tx, &running.batch.reads, running.batch.form, &running.call)?;
-                *found.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = read;
+            of_run.call.begin()?;
+            let (answer, read) = of_run.run(tx)?;
+            *found.lock().unwrap_or_else(PoisonError::into_inner) = read;
+            of_run.call.give_place_back();
+            let answer = answer.encode_to_vec();
+            if answer.len() <= ANSWER_BYTES_MAX {
+                return Ok(answer);
             }
-            running.call.give_place_back();
-            Ok(answer.encode_to_vec())
+            let what = format!("the results of the batch take {} bytes", answer.len());
+            Err(Error::new(Code::TooLarge, what).with_hint(format!(
+                "with a request id they may take {ANSWER_BYTES_MAX}: send fewer operations, and want no documents before"
+            )))
         })
         .await?;
     let answer = decode_answer(&answered.answer)?;
-    let mut reads = std::mem::take(&mut *reads.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-    if answered.is_repeated && answer.failed_condition == 0 && !batch.reads.is_empty() {
-        let again = move |at: &duramen::Snapshot| read::all(at, &batch.reads, batch.form, &call);
+    let receipt = service.identity.receipt(&answered.receipt, answered.is_repeated);
+    let mut reads = std::mem::take(&mut *reads.lock().unwrap_or_else(PoisonError::into_inner));
+    if answered.is_repeated {
+        // Those of a run that was not committed.
+        reads.clear();
+    }
+    if answered.is_repeated && answer.failed_condition == 0 && !running.batch.reads.is_empty() {
+        let again = move |at: &duramen::Snapshot| {
+            running.call.begin()?;
+            Room::new(&running.call).all(at, &running.batch.reads, running.batch.form)
+        };
         reads = service.reads.read(again).await?;
     }
-    let receipt = service.identity.receipt(&answered.receipt, answered.is_repeated);
-    Ok(reply(answer, Some(receipt), reads))
+    Ok(reply(answer, receipt, reads))
 }
 
-fn reply(answer: Answer, receipt: Option<v1::Receipt>, reads: Vec<v1::ReadResult>) -> v1::BatchReply {
+fn reply(answer: Answer, receipt: v1::Receipt, reads: Vec<v1::ReadResult>) -> v1::BatchReply {
     let Answer { failed_condition, results, .. } = answer;
-    v1::BatchReply { failed_condition, receipt, results, reads }
+    v1::BatchReply { failed_condition, receipt: Some(receipt), results, reads }
 }
 
 fn conflict() -> Error {
@@ -153,20 +167,17 @@ fn conflict() -> Error {
     )
 }
 
-/// What a request id stands for: a retry must ask for the same.
-fn body_of(request: &v1::BatchRequest) -> Vec<u8> {
-    let v1::BatchRequest { conditions, operations, .. } = request;
-    v1::BatchRequest {
-        conditions: conditions.clone(),
-        operations: operations.clone(),
-        ..v1::BatchRequest::default()
-    }
-    .encode_to_vec()
+/// What a request id stands for: a retry must ask for the same. The reads are no part of it.
+fn body_of(request: &mut v1::BatchRequest) -> Vec<u8> {
+    let (reads, form) = (std::mem::take(&mut request.reads), std::mem::take(&mut request.form));
+    let body = request.encode_to_vec();
+    (request.reads, request.form) = (reads, form);
+    body
 }
 
 /// A batch on a thread.
 struct Running {
-    batch: Arc<Batch>,
+    batch: Batch,
     call: Call,
     /// It may not run alone, and conflicted until it would have.
     gave_up: Arc<AtomicBool>,
@@ -174,22 +185,31 @@ struct Running {
 
 impl Running {
     /// One run of the transaction's closure.
-    fn run(&self, tx: &mut Transaction<'_>) -> Result<Answer> {
-        self.call.begin()?;
-        if tx.runs_alone() && !self.batch.may_run_alone {
+    fn run(&self, tx: &mut Transaction<'_>) -> Result<(Answer, Vec<v1::ReadResult>)> {
+        if tx.runs_alone() && !self.batch.may_run_alone(tx)? {
             self.gave_up.store(true, Ordering::Relaxed);
             return Err(Error::invalid("the batch may not run alone"));
         }
         let call = self.call.clone();
         tx.only_if(move || call.check_deadline());
-        let batch = &*self.batch;
+        let batch = &self.batch;
         for (number, condition) in (1..).zip(&batch.conditions) {
             if !condition.holds(tx)? {
-                return Ok(Answer { committed: true, failed_condition: number, results: Vec::new() });
+                return Ok((
+                    Answer { committed: true, failed_condition: number, results: Vec::new() },
+                    Vec::new(),
+                ));
             }
         }
-        let results = batch.operations.iter().map(|operation| operation.run(tx)).collect::<Result<_>>()?;
-        Ok(Answer { committed: true, failed_condition: 0, results })
+        let mut room = Room::new(&self.call);
+        let mut results = Vec::with_capacity(batch.operations.len());
+        for operation in &batch.operations {
+            let result = operation.run(tx, &self.call)?;
+            room.take(result.encoded_len())?;
+            results.push(result);
+        }
+        let reads = room.all(tx, &batch.reads, batch.form)?;
+        Ok((Answer { committed: true, failed_condition: 0, results }, reads))
     }
 }
 
@@ -200,11 +220,24 @@ impl Batch {
         let operation = |operation| Operation::new(operation, form);
         let operations = request.operations.into_iter().map(operation).collect::<Result<Vec<_>>>()?;
         let parts = conditions.len() + operations.len() + request.reads.len();
-        let may_run_alone = parts <= ALONE_MAX
+        let is_small = parts <= ALONE_MAX
             && conditions.iter().all(|condition| !matches!(condition, Condition::CountIs { .. }))
             && operations.iter().all(|operation| !matches!(operation, Operation::DeleteRange { .. }))
             && request.reads.iter().all(is_single);
-        Ok(Batch { conditions, operations, reads: request.reads, form, may_run_alone })
+        Ok(Batch { conditions, operations, reads: request.reads, form, is_small })
+    }
+
+    /// Whether all other commits may wait for it: it is small, and no delete of it takes other documents
+    /// along.
+    fn may_run_alone(&self, tx: &Transaction<'_>) -> Result<bool> {
+        for operation in &self.operations {
+            if let Operation::Delete { collection, .. } = operation
+                && !tx.documents(collection).schema()?.referred_by().is_empty()
+            {
+                return Ok(false);
+            }
+        }
+        Ok(self.is_small)
     }
 }
 
@@ -289,7 +322,7 @@ impl Operation {
         })
     }
 
-    fn run(&self, tx: &Transaction<'_>) -> Result<v1::OperationResult> {
+    fn run(&self, tx: &Transaction<'_>, call: &Call) -> Result<v1::OperationResult> {
         use v1::operation_result::Kind;
         let deleted = |count: u64| Kind::Deleted(v1::Deleted { count, ..v1::Deleted::default() });
         let kind = match self {
@@ -309,7 +342,7 @@ impl Operation {
                 following(tx, || Ok(u64::from(tx.documents(collection).delete(key)?)))?
             }
             Operation::DeleteRange { collection, span, limit } => {
-                following(tx, || tx.documents(collection).delete_first(span.clone(), *limit))?
+                following(tx, || delete_first(tx, collection, span, *limit, call))?
             }
             Operation::PutKeyValue { namespace, key, value, ttl } => {
                 tx.kv(namespace).put_value(key, value, *ttl)?;
@@ -339,6 +372,24 @@ fn before(
     }
     let stored = documents.get(duramen::tuple::decode(&key)?)?;
     stored.map(|stored| document::of(&stored, form)).transpose()
+}
+
+/// Between two looks at the deadline.
+const DELETED_AT_ONCE: u64 = 1_000;
+
+/// Deletes the first documents of a range, as long as the call may take.
+fn delete_first(tx: &Transaction<'_>, collection: &str, span: &Span, limit: u64, call: &Call) -> Result<u64> {
+    let mut deleted = 0;
+    while deleted < limit {
+        call.check_deadline()?;
+        let wanted = DELETED_AT_ONCE.min(limit - deleted);
+        let count = tx.documents(collection).delete_first(span.clone(), wanted)?;
+        deleted += count;
+        if count < wanted {
+            break;
+        }
+    }
+    Ok(deleted)
 }
 
 /// A delete, and what followed it.

@@ -18,38 +18,16 @@ pub(super) async fn run(
     request: v1::ReadRequest,
     call: Call,
 ) -> Result<v1::ReadReply> {
+    call.take_place().await?;
     let identity = Arc::clone(&service.identity);
-    let read = move |snapshot: &duramen::Snapshot| {
-        call.begin()?;
-        identity.check(request.at_least.as_ref(), snapshot)?;
-        let results = all(snapshot, &request.reads, request.form(), &call)?;
-        Ok(v1::ReadReply { at: Some(identity.at(snapshot)), results })
-    };
-    service.reads.read(read).await
-}
-
-/// The answers of all reads.
-///
-/// # Errors
-/// Those of the reads; `TooLarge` (E0203) for more than a message may have; `DeadlinePassed` (E1108).
-pub(super) fn all<S: Reads>(
-    state: &S,
-    reads: &[v1::Read],
-    form: v1::DocumentForm,
-    call: &Call,
-) -> Result<Vec<v1::ReadResult>> {
-    let mut results = Vec::with_capacity(reads.len());
-    let mut bytes_left = MESSAGE_BYTES_MAX - SPARE;
-    for read in reads {
+    let read = move |db: &duramen::Db| {
         call.check_deadline()?;
-        let result = v1::ReadResult { kind: Some(one(state, read, form)?) };
-        bytes_left = bytes_left.checked_sub(result.encoded_len() + PER_RESULT).ok_or_else(|| {
-            let what = format!("the answer takes more than {MESSAGE_BYTES_MAX} bytes");
-            Error::new(Code::TooLarge, what).with_hint("read less at once, or scan")
-        })?;
-        results.push(result);
-    }
-    Ok(results)
+        let snapshot = db.snapshot()?;
+        identity.check(request.at_least.as_ref(), &snapshot)?;
+        let results = Room::new(&call).all(&snapshot, &request.reads, request.form())?;
+        Ok(v1::ReadReply { at: Some(identity.at(&snapshot, db)), results })
+    };
+    service.reads.run(read).await
 }
 
 /// Of a message, for what is not in its results.
@@ -58,7 +36,57 @@ const SPARE: usize = 64 << 10;
 /// Of a message, for the length of a result.
 const PER_RESULT: usize = 8;
 
-fn one<S: Reads>(state: &S, read: &v1::Read, form: v1::DocumentForm) -> Result<v1::read_result::Kind> {
+/// The room of an answer, in its message and in the memory of the server.
+pub(super) struct Room<'a> {
+    call: &'a Call,
+    bytes_left: usize,
+}
+
+impl<'a> Room<'a> {
+    pub(super) fn new(call: &'a Call) -> Room<'a> {
+        Room { call, bytes_left: MESSAGE_BYTES_MAX - SPARE }
+    }
+
+    /// Room for bytes of a result.
+    ///
+    /// # Errors
+    /// `TooLarge` (E0203) for more than a message may have; `Overloaded` (E1103) if the server has no room;
+    /// `DeadlinePassed` (E1108).
+    pub(super) fn take(&mut self, bytes: usize) -> Result<()> {
+        self.call.check_deadline()?;
+        self.bytes_left = self.bytes_left.checked_sub(bytes + PER_RESULT).ok_or_else(|| {
+            let what = format!("the answer takes more than {MESSAGE_BYTES_MAX} bytes");
+            Error::new(Code::TooLarge, what).with_hint("read less at once, or scan")
+        })?;
+        self.call.charge_run(bytes)
+    }
+
+    /// The answers of all reads.
+    ///
+    /// # Errors
+    /// Those of the reads, and of [`Room::take`].
+    pub(super) fn all<S: Reads>(
+        &mut self,
+        state: &S,
+        reads: &[v1::Read],
+        form: v1::DocumentForm,
+    ) -> Result<Vec<v1::ReadResult>> {
+        let mut results = Vec::with_capacity(reads.len());
+        for read in reads {
+            let result = v1::ReadResult { kind: Some(one(state, read, form, self)?) };
+            self.take(result.encoded_len())?;
+            results.push(result);
+        }
+        Ok(results)
+    }
+}
+
+fn one<S: Reads>(
+    state: &S,
+    read: &v1::Read,
+    form: v1::DocumentForm,
+    room: &mut Room<'_>,
+) -> Result<v1::read_result::Kind> {
     use v1::read::Kind;
     use v1::read_result::Kind as Answer;
     let what = read.kind.as_ref().ok_or_else(|| Error::invalid("a read of the call is of no kind"))?;
@@ -87,7 +115,7 @@ fn one<S: Reads>(state: &S, read: &v1::Read, form: v1::DocumentForm) -> Result<v
             });
             Answer::Reduction(v1::Reduction { count: reduction.count(), sums: sums.collect() })
         }
-        Kind::ReduceView(of) => Answer::ViewReductions(reduce_view(state, of, form)?),
+        Kind::ReduceView(of) => Answer::ViewReductions(reduce_view(state, of, form, room)?),
         Kind::GetKeyValue(of) => {
             let value = state.kv(&of.namespace).get_value(key::required(of.key.as_ref())?)?;
             let value = value.map(|value| document::of_value(&value, form)).transpose()?;
@@ -100,18 +128,24 @@ fn reduce_view<S: Reads>(
     state: &S,
     of: &v1::ReduceView,
     form: v1::DocumentForm,
+    room: &mut Room<'_>,
 ) -> Result<v1::ViewReductions> {
     let documents = state.documents(&of.collection);
     let rows = documents.view(&of.view).range(key::span(of.range.as_ref())?);
-    let groups = match usize::try_from(of.group_by).unwrap_or(usize::MAX) {
-        0 => vec![(Vec::new(), rows.reduce()?)],
-        elements => rows.group_by(elements)?,
+    let mut groups = Vec::new();
+    let mut add = |elements: Vec<Element>, reduction: ViewReduction| {
+        let parts = reduction.parts.iter().map(|part| reduced(part, form)).collect::<Result<_>>()?;
+        let group = v1::ReductionGroup { key: Some(key::of(&elements)), count: reduction.count, parts };
+        // What it takes beside its own bytes, once more at the end: a group is small.
+        room.take(group.encoded_len() + size_of::<v1::ReductionGroup>())?;
+        groups.push(group);
+        Ok(())
     };
-    let group = |(elements, reduction): (Vec<Element>, ViewReduction)| {
-        let parts = reduction.parts.into_iter().map(|part| reduced(&part, form)).collect::<Result<_>>()?;
-        Ok(v1::ReductionGroup { key: Some(key::of(&elements)), count: reduction.count, parts })
-    };
-    Ok(v1::ViewReductions { groups: groups.into_iter().map(group).collect::<Result<_>>()? })
+    match usize::try_from(of.group_by).unwrap_or(usize::MAX) {
+        0 => add(Vec::new(), rows.reduce()?)?,
+        elements => rows.for_each_group(elements, add)?,
+    }
+    Ok(v1::ViewReductions { groups })
 }
 
 fn reduced(part: &ReducedPart, form: v1::DocumentForm) -> Result<v1::ReducedPart> {

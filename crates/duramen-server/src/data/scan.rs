@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use duramen::error::{Code, Error, Result};
 use duramen::tuple::{decode, encode};
-use duramen::{AsyncDb, Direction, Reads as _, Rows, Snapshot, Span};
+use duramen::{AsyncDb, Db, Direction, Reads as _, Rows, Snapshot, Span};
 use duramen_proto::{document, key, status, v1};
 use prost::Message as _;
 use tokio::task::JoinHandle;
@@ -32,14 +32,16 @@ type Making = Pin<Box<dyn Future<Output = Result<Option<v1::ScanReply>>> + Send>
 
 /// Begins a scan.
 pub(super) async fn run(service: &DataService, request: v1::ScanRequest, call: Call) -> Result<Documents> {
+    call.take_place().await?;
     let identity = Arc::clone(&service.identity);
     let begun = call.clone();
-    let begin = move |snapshot: &Snapshot| {
-        begun.begin()?;
-        identity.check(request.at_least.as_ref(), snapshot)?;
-        Scan::new(snapshot, &request, identity.at(snapshot))
+    let begin = move |db: &Db| {
+        begun.check_deadline()?;
+        let snapshot = db.snapshot()?;
+        identity.check(request.at_least.as_ref(), &snapshot)?;
+        Scan::new(&snapshot, &request, identity.at(&snapshot, db))
     };
-    let scan = service.scans.read(begin).await?;
+    let scan = service.scans.run(begin).await?;
     Ok(Box::pin(Scanning::new(service.scans.clone(), scan, call)))
 }
 

@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use duramen_proto::status;
+use duramen::error::{Code, Error};
+use duramen_proto::{MESSAGE_BYTES_MAX, status};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tonic::Status;
@@ -27,15 +28,32 @@ pub(crate) struct RequestBody {
     charges: Arc<Charges>,
     /// A frame that waits for room.
     waiting: Option<(Bytes, Taking)>,
+    /// The beginning of the message, until its length is known.
+    head: Vec<u8>,
 }
+
+/// A flag and the length: what gRPC puts before a message.
+const HEAD_BYTES: usize = 5;
 
 /// What a call holds. Its handler may live longer than the body.
 #[derive(Debug, Default)]
-pub(crate) struct Charges(std::sync::Mutex<Vec<Charge>>);
+pub(crate) struct Charges {
+    kept: Mutex<Vec<Charge>>,
+    /// The answer of its newest run.
+    of_run: Mutex<Vec<Charge>>,
+}
 
 impl Charges {
     pub(crate) fn add(&self, charge: Charge) {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(charge);
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(charge);
+    }
+
+    pub(crate) fn add_of_run(&self, charge: Charge) {
+        self.of_run.lock().unwrap_or_else(PoisonError::into_inner).push(charge);
+    }
+
+    pub(crate) fn end_run(&self) {
+        self.of_run.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
@@ -47,7 +65,24 @@ impl RequestBody {
             ahead: 0,
             charges: Arc::clone(charges),
             waiting: None,
+            head: Vec::with_capacity(HEAD_BYTES),
         }
+    }
+
+    /// Refuses a message by its declared length, before it is read or anything is reserved for it.
+    fn check_length(&mut self, bytes: &[u8]) -> Result<(), Status> {
+        let missing = HEAD_BYTES - self.head.len();
+        if missing == 0 {
+            return Ok(());
+        }
+        self.head.extend_from_slice(&bytes[..missing.min(bytes.len())]);
+        let [_, a, b, c, d] = self.head[..] else { return Ok(()) };
+        let length = u32::from_be_bytes([a, b, c, d]) as usize;
+        if length <= MESSAGE_BYTES_MAX {
+            return Ok(());
+        }
+        let what = format!("the message has {length} bytes, and at most {MESSAGE_BYTES_MAX} are taken");
+        Err(status::of(&Error::new(Code::TooLarge, what).with_hint("send several smaller ones")))
     }
 
     /// The waiting frame, once it is charged.
@@ -86,6 +121,9 @@ impl Body for RequestBody {
             Ok(bytes) => bytes,
             Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
         };
+        if let Err(refused) = self.check_length(&bytes) {
+            return Poll::Ready(Some(Err(refused)));
+        }
         if let Some(left) = self.ahead.checked_sub(bytes.len()) {
             self.ahead = left;
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
@@ -111,12 +149,25 @@ impl Body for RequestBody {
 pub(crate) struct ReplyBody<H> {
     inner: tonic::body::Body,
     holder: Arc<Holder>,
+    /// What is left of a long frame.
+    rest: Bytes,
     _held: H,
 }
 
+/// A reply goes out in parts of this size, so that a client that reads slowly is not taken for one that does
+/// not read.
+const PART_BYTES: usize = 64 << 10;
+
 impl<H> ReplyBody<H> {
     pub(crate) fn new(inner: tonic::body::Body, holder: &Arc<Holder>, held: H) -> ReplyBody<H> {
-        ReplyBody { inner, holder: Arc::clone(holder), _held: held }
+        ReplyBody { inner, holder: Arc::clone(holder), rest: Bytes::new(), _held: held }
+    }
+
+    /// The next part of a frame, charged.
+    fn part(&mut self) -> Frame<Bytes> {
+        let bytes = self.rest.split_to(self.rest.len().min(PART_BYTES));
+        let charge = self.holder.charge_reply(bytes.len());
+        Frame::data(Bytes::from_owner(Charged { bytes, _charge: charge }))
     }
 }
 
@@ -140,21 +191,20 @@ impl<H: Unpin> Body for ReplyBody<H> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
-            Some(Ok(frame)) => frame,
-            other => return Poll::Ready(other),
-        };
-        Poll::Ready(Some(Ok(frame.map_data(|bytes| {
-            let charge = self.holder.charge_reply(bytes.len());
-            Bytes::from_owner(Charged { bytes, _charge: charge })
-        }))))
+        if self.rest.is_empty() {
+            let frame = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+                Some(Ok(frame)) => frame,
+                other => return Poll::Ready(other),
+            };
+            match frame.into_data() {
+                Ok(bytes) => self.rest = bytes,
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+        }
+        Poll::Ready(Some(Ok(self.part())))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        self.rest.is_empty() && self.inner.is_end_stream()
     }
 }

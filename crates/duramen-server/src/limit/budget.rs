@@ -127,6 +127,18 @@ impl Holder {
         }
     }
 
+    /// As [`Holder::take`], without waiting.
+    ///
+    /// # Errors
+    /// `Overloaded` (E1103) if there is no room.
+    pub(crate) fn take_now(self: &Arc<Self>, bytes: usize) -> Result<Charge> {
+        if self.budget.try_take(bytes) {
+            return Ok(Charge::new(self, bytes, false));
+        }
+        self.budget.close_the_largest();
+        Err(overloaded("memory for messages"))
+    }
+
     /// Bytes of a reply, which exist already.
     pub(crate) fn charge_reply(self: &Arc<Self>, bytes: usize) -> Charge {
         self.budget.used.fetch_add(bytes, Ordering::Relaxed);

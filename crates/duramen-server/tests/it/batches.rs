@@ -192,3 +192,88 @@ fn what_a_put_replaces_is_told_if_wanted() {
         })
     );
 }
+
+/// The answer of a batch whose condition failed is its answer for ever, under its request id: it was told.
+#[test]
+fn a_failed_condition_is_remembered_and_has_no_reads() {
+    let served = Served::new();
+    let mut request = batch(vec![put("Oslo", 1, 1)]);
+    request.conditions = vec![condition(condition::Kind::Absent(order_key("Oslo", 1)))];
+    request.reads = vec![v1::Read { kind: Some(v1::read::Kind::Count(super::all_orders())) }];
+    request.write = Some(v1::Write { request_id: new_id(&served.db), ..v1::Write::default() });
+    let first = served.client.batch(request.clone()).expect("an answer");
+    assert_eq!((first.failed_condition, first.reads.len()), (1, 0));
+    served.db.documents("orders").delete(("Oslo", 1)).expect("deleted");
+    let again = served.client.batch(request).expect("an answer");
+    assert_eq!((again.failed_condition, again.reads.len()), (1, 0));
+    assert!(again.receipt.expect("one").repeated);
+    assert_eq!(count(&served.client), 2);
+}
+
+/// A batch of ranges may not stop all commits: after some conflicts it gives up, and nothing was changed.
+#[test]
+fn a_large_batch_gives_up_where_a_small_one_runs_alone() {
+    let served = Served::new();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 0..2 {
+            let (db, is_over) = (&served.db, &is_over);
+            scope.spawn(move || {
+                let mut id = 100;
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let order = doc! { "city": "Rome", "id": id * 2 + number, "cents": 1 };
+                    db.at(Durability::Memory).documents("orders").put(order).expect("stored");
+                    id += 1;
+                }
+            });
+        }
+        // It reads every count there is, which others change meanwhile.
+        let mut request = batch(vec![put("Lima", 1, 1)]);
+        request.reads = vec![v1::Read { kind: Some(v1::read::Kind::Reduce(super::all_orders())) }; 200];
+        for attempt in 0.. {
+            assert!(attempt < 1_000, "it never conflicted eight times");
+            match served.client.batch(request.clone()) {
+                Err(error) if error.code() == Code::WriteConflict => break,
+                Err(error) => panic!("{error:?}"),
+                Ok(_) => {}
+            }
+        }
+        // On a single key it always ends.
+        served.client.batch(batch(vec![put("Lima", 2, 1)])).expect("committed");
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn answers_that_are_too_large_change_nothing() {
+    let served = Served::new();
+    let text = "x".repeat(1 << 20);
+    for id in 0..18 {
+        let order = doc! { "city": "Rome", "id": id, "cents": 1, "text": text.as_str() };
+        served.db.documents("orders").put(order).expect("stored");
+    }
+    let replacing = |count: i64| {
+        let put = |id| {
+            let document = Some(order("Rome", id, 2));
+            let put = v1::PutDocument { collection: "orders".to_owned(), document, want_before: true };
+            operation(operation::Kind::Put(put))
+        };
+        batch((0..count).map(put).collect())
+    };
+    assert_eq!(served.client.batch(replacing(18)).expect_err("too large").code(), Code::TooLarge);
+    let cents = |id: i64| served.db.documents("orders").get(("Rome", id)).expect("read").expect("there");
+    assert_eq!(cents(0).get("cents"), Some(&Value::from(1)), "nothing was changed");
+    let mut remembered = replacing(1);
+    remembered.write = Some(v1::Write { request_id: new_id(&served.db), ..v1::Write::default() });
+    let error = served.client.batch(remembered).expect_err("too large to be remembered");
+    assert_eq!(error.code(), Code::TooLarge);
+    assert!(error.hint().contains("fewer operations"), "{error:?}");
+    served.client.batch(replacing(3)).expect("committed");
+    assert_eq!(cents(2).get("cents"), Some(&Value::from(2)));
+    // A message beyond what the server takes is not sent: it is not in doubt.
+    let document = format!(r#"{{"city": "Rome", "id": 1, "text": "{}"}}"#, "x".repeat(17 << 20));
+    let document = Some(v1::Document { form: Some(v1::document::Form::Json(document)) });
+    let put = v1::PutDocument { collection: "orders".to_owned(), document, want_before: false };
+    let huge = batch(vec![operation(operation::Kind::Put(put))]);
+    assert_eq!(served.client.batch(huge).expect_err("too long").code(), Code::TooLarge);
+}

@@ -115,6 +115,9 @@ fn a_token_of_another_history_is_refused() {
     };
     assert_eq!(with(token.clone()), Ok(()));
     assert_ne!(token.run, 0, "it may not be on disk");
+    // A state that may not be on disk names the opening, too; the opening is the database's, not the
+    // server's.
+    assert_eq!(token.run, served.db.opening());
     let lost = Err(Code::LostWrites);
     assert_eq!(with(v1::Token { epoch: vec![1; 8].into(), ..token.clone() }), lost);
     assert_eq!(with(v1::Token { run: token.run + 1, ..token.clone() }), lost);

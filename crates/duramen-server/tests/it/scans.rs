@@ -101,7 +101,6 @@ fn a_page_token_of_another_scan_is_refused() {
     refused(v1::ScanRequest { page_token, ..first });
 }
 
-/// A scan that is not read on holds its snapshot until its deadline, and no longer.
 #[test]
 fn a_scan_shows_one_state_while_others_write() {
     let served = served();

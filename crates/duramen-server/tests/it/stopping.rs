@@ -45,3 +45,34 @@ fn a_scan_under_way_does_not_hold_a_stop_up() {
     served.server.take().expect("it runs").stop();
     assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
 }
+
+/// A program that awaits serves its database as any other does, and a failed start panics no more than a good
+/// one.
+#[test]
+fn a_server_starts_and_stops_inside_of_a_runtime() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let db = duramen::Db::open(directory.path().join("db")).expect("a database");
+    let taken = std::net::TcpListener::bind(super::any_port()).expect("bound");
+    let taken = taken.local_addr().expect("an address");
+    let listener = std::net::TcpListener::bind(taken);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let server = duramen_server::local(&db).expect("served");
+        drop(server);
+        if listener.is_ok() {
+            let refused = duramen_server::Server::builder(db.clone()).listen(taken).start();
+            assert_eq!(refused.expect_err("the port is taken").code(), Code::System);
+        }
+    });
+}
+
+/// The first of two servers of one database does not take the files of the second along.
+#[test]
+fn a_server_removes_only_its_own_files() {
+    let mut served = Served::new();
+    let second = duramen_server::local(&served.db).expect("a second one");
+    drop(served.server.take());
+    assert_eq!(count(&served.another_client()), 3);
+    drop(second);
+    assert!(!served.path().join("serve.sock").exists() && !served.path().join("serve.json").exists());
+}

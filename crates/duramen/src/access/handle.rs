@@ -345,6 +345,14 @@ impl Db {
         self.engine.set_memory_bytes(bytes)
     }
 
+    /// A random number of this opening of the database, never 0. All its handles have the same, and the next
+    /// opening has another: commits below level `Disk` may be lost in between.
+    #[must_use]
+    pub fn opening(&self) -> u64 {
+        let draw = || u64::try_from(self.state.clock.random() >> 64).map_or(1, |random| random.max(1));
+        *self.state.opening.get_or_init(draw)
+    }
+
     /// How durable this database is, and why.
     #[must_use]
     pub fn durability_status(&self) -> DurabilityStatus {

@@ -22,6 +22,8 @@ use crate::view::spec::ViewSpec;
 #[derive(Debug)]
 pub(crate) struct OpenState {
     pub(crate) clock: Clock,
+    /// A random number of this opening, drawn when it is asked for.
+    pub(crate) opening: OnceLock<u64>,
     /// The clock by which ids of requests are made.
     pub(crate) requests: SteadyClock,
     pub(crate) catalog: CatalogCache,
@@ -42,6 +44,7 @@ impl OpenState {
     pub(crate) fn new(clock: Clock, spill: SpillPlace, is_simulated: bool) -> OpenState {
         OpenState {
             clock,
+            opening: OnceLock::new(),
             requests: SteadyClock::default(),
             catalog: CatalogCache::default(),
             types: TypeRegistry::default(),

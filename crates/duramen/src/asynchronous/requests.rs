@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::AsyncDb;
 use crate::access::transaction::Transaction;
-use crate::requests::{self, Answered, Known, Request};
+use crate::requests::{self, Answered, Known, Outcome, Request, RequestId};
 use crate::store::error::{Code, Result};
 use crate::store::{Durability, Receipt};
 
@@ -27,18 +27,12 @@ impl AsyncDb {
         run: impl FnMut(&mut Transaction<'_>) -> Result<Vec<u8>> + Send + 'static,
     ) -> Result<Answered> {
         let seen = AsyncDb { crew: Arc::clone(&self.crew), db: self.db.seen_by_all() };
-        if !requests::is_clock_started(&self.db) {
-            self.run(requests::start_clock).await?;
-        }
+        self.start_clock_of_requests().await?;
         let run = Arc::new(Mutex::new(run));
         let (known, is_repeated, receipt) = match seen.try_once(request, &run).await {
             // Old requests may have filled the disk.
             Err(error) if error.code() == Code::DiskFull => {
-                self.run(|db| {
-                    requests::after_writes(db);
-                    Ok(())
-                })
-                .await?;
+                self.forget_requests().await?;
                 seen.try_once(request, &run).await?
             }
             done => done?,
@@ -47,6 +41,46 @@ impl AsyncDb {
             self.wait(&receipt, Durability::Disk).await?;
         }
         requests::answered(known, request, is_repeated, receipt)
+    }
+
+    /// What has become of a request, as [`requests::outcome`](crate::requests::outcome) settles it. Waiting
+    /// for the disk takes no thread.
+    ///
+    /// If the future is dropped, it may be settled all the same.
+    ///
+    /// # Errors
+    /// Those of a [commit](crate::Error#commits). `RequestTooOld` (E1105) and `InvalidArgument` (E0201) as
+    /// [`requests::outcome`](crate::requests::outcome).
+    pub async fn outcome(&self, id: RequestId, user: &str) -> Result<Outcome> {
+        self.start_clock_of_requests().await?;
+        let durable = self.at(Durability::Disk);
+        let settle = || {
+            let user = user.to_owned();
+            durable.transact(move |tx| requests::settle(tx, id, &user))
+        };
+        let settled = match settle().await {
+            Err(error) if error.code() == Code::DiskFull => {
+                self.forget_requests().await?;
+                settle().await?
+            }
+            done => done?,
+        };
+        settled.ok_or_else(|| requests::too_old(id))
+    }
+
+    async fn start_clock_of_requests(&self) -> Result<()> {
+        if requests::is_clock_started(&self.db) {
+            return Ok(());
+        }
+        self.run(requests::start_clock).await
+    }
+
+    async fn forget_requests(&self) -> Result<()> {
+        self.run(|db| {
+            requests::after_writes(db);
+            Ok(())
+        })
+        .await
     }
 
     async fn try_once(

@@ -229,6 +229,12 @@ impl AsyncDb {
         self.blocking().set_memory_bytes(bytes)
     }
 
+    /// As [`Db::opening`](crate::Db::opening).
+    #[must_use]
+    pub fn opening(&self) -> u64 {
+        self.blocking().opening()
+    }
+
     /// How durable this database is, and why. Waits for nothing.
     #[must_use]
     pub fn durability_status(&self) -> DurabilityStatus {

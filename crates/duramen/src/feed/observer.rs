@@ -184,10 +184,13 @@ impl Observer {
         }
     }
 
-    /// The identity of the database.
-    #[must_use]
-    pub fn database_id(&self) -> DatabaseId {
-        self.inner.database_id()
+    /// The identity of the database in a directory, whether or not another process has it open.
+    ///
+    /// # Errors
+    /// `NoSuchDatabase` (E0902) if there is none; `CorruptSuperblock` (E0504) if no superblock can be read;
+    /// `Unsupported` (E0211) if a later release wrote it; `System` (E1001).
+    pub fn identify(path: impl AsRef<Path>) -> Result<DatabaseId> {
+        store::Observer::identify(&OsDisk::default(), path.as_ref())
     }
 
     /// The commit up to which all changes were returned: a position to resume from.

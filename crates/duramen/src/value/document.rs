@@ -10,7 +10,7 @@ use std::fmt;
 
 use crate::store::error::{Error, Result};
 use crate::value::json;
-use crate::value::msgpack::{DEPTH_MAX, Reader, Token, write};
+use crate::value::msgpack::{DEPTH_MAX, Reader, Token, count_parts, write};
 use crate::value::time::Time;
 use crate::value::tuple::Element;
 
@@ -235,6 +235,13 @@ impl Value {
         let mut reader = Reader::new(bytes);
         let value = Value::read(&mut reader, DEPTH_MAX - 1)?;
         if reader.at_end() { Ok(value) } else { Err(reader.wrong("something follows the value")) }
+    }
+
+    /// How many values and names of fields bytes of MessagePack hold: a bound for the memory that
+    /// [`Value::from_msgpack`] and [`Document::from_bytes`] take. It reads the bytes once and builds nothing.
+    #[must_use]
+    pub fn parts_of_msgpack(bytes: &[u8]) -> usize {
+        count_parts(bytes)
     }
 
     /// The value as one line of JSON.

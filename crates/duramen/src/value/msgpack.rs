@@ -108,6 +108,16 @@ pub(crate) fn check(document: &[u8]) -> Result<()> {
     }
 }
 
+/// How many values and names of fields bytes hold, up to the first that is none.
+pub(crate) fn count_parts(bytes: &[u8]) -> usize {
+    let mut reader = Reader::new(bytes);
+    let mut count = 0;
+    while !reader.at_end() && reader.pass().is_ok() {
+        count += 1;
+    }
+    count
+}
+
 /// Whether a stored document begins with an integer: the number of its shape.
 pub(crate) fn begins_with_a_shape(document: &[u8]) -> bool {
     matches!(document.first(), Some(0x00..=0x7f | 0xcc..=0xce))

@@ -564,7 +564,8 @@ fn an_awaited_request_runs_once() -> Result<()> {
     assert_eq!(ask(b"two").expect_err("another body").code(), Code::InvalidArgument);
     assert_eq!(requests::outcome(db.blocking(), id, "")?, Outcome::Committed(1_i64.to_le_bytes().to_vec()));
     let never = requests::new_id(db.blocking())?;
-    assert_eq!(requests::outcome(db.blocking(), never, "")?, Outcome::Never);
+    assert_eq!(block_on(db.outcome(never, ""))?, Outcome::Never);
+    assert_eq!(block_on(db.outcome(id, ""))?, Outcome::Committed(1_i64.to_le_bytes().to_vec()));
     let refused = block_on(db.once(&Request::new(never, b"late"), |_| Ok(Vec::new())));
     assert_eq!(refused.expect_err("settled").code(), Code::RequestCancelled);
 

@@ -10,6 +10,7 @@ mod model;
 #[cfg(target_os = "linux")]
 mod refusals;
 mod runner;
+mod served;
 #[cfg(target_os = "linux")]
 mod told;
 mod two_drives;

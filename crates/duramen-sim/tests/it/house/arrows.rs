@@ -17,7 +17,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("duramen-cli", &["duramen", "duramen-lab", "duramen-proto", "duramen-client", "duramen-server"]),
     ("duramen-bench", &["duramen", "duramen-engine", "duramen-disk", "duramen-lab"]),
     ("duramen-sim", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),
-    ("duramen-powercut", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),
+    (
+        "duramen-powercut",
+        &[
+            "duramen",
+            "duramen-engine",
+            "duramen-disk",
+            "duramen-derive",
+            "duramen-proto",
+            "duramen-client",
+            "duramen-server",
+        ],
+    ),
     ("tickets", &["duramen"]),
 ];
 

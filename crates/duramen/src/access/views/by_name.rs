@@ -156,12 +156,29 @@ impl<'s> DocumentView<'s> {
     /// # Errors
     /// As [`DocumentView::reduce`]; `InvalidArgument` (E0201) for more elements than a row has.
     pub fn group_by(&self, elements: usize) -> Result<Vec<(Vec<Element>, ViewReduction)>> {
+        let mut groups = Vec::new();
+        self.for_each_group(elements, |group, reduction| {
+            groups.push((group, reduction));
+            Ok(())
+        })?;
+        Ok(groups)
+    }
+
+    /// As [`DocumentView::group_by`], handing each group to a closure: all of them need not fit in memory.
+    ///
+    /// # Errors
+    /// As [`DocumentView::group_by`]; the error of `each`, which ends it.
+    pub fn for_each_group(
+        &self,
+        elements: usize,
+        mut each: impl FnMut(Vec<Element>, ViewReduction) -> Result<()>,
+    ) -> Result<()> {
         self.ask(|source, _, view| {
-            let (mut walk, mut groups) = (self.selection_in(view)?.groups()?, Vec::new());
+            let mut walk = self.selection_in(view)?.groups()?;
             while let Some((group, rows)) = walk.next(source, view.tree, elements)? {
-                groups.push((values(&group)?, reduced(source, view, &rows)?));
+                each(values(&group)?, reduced(source, view, &rows)?)?;
             }
-            Ok(groups)
+            Ok(())
         })
     }
 

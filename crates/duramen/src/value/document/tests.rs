@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::{Document, KEPT_BYTES, Value};
 use crate::doc;
+use crate::value::json;
 use crate::value::msgpack::Reader;
 use crate::value::time::Time;
 
@@ -96,5 +97,31 @@ fn a_text_does_not_keep_the_memory_of_a_long_one() {
         assert!(reader.at_end());
         let Value::Text(read) = &value else { panic!("{value:?}") };
         assert!(*read == text && read.capacity() <= text.len().max(KEPT_BYTES) * 4, "{}", read.capacity());
+    }
+}
+
+/// A bound that is too small lets a stranger fill the memory.
+#[test]
+fn the_bound_of_parts_is_never_too_small() {
+    fn parts(value: &Value) -> usize {
+        match value {
+            Value::List(items) => 1 + items.iter().map(parts).sum::<usize>(),
+            Value::Map(fields) => 1 + fields.iter().map(|(_, value)| 1 + parts(value)).sum::<usize>(),
+            _ => 1,
+        }
+    }
+    let texts = [
+        "null",
+        "[]",
+        "{}",
+        r#"{"a":1,"b":[1,2,[3,{}]],"c":{"d":"x,y:[{\"\\"}}"#,
+        r#"["\\",",","\"",[[[]]]]"#,
+    ];
+    for text in texts {
+        let value = json::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert!(json::parts_of(text) >= parts(&value), "{text}");
+        let stored = value.to_msgpack().expect("a value");
+        assert_eq!(Value::parts_of_msgpack(&stored), parts(&value), "{text}");
+        assert!(Value::parts_of_msgpack(&stored[..stored.len() - 1]) < parts(&value), "{text}");
     }
 }

@@ -1,0 +1,177 @@
+//! A served database whose server or power ends at any moment, under clients that retry with request ids.
+//!
+//! Owns what is checked of a server: every acknowledged request id has had its effect once, every retry got
+//! the first answer, and what `Outcome` said is true. `kill` kills the server again and again; `load` is a
+//! `CMD` for `powercut run`, and `check` its `--check`. `hostile` attacks a server beside good clients.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a program that is no part of the library: it has files, threads and processes of its own"
+)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it talks to powercut and to a person")]
+
+mod acks;
+mod client;
+mod hostile;
+mod killed;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use duramen::prelude::*;
+use duramen_client::Address;
+
+use acks::Acks;
+use client::{Clients, Until};
+
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serves a database until it is killed
+    Serve(Of),
+    /// Serves a database, with clients in the same process, until the power goes; prints what was
+    /// acknowledged
+    Load(Load),
+    /// Kills a server again and again under clients, and checks what they were told
+    Kill(Kill),
+    /// Attacks a server with hostile connections beside good clients, and watches its memory
+    Hostile(Hostile),
+    /// Checks that what was acknowledged is there, once. Exit codes: 3 it is not; 4 the database cannot be
+    /// opened or read
+    Check(Check),
+}
+
+#[derive(Debug, clap::Args)]
+struct Of {
+    /// The database
+    #[arg(long)]
+    db: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct Load {
+    #[command(flatten)]
+    of: Of,
+    #[arg(long, default_value_t = 16)]
+    clients: u64,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Kill {
+    #[command(flatten)]
+    of: Of,
+    #[arg(long, default_value_t = 50)]
+    kills: u64,
+    #[arg(long, default_value_t = 16)]
+    clients: u64,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Hostile {
+    #[command(flatten)]
+    of: Of,
+    /// Hostile connections at once
+    #[arg(long, default_value_t = 500)]
+    connections: u64,
+    #[arg(long, default_value_t = 120)]
+    seconds: u64,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Debug, clap::Args)]
+struct Check {
+    #[command(flatten)]
+    of: Of,
+    /// What was acknowledged: the output of `load`
+    #[arg(long)]
+    ack: PathBuf,
+}
+
+/// What did not hold, and the exit code for it.
+pub(crate) struct Wrong(pub(crate) u8, pub(crate) String);
+
+/// Something is not as it was told.
+pub(crate) fn wrong(what: impl Into<String>) -> Wrong {
+    Wrong(3, what.into())
+}
+
+impl From<Error> for Wrong {
+    fn from(error: Error) -> Wrong {
+        Wrong(4, format!("{error:?}"))
+    }
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Serve(args) => serve(&args.db),
+        Command::Load(args) => load(&args),
+        Command::Kill(args) => killed::run(&args),
+        Command::Hostile(args) => hostile::run(&args),
+        Command::Check(args) => check(&args.of.db, &args.ack),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Wrong(exit, what)) => {
+            eprintln!("{what}");
+            ExitCode::from(exit)
+        }
+    }
+}
+
+/// A database with the collection of the clients.
+fn open(path: &Path) -> Result<Db> {
+    let db = Db::open(path)?;
+    db.ensure(&Schema::new(client::COLLECTION).key(["client", "number"]))?;
+    Ok(db)
+}
+
+fn serve(path: &Path) -> Result<(), Wrong> {
+    let db = open(path)?;
+    let _server = duramen_server::local(&db)?;
+    loop {
+        std::thread::park();
+    }
+}
+
+fn load(args: &Load) -> Result<(), Wrong> {
+    let path = &args.of.db;
+    let db = open(path)?;
+    let _server = duramen_server::local(&db)?;
+    let address = Address::Directory(path.clone());
+    let clients = Clients { address, count: args.clients, seed: args.seed, is_strict: false };
+    // A line for each acknowledgement, whole.
+    clients.run(&Until::Forever, &|ack| {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{ack}").and_then(|()| out.flush()).map_err(|error| wrong(error.to_string()))
+    })
+}
+
+fn check(path: &Path, ack: &Path) -> Result<(), Wrong> {
+    let text =
+        std::fs::read_to_string(ack).map_err(|error| Wrong(1, format!("{}: {error}", ack.display())))?;
+    let acks = Acks::parse(&text)?;
+    // A cut may come before there is a database.
+    if acks.count() == 0 && Db::options().create(false).open(path).is_err() {
+        println!("0 acknowledged, and no database");
+        return Ok(());
+    }
+    let db = open(path)?;
+    let present = acks.check(&db)?;
+    if let Some(problem) = db.check_documents()?.problems.first() {
+        return Err(wrong(problem.to_string()));
+    }
+    println!("{} acknowledged, {present} present", acks.count());
+    Ok(())
+}

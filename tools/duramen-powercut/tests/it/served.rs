@@ -1,0 +1,33 @@
+//! A served database in short: what its server acknowledged to clients that retry survives `kill -9` and a
+//! power cut, once. The long runs are in `scripts/serve-cuts`.
+
+use std::process::Command;
+
+use crate::runner::{has, run};
+
+const SERVED: &str = env!("CARGO_BIN_EXE_powercut-served");
+
+/// D1 through a server: every acknowledged request id is there once, every retry has the first answer.
+#[test]
+fn what_a_killed_server_acknowledged_is_there_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("db");
+    let killed =
+        Command::new(SERVED).args(["kill", "--kills", "3", "--seed", "7", "--db"]).arg(db).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&killed.stdout), String::from_utf8_lossy(&killed.stderr));
+    assert!(killed.status.success(), "{out}{err}");
+    assert!(out.contains("3 kills, 16 clients"), "{out}");
+}
+
+#[test]
+fn what_a_server_acknowledged_survives_a_power_cut() {
+    if !has("mkfs.ext4", "a server under a power cut") {
+        return;
+    }
+    let check = format!("'{SERVED}' check --db db --ack \"$POWERCUT_ACK\"");
+    let head =
+        ["--fs", "ext4", "--seed", "3", "--variants", "3", "--cut-after-writes", "300..1500", "--fsck"];
+    let told = run(&[&head[..], &["--check", &check, "--", SERVED, "load", "--db", "db"]].concat());
+    assert_eq!(told["exit"], 0, "{told:#}");
+    assert!(told["ack_lines"].as_u64().unwrap() > 0, "a check of nothing: {told:#}");
+}
