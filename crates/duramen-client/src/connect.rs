@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use duramen::error::{Code, Error, Result};
@@ -74,12 +75,18 @@ async fn by_tcp(host: &str, port: u16, token: Option<String>) -> Result<Connecte
 }
 
 async fn by_socket(path: &Path) -> Result<Connected> {
-    // Tried once before, because the channel hides why it failed.
-    open_socket(path).await.map_err(|error| refused(path, &error))?;
-    let owned = path.to_owned();
+    // Opened here, because the channel hides why it failed; later ones are the channel's own.
+    let first = open_socket(path).await.map_err(|error| refused(path, &error))?;
+    let (owned, first) = (path.to_owned(), Mutex::new(Some(first)));
     let connector = service_fn(move |_: Uri| {
-        let path = owned.clone();
-        async move { Ok::<_, io::Error>(TokioIo::new(open_socket(&path).await?)) }
+        let (path, first) = (owned.clone(), first.lock().unwrap_or_else(PoisonError::into_inner).take());
+        async move {
+            let stream = match first {
+                Some(stream) => stream,
+                None => open_socket(&path).await?,
+            };
+            Ok::<_, io::Error>(TokioIo::new(stream))
+        }
     });
     // The name of the host is not used.
     let channel = endpoint("http://duramen".to_owned())?.connect_with_connector(connector).await;

@@ -273,3 +273,42 @@ fn what_a_killed_server_leaves_is_replaced() {
     assert_eq!(serve.stop(), Some(0));
     assert!(!scratch.path("db/serve.sock").exists());
 }
+
+/// The commands of README.md, on January's flights: the words of each, without `duramen` and the database.
+fn readme_commands() -> Vec<Vec<String>> {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let lines = readme.lines().filter_map(|line| line.strip_prefix("duramen "));
+    let words = |line: &str| {
+        let words = line.split_whitespace().map(|word| word.trim_matches('\'').to_owned());
+        words.filter(|word| word != "flights.duramen").collect::<Vec<_>>()
+    };
+    lines.map(words).collect()
+}
+
+#[test]
+fn commands_of_the_readme_print_the_same_by_at() {
+    let scratch = Scratch::with_january();
+    let commands = readme_commands();
+    let with_database = |command: &[String]| {
+        let mut words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let at = if words[0] == "view" { 2 } else { 1 };
+        words.insert(at, "db");
+        scratch.run(&words)
+    };
+    let view = commands.iter().find(|command| command.starts_with(&["view".to_owned(), "add".to_owned()]));
+    assert_eq!(with_database(view.unwrap()).code, Some(0));
+    let can_be_served =
+        |command: &&Vec<String>| ["count", "reduce", "scan", "get"].contains(&command[0].as_str());
+    let served: Vec<&Vec<String>> = commands.iter().filter(can_be_served).collect();
+    assert!(served.len() >= 6, "{commands:?}");
+    let wanted: Vec<String> = served.iter().map(|command| shown(&with_database(command))).collect();
+    let serve = Serve::new(&scratch);
+    for (command, wanted) in served.iter().zip(&wanted) {
+        assert!(wanted.starts_with("Some(0)"), "{command:?}: {wanted}");
+        let words: Vec<&str> =
+            ["--at", "unix:db/serve.sock"].into_iter().chain(command.iter().map(String::as_str)).collect();
+        assert_eq!(&shown(&scratch.run(&words)), wanted, "{command:?} by --at");
+        assert_eq!(&shown(&with_database(command)), wanted, "{command:?} beside a server");
+    }
+    drop(serve);
+}

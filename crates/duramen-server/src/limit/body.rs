@@ -69,17 +69,18 @@ impl RequestBody {
         }
     }
 
-    /// Refuses a message by its declared length, before it is read or anything is reserved for it.
-    fn check_length(&mut self, bytes: &[u8]) -> Result<(), Status> {
+    /// The declared length of the message, once its head has arrived. Too long a one is refused here, before
+    /// it is read or anything is reserved for it.
+    fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, Status> {
         let missing = HEAD_BYTES - self.head.len();
         if missing == 0 {
-            return Ok(());
+            return Ok(None);
         }
         self.head.extend_from_slice(&bytes[..missing.min(bytes.len())]);
-        let [_, a, b, c, d] = self.head[..] else { return Ok(()) };
+        let [_, a, b, c, d] = self.head[..] else { return Ok(None) };
         let length = u32::from_be_bytes([a, b, c, d]) as usize;
         if length <= MESSAGE_BYTES_MAX {
-            return Ok(());
+            return Ok(Some(HEAD_BYTES + length));
         }
         let what = format!("the message has {length} bytes, and at most {MESSAGE_BYTES_MAX} are taken");
         Err(status::of(&Error::new(Code::TooLarge, what).with_hint("send several smaller ones")))
@@ -121,14 +122,16 @@ impl Body for RequestBody {
             Ok(bytes) => bytes,
             Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
         };
-        if let Err(refused) = self.check_length(&bytes) {
-            return Poll::Ready(Some(Err(refused)));
-        }
-        if let Some(left) = self.ahead.checked_sub(bytes.len()) {
+        let declared = match self.length(&bytes) {
+            Ok(declared) => declared,
+            Err(refused) => return Poll::Ready(Some(Err(refused))),
+        };
+        if let Some(left) = self.ahead.checked_sub(bytes.len()).filter(|_| declared.is_none()) {
             self.ahead = left;
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
-        let charged = (bytes.len() - self.ahead).max(CHARGED_AT_ONCE);
+        // The decoder reserves the whole message at once.
+        let charged = bytes.len().saturating_sub(self.ahead).max(declared.unwrap_or(0)).max(CHARGED_AT_ONCE);
         self.ahead = self.ahead + charged - bytes.len();
         let holder = Arc::clone(&self.holder);
         self.waiting = Some((bytes, Box::pin(async move { holder.take(charged).await })));

@@ -1,12 +1,12 @@
 //! Bytes that clients make the server hold: all of them together have a limit.
 //!
-//! A request is charged as its bytes arrive. It waits for a moment where there is no room, and is then
-//! refused. Replies exist when they are charged, so they always are: a request that finds no room has the
-//! connection closed that holds most. Without that, a few clients that send much and read nothing would keep
-//! all others out.
+//! A request is charged by the length that it declares, which the decoder reserves at once. It waits for a
+//! moment where there is no room, and is then refused. Replies exist when they are charged, so they always
+//! are: a request that finds no room has the connection closed that holds most. Without that, a few clients
+//! that send much and read nothing would keep all others out.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -17,7 +17,15 @@ use tokio::time::timeout;
 use super::WAIT;
 
 /// A connection that holds less is never closed for what it holds.
-const HOLDS_MUCH: usize = 1 << 20;
+const HOLDS_MUCH: usize = 256 << 10;
+
+/// What each connection may hold beside its window even if the others hold as much as they may: enough for
+/// small calls.
+const OWN_BYTES: usize = 16 << 10;
+
+/// The part of all bytes that is kept for this, as a divisor: a thousand connections of [`OWN_BYTES`] of the
+/// usual 128 MiB.
+const KEPT_PART: usize = 8;
 
 /// The bytes of all connections.
 #[derive(Debug)]
@@ -38,7 +46,9 @@ pub(crate) struct Holder {
     /// Bytes of replies that wait for the client, and how many it has taken.
     replies: AtomicUsize,
     taken: AtomicU64,
-    is_closed: Notify,
+    /// It is to be closed; told once.
+    is_closing: AtomicBool,
+    close: Notify,
 }
 
 /// Bytes that are held; dropping it gives them back.
@@ -47,6 +57,13 @@ pub(crate) struct Charge {
     holder: Arc<Holder>,
     bytes: usize,
     is_reply: bool,
+}
+
+/// The bytes of a connection's window.
+#[derive(Debug)]
+pub(crate) struct Window {
+    budget: Arc<Budget>,
+    bytes: usize,
 }
 
 impl Budget {
@@ -69,7 +86,8 @@ impl Budget {
             held: AtomicUsize::new(0),
             replies: AtomicUsize::new(0),
             taken: AtomicU64::new(0),
-            is_closed: Notify::new(),
+            is_closing: AtomicBool::new(false),
+            close: Notify::new(),
         });
         self.lock().insert(number, Arc::downgrade(&holder));
         holder
@@ -79,17 +97,22 @@ impl Budget {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_take(&self, bytes: usize) -> bool {
-        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.max);
+    /// Takes bytes of all, for a connection that holds some.
+    fn try_take(&self, held: usize, bytes: usize) -> bool {
+        let is_own = held.saturating_add(bytes) <= OWN_BYTES;
+        let max = if is_own { self.max } else { self.max - self.max / KEPT_PART };
+        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= max);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Closes the connection that holds most, if it holds much.
     fn close_the_largest(&self) {
         let holders: Vec<Arc<Holder>> = self.lock().values().filter_map(Weak::upgrade).collect();
-        let largest = holders.iter().max_by_key(|holder| holder.held.load(Ordering::Relaxed));
+        let open = holders.iter().filter(|holder| !holder.is_closing.load(Ordering::Relaxed));
+        let largest = open.max_by_key(|holder| holder.held.load(Ordering::Relaxed));
         if let Some(largest) = largest.filter(|largest| largest.held.load(Ordering::Relaxed) >= HOLDS_MUCH) {
-            largest.is_closed.notify_one();
+            largest.is_closing.store(true, Ordering::Relaxed);
+            largest.close.notify_one();
         }
     }
 
@@ -107,7 +130,7 @@ impl Holder {
     pub(crate) async fn take(self: &Arc<Self>, bytes: usize) -> Result<Charge> {
         let budget = &self.budget;
         let charged = || Charge::new(self, bytes, false);
-        if budget.try_take(bytes) {
+        if self.try_take(bytes) {
             return Ok(charged());
         }
         budget.close_the_largest();
@@ -115,7 +138,7 @@ impl Holder {
             loop {
                 // Registered before the look, so that nothing is missed in between.
                 let given_back = budget.given_back.notified();
-                if budget.try_take(bytes) {
+                if self.try_take(bytes) {
                     return;
                 }
                 given_back.await;
@@ -132,11 +155,15 @@ impl Holder {
     /// # Errors
     /// `Overloaded` (E1103) if there is no room.
     pub(crate) fn take_now(self: &Arc<Self>, bytes: usize) -> Result<Charge> {
-        if self.budget.try_take(bytes) {
+        if self.try_take(bytes) {
             return Ok(Charge::new(self, bytes, false));
         }
         self.budget.close_the_largest();
         Err(overloaded("memory for messages"))
+    }
+
+    fn try_take(&self, bytes: usize) -> bool {
+        self.budget.try_take(self.held.load(Ordering::Relaxed), bytes)
     }
 
     /// Bytes of a reply, which exist already.
@@ -146,6 +173,12 @@ impl Holder {
         Charge::new(self, bytes, true)
     }
 
+    /// The window of the connection: what arrives there is held before any call sees it.
+    pub(crate) fn charge_window(self: &Arc<Self>, bytes: usize) -> Window {
+        self.budget.used.fetch_add(bytes, Ordering::Relaxed);
+        Window { budget: Arc::clone(&self.budget), bytes }
+    }
+
     /// Bytes of replies that the client has not taken, and how many it has taken so far.
     pub(crate) fn replies(&self) -> (usize, u64) {
         (self.replies.load(Ordering::Relaxed), self.taken.load(Ordering::Relaxed))
@@ -153,7 +186,7 @@ impl Holder {
 
     /// Until the connection is to be closed for what it holds.
     pub(crate) async fn closed(&self) {
-        self.is_closed.notified().await;
+        self.close.notified().await;
     }
 }
 
@@ -167,6 +200,13 @@ impl Charge {
     fn new(holder: &Arc<Holder>, bytes: usize, is_reply: bool) -> Charge {
         holder.held.fetch_add(bytes, Ordering::Relaxed);
         Charge { holder: Arc::clone(holder), bytes, is_reply }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.given_back.notify_waiters();
     }
 }
 
@@ -212,6 +252,7 @@ mod tests {
 
     #[test]
     fn bytes_are_given_back_and_no_more_are_taken_than_there_are() {
+        // All of it is small.
         let budget = Budget::new(1000);
         let (one, two) = (budget.holder(), budget.holder());
         block_on(async {
@@ -238,6 +279,19 @@ mod tests {
                 drop(first);
             });
             drop(second.expect("given back in time"));
+        });
+    }
+
+    #[test]
+    fn a_connection_has_room_for_small_calls_whatever_others_hold() {
+        let budget = Budget::new(16 << 20);
+        let (greedy, small) = (budget.holder(), budget.holder());
+        block_on(async {
+            let much = greedy.take(14 << 20).await.expect("as much as it may");
+            assert_eq!(greedy.take(1).await.expect_err("no more").code(), Code::Overloaded);
+            drop(small.take(OWN_BYTES).await.expect("its own"));
+            assert_eq!(small.take(OWN_BYTES + 1).await.expect_err("more").code(), Code::Overloaded);
+            drop(much);
         });
     }
 

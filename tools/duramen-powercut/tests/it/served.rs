@@ -19,6 +19,17 @@ fn what_a_killed_server_acknowledged_is_there_once() {
     assert!(out.contains("3 kills, 16 clients"), "{out}");
 }
 
+/// Good clients get every answer beside hostile connections, and the server does not grow.
+#[test]
+fn good_clients_are_served_beside_hostile_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("db");
+    let words = ["hostile", "--connections", "60", "--seconds", "3", "--seed", "5", "--db"];
+    let attacked = Command::new(SERVED).args(words).arg(db).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&attacked.stdout), String::from_utf8_lossy(&attacked.stderr));
+    assert!(attacked.status.success(), "{out}{err}");
+}
+
 #[test]
 fn what_a_server_acknowledged_survives_a_power_cut() {
     if !has("mkfs.ext4", "a server under a power cut") {

@@ -31,8 +31,8 @@ const BIG_DOCUMENT_BYTES: usize = 32 << 10;
 const BIG: &str = "big";
 
 /// What a connection does to the server.
-#[derive(Debug, Clone, Copy)]
-enum Manner {
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Manner {
     /// Connects, and says nothing.
     HalfOpen,
     /// Sends a call, a byte at a time.
@@ -97,7 +97,8 @@ fn beside(args: &Hostile, path: &Path, server: &mut Child, engine_bytes: u64) ->
             let (socket, is_over, made) = (&socket, &is_over, &made);
             scope.spawn(move || {
                 let mut random = Random::new(args.seed ^ number << 20);
-                let manner = MANNERS[usize::try_from(number).unwrap_or(0) % MANNERS.len()];
+                let mixed = MANNERS[usize::try_from(number).unwrap_or(0) % MANNERS.len()];
+                let manner = args.manner.unwrap_or(mixed);
                 while !is_over.load(Ordering::Relaxed) {
                     made.fetch_add(1, Ordering::Relaxed);
                     // The server closes it, or refuses it: then comes the next.

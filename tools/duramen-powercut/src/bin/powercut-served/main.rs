@@ -86,6 +86,9 @@ pub(crate) struct Hostile {
     connections: u64,
     #[arg(long, default_value_t = 120)]
     seconds: u64,
+    /// All of them behave like this; without it each like another
+    #[arg(long)]
+    manner: Option<hostile::Manner>,
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
