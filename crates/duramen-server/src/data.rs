@@ -17,6 +17,7 @@ use tonic::{Request, Response, Status};
 
 use crate::call::Call;
 use crate::limit::budget::retry_after;
+pub(crate) use read::Room;
 
 /// Threads of scans: those of reads are for reads that end soon.
 const SCAN_THREADS: usize = 2;

@@ -36,7 +36,7 @@ impl Socket {
     ///
     /// # Errors
     /// `System` (E1001) if the file system has no sockets, for example.
-    pub(crate) fn bind(directory: &Path, owner: u32) -> Result<Socket> {
+    pub(crate) fn bind(directory: &Path) -> Result<Socket> {
         let failed = |error: io::Error| Error::io("make the socket in", directory, &error);
         let new = directory.join(NEW);
         remove_directory(&new).map_err(failed)?;
@@ -45,10 +45,6 @@ impl Socket {
         let made = new.join(discovery::SOCKET);
         fs::set_permissions(&made, fs::Permissions::from_mode(0o600)).map_err(failed)?;
         let metadata = fs::metadata(&made).map_err(failed)?;
-        // A server that root runs is the owner's, too.
-        if metadata.uid() != owner {
-            std::os::unix::fs::chown(&made, Some(owner), None).map_err(failed)?;
-        }
         let path = discovery::socket_of(directory);
         fs::rename(&made, &path).map_err(failed)?;
         fs::remove_dir(&new).map_err(failed)?;
@@ -185,13 +181,20 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<u64> {
     written().map_err(|error| Error::io("write", path, &error))
 }
 
-/// The owner of a directory.
+/// The owner of a directory, who must be the user of this process. Files that root makes in a directory of
+/// another user would be out of that user's reach, and their names in that user's hands.
 ///
 /// # Errors
-/// `System` (E1001) if it cannot be looked at.
+/// `Forbidden` (E1102) for another user's directory; `System` (E1001) if it cannot be looked at.
 pub(crate) fn owner(directory: &Path) -> Result<u32> {
     let metadata = fs::metadata(directory).map_err(|error| Error::io("look at", directory, &error))?;
-    Ok(metadata.uid())
+    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    if owner == own {
+        return Ok(owner);
+    }
+    let shown = directory.display();
+    let what = format!("the database {shown} belongs to the user {owner}, and this process runs as {own}");
+    Err(Error::new(Code::Forbidden, what).with_hint("serve a database as the user to whom it belongs"))
 }
 
 #[cfg(test)]
@@ -235,13 +238,13 @@ mod tests {
         let long = directory.path().join("d".repeat(120));
         fs::create_dir(&long).expect("it can be made");
         for directory in [directory.path(), &long] {
-            let first = Socket::bind(directory, owner(directory).expect("an owner")).expect("bound");
+            let first = Socket::bind(directory).expect("bound");
             let path = discovery::socket_of(directory);
             assert_eq!(fs::metadata(&path).expect("it is there").mode() & 0o777, 0o600);
             // As a killed process leaves it.
             std::mem::forget(first);
             fs::create_dir(directory.join(NEW)).expect("it can be made");
-            let second = Socket::bind(directory, owner(directory).expect("an owner")).expect("bound again");
+            let second = Socket::bind(directory).expect("bound again");
             assert!(path.exists() && !directory.join(NEW).exists());
             drop(second);
             assert!(!path.exists());

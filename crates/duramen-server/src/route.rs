@@ -58,6 +58,9 @@ type Answering = std::pin::Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 pub(crate) trait Dispatch: Send + Sync {
     /// The answer, on its way; `None` if no service has the path.
     fn dispatch(&self, request: Request<RequestBody>) -> Option<Answering>;
+
+    /// Whether the calls of a path take messages one after the other.
+    fn is_stream(&self, path: &str) -> bool;
 }
 
 impl<H, R> Dispatch for Services<H, R>
@@ -67,6 +70,10 @@ where
     R: NamedService + Clone + Send + Sync + 'static,
     R: Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>,
 {
+    fn is_stream(&self, path: &str) -> bool {
+        service_of(path) == Some(R::NAME)
+    }
+
     fn dispatch(&self, request: Request<RequestBody>) -> Option<Answering> {
         let service = service_of(request.uri().path())?;
         Some(if service == data_server::DataServer::<DataService>::NAME {
@@ -131,7 +138,8 @@ pub(crate) async fn answer(
     has_called.store(true, Ordering::Relaxed);
     let (mut head, body) = request.into_parts();
     head.extensions.insert(call.clone());
-    let request = Request::from_parts(head, RequestBody::new(body, &holder, &call.charges));
+    let is_stream = shared.services.is_stream(head.uri.path());
+    let request = Request::from_parts(head, RequestBody::new(body, &holder, &call.charges, is_stream));
     let Some(answering) = shared.services.dispatch(request) else {
         return Ok(reply(Status::unimplemented("there is no such service").into_http(), None));
     };

@@ -4,9 +4,10 @@ use duramen::error::{Code, Error, Result};
 use duramen::view::KeyField;
 use duramen::{AsyncDb, Reads as _, Schema, Snapshot};
 use duramen_proto::v1::{self, schema_server};
+use prost::Message as _;
 use tonic::{Request, Response, Status};
 
-use crate::data::{call_of, refused};
+use crate::data::{Room, call_of, refused};
 
 /// The collections of a database.
 #[derive(Clone)]
@@ -29,20 +30,18 @@ impl schema_server::Schema for SchemaService {
         let call = call_of(&request);
         call.take_place().await.map_err(refused)?;
         let names = request.into_inner().names;
-        let read = move |snapshot: &Snapshot| {
-            call.check_deadline()?;
-            collections(snapshot, &names)
-        };
+        let read = move |snapshot: &Snapshot| collections(snapshot, &names, &mut Room::new(&call));
         let collections = self.db.read(read).await.map_err(refused)?;
         Ok(Response::new(v1::CollectionsReply { collections }))
     }
 }
 
-fn collections(snapshot: &Snapshot, names: &[String]) -> Result<Vec<v1::Collection>> {
+fn collections(snapshot: &Snapshot, names: &[String], room: &mut Room<'_>) -> Result<Vec<v1::Collection>> {
+    let mut fits = |found: v1::Collection| room.take(found.encoded_len()).map(|()| found);
     if names.is_empty() {
-        return snapshot.collections()?.iter().map(collection).collect();
+        return snapshot.collections()?.iter().map(|schema| fits(collection(schema)?)).collect();
     }
-    names.iter().map(|name| named(snapshot, name)).collect()
+    names.iter().map(|name| fits(named(snapshot, name)?)).collect()
 }
 
 fn named(snapshot: &Snapshot, name: &str) -> Result<v1::Collection> {

@@ -28,6 +28,9 @@ use crate::listen::{self, Listeners};
 use crate::route::{Services, Shared};
 use crate::schema::SchemaService;
 
+/// A message to health or reflection: names.
+const SMALL_BYTES_MAX: usize = 4 << 10;
+
 /// Beyond the grace of calls: for what is left of connections.
 const STOP_MAX: Duration = Duration::from_secs(1);
 
@@ -173,9 +176,10 @@ impl Builder {
     /// Starts the server. It returns once clients can connect.
     ///
     /// # Errors
-    /// `Forbidden` (E1102) for an address beyond this machine; `ReadOnly` (E0204) if the database was opened
-    /// read-only. `System` (E1001) if the database is in memory, where other processes cannot find it, if an
-    /// address is taken, or if the system gives no thread.
+    /// `Forbidden` (E1102) for an address beyond this machine, and if the directory is another user's;
+    /// `ReadOnly` (E0204) if the database was opened read-only. `System` (E1001) if the database is in
+    /// memory, where other processes cannot find it, if an address is taken, or if the system gives no
+    /// thread.
     pub fn start(self) -> Result<Server> {
         let status = self.db.durability_status();
         if status.read_only {
@@ -203,7 +207,7 @@ impl Builder {
             limits: self.limits.clone(),
             draining,
         };
-        let (socket, without_socket) = match Socket::bind(&directory, owner) {
+        let (socket, without_socket) = match Socket::bind(&directory) {
             Ok(socket) => (Some(socket), None),
             // Without a socket and without an address nobody could call.
             Err(error) if tcp.is_empty() => return Err(error),
@@ -283,9 +287,11 @@ impl Builder {
             data: DataServer::new(data)
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
-            schema: SchemaServer::new(schema).max_decoding_message_size(MESSAGE_BYTES_MAX),
-            health,
-            reflection,
+            schema: SchemaServer::new(schema)
+                .max_decoding_message_size(MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX),
+            health: health.max_decoding_message_size(SMALL_BYTES_MAX),
+            reflection: reflection.max_decoding_message_size(SMALL_BYTES_MAX),
         }))
     }
 }

@@ -133,6 +133,12 @@ impl Served {
             group_by: u32::try_from(elements.unwrap_or(0)).unwrap_or(u32::MAX),
         };
         match self.one(v1::read::Kind::ReduceView(of))? {
+            // Groups of no elements: one of all rows, if there are any.
+            v1::read_result::Kind::ViewReductions(reductions)
+                if elements == Some(0) && reductions.groups.iter().all(|group| group.count == 0) =>
+            {
+                Ok(Vec::new())
+            }
             v1::read_result::Kind::ViewReductions(reductions) => {
                 reductions.groups.into_iter().map(group).collect()
             }

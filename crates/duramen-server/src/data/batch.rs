@@ -18,6 +18,10 @@ use super::read::Room;
 use super::{DataService, request_id};
 use crate::call::Call;
 
+/// What a condition, operation or read takes in memory at most, as a message and once more as it is checked,
+/// beside its own bytes.
+const ITEM_BYTES: usize = 1 << 10;
+
 /// The most operations of a batch that may run alone.
 const ALONE_MAX: usize = 256;
 
@@ -78,10 +82,11 @@ pub(super) async fn run(
         [] => None,
         bytes => Some(request_id(bytes)?),
     };
-    call.take_place().await?;
-    // The message as it was decoded, and what its documents become.
+    // The message as it was decoded and checked, and what its documents become.
+    let items = request.conditions.len() + request.operations.len() + request.reads.len();
     let parts = document::parts_of(&request)?;
-    call.charge(request.encoded_len() + parts * document::PART_BYTES).await?;
+    call.charge(request.encoded_len() + items * ITEM_BYTES + parts * document::PART_BYTES).await?;
+    call.take_place().await?;
     let request_of = id.map(|id| Request::new(id, &body_of(&mut request)).by(call.user));
     let db = service.writes.at(level);
     let gave_up = Arc::new(AtomicBool::new(false));
@@ -150,9 +155,17 @@ async fn once(
             running.call.begin()?;
             Room::new(&running.call).all(at, &running.batch.reads, running.batch.form)
         };
-        reads = service.reads.read(again).await?;
+        reads = service.reads.read(again).await.map_err(|error| committed_before(&error))?;
     }
     Ok(reply(answer, receipt, reads))
+}
+
+/// The effect is there, so the error of the reads must not say that nothing was changed.
+fn committed_before(error: &Error) -> Error {
+    let what =
+        format!("an earlier try of the batch was committed; its reads failed now: {}", error.message());
+    Error::new(Code::OutcomeUnknown, what)
+        .with_hint("send it again without the reads, or ask for its outcome")
 }
 
 fn reply(answer: Answer, receipt: v1::Receipt, reads: Vec<v1::ReadResult>) -> v1::BatchReply {

@@ -37,13 +37,13 @@ const SPARE: usize = 64 << 10;
 const PER_RESULT: usize = 8;
 
 /// The room of an answer, in its message and in the memory of the server.
-pub(super) struct Room<'a> {
+pub(crate) struct Room<'a> {
     call: &'a Call,
     bytes_left: usize,
 }
 
 impl<'a> Room<'a> {
-    pub(super) fn new(call: &'a Call) -> Room<'a> {
+    pub(crate) fn new(call: &'a Call) -> Room<'a> {
         Room { call, bytes_left: MESSAGE_BYTES_MAX - SPARE }
     }
 
@@ -52,12 +52,21 @@ impl<'a> Room<'a> {
     /// # Errors
     /// `TooLarge` (E0203) for more than a message may have; `Overloaded` (E1103) if the server has no room;
     /// `DeadlinePassed` (E1108).
-    pub(super) fn take(&mut self, bytes: usize) -> Result<()> {
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<()> {
         self.call.check_deadline()?;
         self.bytes_left = self.bytes_left.checked_sub(bytes + PER_RESULT).ok_or_else(|| {
             let what = format!("the answer takes more than {MESSAGE_BYTES_MAX} bytes");
             Error::new(Code::TooLarge, what).with_hint("read less at once, or scan")
         })?;
+        self.call.charge_run(bytes)
+    }
+
+    /// Holds bytes of a result that is being made.
+    ///
+    /// # Errors
+    /// As [`Room::take`].
+    fn hold(&mut self, bytes: usize) -> Result<()> {
+        self.call.check_deadline()?;
         self.call.charge_run(bytes)
     }
 
@@ -136,8 +145,8 @@ fn reduce_view<S: Reads>(
     let mut add = |elements: Vec<Element>, reduction: ViewReduction| {
         let parts = reduction.parts.iter().map(|part| reduced(part, form)).collect::<Result<_>>()?;
         let group = v1::ReductionGroup { key: Some(key::of(&elements)), count: reduction.count, parts };
-        // What it takes beside its own bytes, once more at the end: a group is small.
-        room.take(group.encoded_len() + size_of::<v1::ReductionGroup>())?;
+        // What it takes beside its bytes in the message.
+        room.hold(group.encoded_len() + size_of::<v1::ReductionGroup>())?;
         groups.push(group);
         Ok(())
     };

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use duramen::error::{Code, Error, Result};
 use duramen::tuple::{decode, encode};
 use duramen::{AsyncDb, Db, Direction, Reads as _, Rows, Snapshot, Span};
-use duramen_proto::{document, key, status, v1};
+use duramen_proto::{MESSAGE_BYTES_MAX, document, key, status, v1};
 use prost::Message as _;
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
@@ -78,8 +78,9 @@ impl Scan {
         })
     }
 
-    /// The next message; `None` after the last.
-    fn message(&mut self) -> Result<Option<v1::ScanReply>> {
+    /// The next message; `None` after the last. It is charged until the next one is made.
+    fn message(&mut self, call: &Call) -> Result<Option<v1::ScanReply>> {
+        call.charges.end_run();
         let (mut documents, mut bytes, mut last) = (Vec::new(), 0, None);
         while self.left > 0 && bytes < MESSAGE_BYTES {
             let Some((key, stored)) = self.rows.next()? else {
@@ -90,12 +91,19 @@ impl Scan {
                 continue;
             }
             let document = document::of_stored(stored, self.form)?;
-            bytes += document.encoded_len();
+            let length = document.encoded_len();
+            if length > MESSAGE_BYTES_MAX - MESSAGE_BYTES {
+                let what = format!("a document of {length} bytes fits no message");
+                return Err(Error::new(Code::TooLarge, what)
+                    .with_hint("read it in the process that has the database open"));
+            }
+            bytes += length;
             documents.push(document);
             last = Some(key.to_vec());
             self.left -= 1;
         }
         let Some(last) = last else { return Ok(None) };
+        call.charge_run(bytes)?;
         let page_token = self.place.token(&last).into();
         Ok(Some(v1::ScanReply { documents, page_token, at: Some(self.at.clone()) }))
     }
@@ -158,10 +166,11 @@ struct Scanning {
 impl Scanning {
     fn new(db: AsyncDb, scan: Scan, call: Call) -> Scanning {
         let scan = Arc::new(Mutex::new(Some(scan)));
-        let (held, by) = (Arc::clone(&scan), call.deadline);
+        let (held, ending) = (Arc::clone(&scan), call.clone());
         let deadline = tokio::spawn(async move {
-            sleep_until(by).await;
+            sleep_until(ending.deadline).await;
             drop(take(&held));
+            ending.give_place_back();
         });
         Scanning { db, call, scan, making: None, is_over: false, deadline }
     }
@@ -173,8 +182,12 @@ impl Scanning {
                 let Some(mut scan) = take(&held).filter(|_| call.check_deadline().is_ok()) else {
                     return Err(ended());
                 };
-                let message = scan.message()?;
-                *held.lock().unwrap_or_else(PoisonError::into_inner) = Some(scan);
+                let message = scan.message(&call)?;
+                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+                // Else the deadline has come and found nothing to drop.
+                if call.check_deadline().is_ok() {
+                    *held = Some(scan);
+                }
                 Ok(message)
             })
             .await

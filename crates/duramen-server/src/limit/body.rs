@@ -8,29 +8,40 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use duramen::error::{Code, Error};
 use duramen_proto::{MESSAGE_BYTES_MAX, status};
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use tonic::Status;
 
 use super::budget::{Charge, Holder, retry_after};
 
-/// A small request is charged once.
-const CHARGED_AT_ONCE: usize = 4 << 10;
+/// The least that a request is charged.
+const CHARGED_AT_LEAST: usize = 4 << 10;
 
 type Taking = Pin<Box<dyn Future<Output = duramen::Result<Charge>> + Send>>;
 
 /// The body of a request. Its charges last until it is dropped, with the call.
+///
+/// A call has one message. Its declared length is charged before the decoder sees it, which reserves it at
+/// once. The end of the message is kept back until the client has sent all: a decoded message takes more
+/// memory than its bytes, and a client that does not end its request would hold that for long.
 pub(crate) struct RequestBody {
     inner: Incoming,
     holder: Arc<Holder>,
-    /// Bytes that were charged and have not arrived yet.
-    ahead: usize,
     charges: Arc<Charges>,
-    /// A frame that waits for room.
-    waiting: Option<(Bytes, Taking)>,
     /// The beginning of the message, until its length is known.
     head: Vec<u8>,
+    /// What is still to come of the message, once its length is known.
+    left: Option<usize>,
+    /// The first bytes, which wait for room.
+    waiting: Option<(Bytes, Taking)>,
+    /// The end of the message.
+    last: Option<Bytes>,
+    /// The call takes messages one after the other, as reflection does.
+    is_stream: bool,
 }
+
+/// What a message of a stream is charged at least.
+const SHORT_BYTES: usize = 256;
 
 /// A flag and the length: what gRPC puts before a message.
 const HEAD_BYTES: usize = 5;
@@ -58,24 +69,28 @@ impl Charges {
 }
 
 impl RequestBody {
-    pub(crate) fn new(inner: Incoming, holder: &Arc<Holder>, charges: &Arc<Charges>) -> RequestBody {
+    pub(crate) fn new(
+        inner: Incoming,
+        holder: &Arc<Holder>,
+        charges: &Arc<Charges>,
+        is_stream: bool,
+    ) -> RequestBody {
         RequestBody {
             inner,
             holder: Arc::clone(holder),
-            ahead: 0,
             charges: Arc::clone(charges),
-            waiting: None,
             head: Vec::with_capacity(HEAD_BYTES),
+            left: None,
+            waiting: None,
+            last: None,
+            is_stream,
         }
     }
 
-    /// The declared length of the message, once its head has arrived. Too long a one is refused here, before
+    /// The length of the message with its head, once that has arrived. Too long a one is refused here, before
     /// it is read or anything is reserved for it.
     fn length(&mut self, bytes: &[u8]) -> Result<Option<usize>, Status> {
         let missing = HEAD_BYTES - self.head.len();
-        if missing == 0 {
-            return Ok(None);
-        }
         self.head.extend_from_slice(&bytes[..missing.min(bytes.len())]);
         let [_, a, b, c, d] = self.head[..] else { return Ok(None) };
         let length = u32::from_be_bytes([a, b, c, d]) as usize;
@@ -86,20 +101,60 @@ impl RequestBody {
         Err(status::of(&Error::new(Code::TooLarge, what).with_hint("send several smaller ones")))
     }
 
-    /// The waiting frame, once it is charged.
-    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let (bytes, taking) = self.waiting.as_mut().expect("a frame waits");
+    /// Bytes that may go to the decoder; `None` if they are the end of the message.
+    fn pass(&mut self, bytes: Bytes) -> Result<Option<Bytes>, Status> {
+        let Some(left) = self.left else { return Ok(Some(bytes)) };
+        self.left = Some(left.checked_sub(bytes.len()).ok_or_else(one_message)?);
+        if self.left == Some(0) {
+            self.last = Some(bytes);
+            return Ok(None);
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Bytes that have arrived: the first ones wait for room.
+    fn arrived(&mut self, bytes: Bytes) -> Result<Option<Bytes>, Status> {
+        if self.is_stream {
+            // Short messages, which are few: all of them are charged until the stream ends.
+            let charged = self.holder.take_now(bytes.len().max(SHORT_BYTES));
+            self.charges.add(charged.map_err(|error| status::of_after(&error, Some(retry_after())))?);
+            return Ok(Some(bytes));
+        }
+        if self.last.is_some() {
+            return if bytes.is_empty() { Ok(None) } else { Err(one_message()) };
+        }
+        if self.left.is_some() {
+            return self.pass(bytes);
+        }
+        let before = self.head.len();
+        let Some(length) = self.length(&bytes)? else { return Ok(Some(bytes)) };
+        self.left = Some(length - before);
+        let holder = Arc::clone(&self.holder);
+        let charged = length.max(CHARGED_AT_LEAST);
+        self.waiting = Some((bytes, Box::pin(async move { holder.take(charged).await })));
+        Ok(None)
+    }
+
+    /// The first bytes, once the message is charged.
+    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Status>> {
+        let Some((bytes, taking)) = self.waiting.as_mut() else { return Poll::Ready(Ok(None)) };
         let taken = ready!(taking.as_mut().poll(cx));
         let bytes = std::mem::take(bytes);
         self.waiting = None;
-        Poll::Ready(Some(match taken {
+        Poll::Ready(match taken {
             Ok(charge) => {
                 self.charges.add(charge);
-                Ok(Frame::data(bytes))
+                self.pass(bytes)
             }
             Err(error) => Err(status::of_after(&error, Some(retry_after()))),
-        }))
+        })
     }
+}
+
+/// A call has one message.
+fn one_message() -> Status {
+    let error = Error::invalid("more follows the message of the call");
+    status::of(&error.with_hint("send one message in a call"))
 }
 
 impl Body for RequestBody {
@@ -110,40 +165,29 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if self.waiting.is_some() {
-            return self.poll_waiting(cx);
+        loop {
+            match ready!(self.poll_waiting(cx)) {
+                Ok(Some(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Ok(None) => {}
+                Err(refused) => return Poll::Ready(Some(Err(refused))),
+            }
+            let frame = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => return Poll::Ready(Some(Err(Status::from_error(Box::new(error))))),
+                None => return Poll::Ready(self.last.take().map(|last| Ok(Frame::data(last)))),
+            };
+            // Trailers of a client say nothing.
+            let Ok(bytes) = frame.into_data() else { continue };
+            match self.arrived(bytes) {
+                Ok(Some(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Ok(None) => {}
+                Err(refused) => return Poll::Ready(Some(Err(refused))),
+            }
         }
-        let frame = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
-            None => return Poll::Ready(None),
-            Some(Err(error)) => return Poll::Ready(Some(Err(Status::from_error(Box::new(error))))),
-            Some(Ok(frame)) => frame,
-        };
-        let bytes = match frame.into_data() {
-            Ok(bytes) => bytes,
-            Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
-        };
-        let declared = match self.length(&bytes) {
-            Ok(declared) => declared,
-            Err(refused) => return Poll::Ready(Some(Err(refused))),
-        };
-        if let Some(left) = self.ahead.checked_sub(bytes.len()).filter(|_| declared.is_none()) {
-            self.ahead = left;
-            return Poll::Ready(Some(Ok(Frame::data(bytes))));
-        }
-        // The decoder reserves the whole message at once.
-        let charged = bytes.len().saturating_sub(self.ahead).max(declared.unwrap_or(0)).max(CHARGED_AT_ONCE);
-        self.ahead = self.ahead + charged - bytes.len();
-        let holder = Arc::clone(&self.holder);
-        self.waiting = Some((bytes, Box::pin(async move { holder.take(charged).await })));
-        self.poll_waiting(cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.waiting.is_none() && self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        if self.waiting.is_some() { SizeHint::default() } else { self.inner.size_hint() }
+        self.waiting.is_none() && self.last.is_none() && self.inner.is_end_stream()
     }
 }
 

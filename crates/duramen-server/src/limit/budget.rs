@@ -105,12 +105,18 @@ impl Budget {
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Closes the connection that holds most, if it holds much.
-    fn close_the_largest(&self) {
+    /// Closes the connection that holds most, if it holds much: for one that wants bytes, and holds less. One
+    /// that is closing already may give back enough.
+    fn close_the_largest(&self, wanted: usize, held: usize) {
         let holders: Vec<Arc<Holder>> = self.lock().values().filter_map(Weak::upgrade).collect();
-        let open = holders.iter().filter(|holder| !holder.is_closing.load(Ordering::Relaxed));
-        let largest = open.max_by_key(|holder| holder.held.load(Ordering::Relaxed));
-        if let Some(largest) = largest.filter(|largest| largest.held.load(Ordering::Relaxed) >= HOLDS_MUCH) {
+        let held_by = |holder: &Holder| holder.held.load(Ordering::Relaxed);
+        let is_closing = |holder: &Holder| holder.is_closing.load(Ordering::Relaxed);
+        if holders.iter().any(|holder| is_closing(holder) && held_by(holder) >= wanted) {
+            return;
+        }
+        let open = holders.iter().filter(|holder| !is_closing(holder));
+        let Some(largest) = open.max_by_key(|holder| held_by(holder)) else { return };
+        if held_by(largest) >= HOLDS_MUCH.max(held + 1) {
             largest.is_closing.store(true, Ordering::Relaxed);
             largest.close.notify_one();
         }
@@ -133,8 +139,7 @@ impl Holder {
         if self.try_take(bytes) {
             return Ok(charged());
         }
-        budget.close_the_largest();
-        let room = async {
+        let room = || async {
             loop {
                 // Registered before the look, so that nothing is missed in between.
                 let given_back = budget.given_back.notified();
@@ -144,7 +149,12 @@ impl Holder {
                 given_back.await;
             }
         };
-        match timeout(WAIT, room).await {
+        // Most of what is held is held for milliseconds.
+        if timeout(WAIT / 2, room()).await.is_ok() {
+            return Ok(charged());
+        }
+        budget.close_the_largest(bytes, self.held.load(Ordering::Relaxed));
+        match timeout(WAIT / 2, room()).await {
             Ok(()) => Ok(charged()),
             Err(_) => Err(overloaded("memory for messages")),
         }
@@ -158,7 +168,7 @@ impl Holder {
         if self.try_take(bytes) {
             return Ok(Charge::new(self, bytes, false));
         }
-        self.budget.close_the_largest();
+        self.budget.close_the_largest(bytes, self.held.load(Ordering::Relaxed));
         Err(overloaded("memory for messages"))
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use duramen::{Code, Error};
 use duramen_proto::v1;
+use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -223,10 +224,34 @@ fn connections_without_a_call_are_closed() {
 #[test]
 fn a_body_that_never_ends_is_given_up_at_the_deadline() {
     let served = Served::new();
-    let never = tokio_stream::pending::<Result<http_body::Frame<Bytes>, std::io::Error>>();
+    let never = tokio_stream::pending::<Result<Frame<Bytes>, std::io::Error>>();
     let body = StreamBody::new(never).boxed();
     let answered = send(&served, BATCH, &[("grpc-timeout", "300m")], body).expect("an answer");
     assert_eq!(answered.code(), Some(Code::DeadlinePassed));
+}
+
+/// A request whose client does not end it is not decoded: its message would be held for long.
+#[test]
+fn a_request_that_is_not_ended_is_given_up_at_the_deadline() {
+    let served = Served::new();
+    let message = Frame::data(Bytes::from(framed(&[])));
+    let frames = tokio_stream::iter([Ok::<_, std::io::Error>(message)]);
+    let body = StreamBody::new(tokio_stream::StreamExt::chain(frames, tokio_stream::pending())).boxed();
+    let answered = send(&served, READ, &[("grpc-timeout", "300m")], body).expect("an answer");
+    assert_eq!(answered.code(), Some(Code::DeadlinePassed));
+}
+
+/// One name asked for many times is a small request for a large answer.
+#[test]
+fn answers_of_collections_are_bounded() {
+    let served = Served::new();
+    let wide =
+        duramen::Schema::new("wide").key((0..20).map(|number| format!("column_with_a_long_name_{number}")));
+    served.db.ensure(&wide).expect("a collection");
+    let names = v1::CollectionsRequest { names: vec!["wide".to_owned(); 60_000] };
+    let body = whole(framed(&names.encode_to_vec()));
+    let answered = send(&served, "/duramen.v1.Schema/Collections", &[], body).expect("an answer");
+    assert_eq!(answered.code(), Some(Code::TooLarge));
 }
 
 /// More calls than there are places wait, and are then told when to come back.

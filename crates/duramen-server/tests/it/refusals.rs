@@ -64,6 +64,20 @@ fn a_database_that_cannot_be_found_or_written_is_not_served() {
     assert_eq!(Server::builder(read_only).start().expect_err("refused").code(), Code::ReadOnly);
 }
 
+/// What root makes in another user's directory is in that user's hands: names that become links.
+#[test]
+fn a_database_of_another_user_is_not_served() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("db");
+    let db = Db::open(&path).expect("a database");
+    std::os::unix::fs::chown(&path, Some(12_345), None).expect("root may");
+    assert_eq!(Server::builder(db).start().expect_err("refused").code(), Code::Forbidden);
+    assert!(!path.join("serve.sock").exists() && !path.join("serve.json").exists());
+}
+
 #[test]
 fn nothing_answers_where_no_server_is() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -1,0 +1,3 @@
+//! Tests of the wire protocol, one binary.
+
+mod mutations;
