@@ -31,11 +31,13 @@ use crate::schema::SchemaService;
 
 /// The services of a server.
 #[derive(Clone)]
-pub(crate) struct Services<H, R> {
+pub(crate) struct Services<H, R, A> {
     pub(crate) data: data_server::DataServer<DataService>,
     pub(crate) schema: schema_server::SchemaServer<SchemaService>,
     pub(crate) health: H,
     pub(crate) reflection: R,
+    /// The version of reflection before, which `ghz` asks.
+    pub(crate) reflection_alpha: A,
 }
 
 /// What all connections share.
@@ -63,15 +65,17 @@ pub(crate) trait Dispatch: Send + Sync {
     fn is_stream(&self, path: &str) -> bool;
 }
 
-impl<H, R> Dispatch for Services<H, R>
+impl<H, R, A> Dispatch for Services<H, R, A>
 where
     H: NamedService + Clone + Send + Sync + 'static,
     H: Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>,
     R: NamedService + Clone + Send + Sync + 'static,
     R: Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>,
+    A: NamedService + Clone + Send + Sync + 'static,
+    A: Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>,
 {
     fn is_stream(&self, path: &str) -> bool {
-        service_of(path) == Some(R::NAME)
+        service_of(path).is_some_and(|service| [R::NAME, A::NAME].contains(&service))
     }
 
     fn dispatch(&self, request: Request<RequestBody>) -> Option<Answering> {
@@ -84,6 +88,8 @@ where
             answering(self.health.clone(), request)
         } else if service == R::NAME {
             answering(self.reflection.clone(), request)
+        } else if service == A::NAME {
+            answering(self.reflection_alpha.clone(), request)
         } else {
             return None;
         })

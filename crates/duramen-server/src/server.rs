@@ -278,11 +278,14 @@ impl Builder {
             let _ = draining.wait_for(|draining| *draining).await;
             health_reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         });
-        let reflection = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(DESCRIPTORS)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            .build_v1()
-            .map_err(|error| Error::new(Code::System, format!("the descriptors cannot be read: {error}")))?;
+        let reflected = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(DESCRIPTORS)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        let unreadable = |error| Error::new(Code::System, format!("the descriptors cannot be read: {error}"));
+        let reflection = reflected().build_v1().map_err(unreadable)?;
+        let reflection_alpha = reflected().build_v1alpha().map_err(unreadable)?;
         Ok(Box::new(Services {
             data: DataServer::new(data)
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -292,6 +295,7 @@ impl Builder {
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
             health: health.max_decoding_message_size(SMALL_BYTES_MAX),
             reflection: reflection.max_decoding_message_size(SMALL_BYTES_MAX),
+            reflection_alpha: reflection_alpha.max_decoding_message_size(SMALL_BYTES_MAX),
         }))
     }
 }
