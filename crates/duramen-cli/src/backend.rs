@@ -25,7 +25,11 @@ pub(crate) use served::Served;
 
 /// A database to read: one state of it, or a server.
 pub(crate) enum Reading {
-    Local { db: Opened, snapshot: Snapshot },
+    /// The lock is held as long as `_db` lives.
+    Local {
+        _db: Opened,
+        snapshot: Snapshot,
+    },
     Served(Served),
 }
 
@@ -95,7 +99,7 @@ impl Reading {
         match database::open_to_read(args) {
             Ok(db) => {
                 let snapshot = db.snapshot()?;
-                Ok(Reading::Local { db, snapshot })
+                Ok(Reading::Local { _db: db, snapshot })
             }
             Err(failure) => holder(args, failure).map(Reading::Served),
         }
@@ -110,11 +114,8 @@ impl Reading {
     }
 
     /// The state, for what works only on a database that this command has open.
-    pub(crate) fn local(&self, what: &str) -> Result<(&Opened, &Snapshot)> {
-        match self {
-            Reading::Local { db, snapshot } => Ok((db, snapshot)),
-            Reading::Served(_) => Err(not_served(what)),
-        }
+    pub(crate) fn local(&self, what: &str) -> Result<&Snapshot> {
+        self.snapshot().ok_or_else(|| not_served(what))
     }
 
     /// A collection.
@@ -381,8 +382,7 @@ fn named(args: &DatabaseArgs) -> Result<Option<Served>> {
 
 /// The server of the process that has the database open, if that is why it could not be opened.
 fn holder(args: &DatabaseArgs, failure: Failure) -> Result<Served> {
-    let is_locked = matches!(&failure, Failure::Said(said) if said.code == Code::DatabaseLocked);
-    if !is_locked {
+    if failure.code() != Some(Code::DatabaseLocked) {
         return Err(failure);
     }
     let client = match Client::connect(&Address::Directory(args.db.clone())) {

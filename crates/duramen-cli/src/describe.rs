@@ -22,7 +22,7 @@ use crate::view;
 pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
     let reading = Reading::open(args)?;
     if out.is_json() {
-        let (_, snapshot) = reading.local("collections --json")?;
+        let snapshot = reading.local("collections --json")?;
         let schemas = snapshot.collections()?;
         let all = schemas.iter().map(|schema| as_json(snapshot, schema)).collect::<Result<Vec<_>>>()?;
         return out.object("collections", doc! { "collections": all });

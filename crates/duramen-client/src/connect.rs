@@ -1,4 +1,4 @@
-//! Connecting: to a socket, to a host, or to whoever serves a directory.
+//! Connecting: to a socket, to a host, or to the process that serves a directory.
 
 use std::fs;
 use std::io;
@@ -39,8 +39,8 @@ pub(crate) async fn connect(address: &Address) -> Result<Connected> {
     }
 }
 
-/// By the socket only. Who listens at an address of a server that was killed is not known, and would be told
-/// the token.
+/// By the socket only. At an address of a server that was killed another process may listen, and would be
+/// told the token.
 async fn by_directory(directory: &Path) -> Result<Connected> {
     let Some(serving) = address::serving(directory)? else { return Err(address::not_served(directory)) };
     if !serving.socket {

@@ -1,7 +1,7 @@
-//! Who is at the other end of a connection, and whether it may call.
+//! The user at the other end of a connection, and whether that user may call.
 //!
 //! On the socket the kernel says the user. On TCP each call carries the token. There is one user so far, the
-//! administrator: whoever owns the directory of the database, and root.
+//! administrator: the owner of the database's directory, and root.
 
 use duramen::error::{Code, Error, Result};
 use http::HeaderMap;
@@ -18,11 +18,11 @@ pub(crate) const ADMIN: &str = "admin";
 pub(crate) enum Peer {
     /// A process of this user, on the socket.
     Local { uid: u32 },
-    /// Anyone on this machine, by TCP.
+    /// A process of any user of this machine, by TCP.
     Tcp,
 }
 
-/// Who may call.
+/// The users that may call.
 #[derive(Debug)]
 pub(crate) struct Auth {
     /// The owner of the directory.
@@ -32,7 +32,7 @@ pub(crate) struct Auth {
 }
 
 impl Auth {
-    /// The user who calls.
+    /// The calling user.
     ///
     /// # Errors
     /// `Forbidden` (E1102) for another user's process; `Unauthenticated` (E1101) without the right token.
@@ -55,7 +55,7 @@ impl Auth {
     fn by_token(&self, headers: &HeaderMap) -> Result<&'static str> {
         let refused = |why: &str| {
             Err(Error::new(Code::Unauthenticated, format!("the call has {why}")).with_hint(
-                "send the token in DB/serve.token as `authorization: Bearer TOKEN`; the command line reads it by itself",
+                "send the token in DB/serve.token as `authorization: Bearer TOKEN`; the command line takes it from DURAMEN_TOKEN or from the address",
             ))
         };
         let Some(given) = headers.get(AUTHORIZATION) else { return refused("no token") };
@@ -71,7 +71,7 @@ impl Auth {
     }
 }
 
-/// Compares in the same time whatever differs, so that no one learns a token byte by byte.
+/// Compares in the same time whatever differs, so that a token cannot be learnt byte by byte.
 fn is_same(wanted: &[u8], given: &[u8]) -> bool {
     wanted.len() == given.len()
         && wanted.iter().zip(given).fold(0, |differs, (wanted, given)| differs | (wanted ^ given)) == 0
@@ -79,7 +79,7 @@ fn is_same(wanted: &[u8], given: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! Who is not named must not get in.
+    //! A user that is not named must not get in.
     use super::*;
 
     fn code(done: Result<&'static str>) -> Option<Code> {

@@ -1,4 +1,4 @@
-//! One call: who makes it, until when, and whether its work has begun.
+//! One call: its user, its deadline, and whether its work has begun.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
 //! The files in the directory of the database by which other processes find this one.
 //!
 //! Only the process that holds the lock of the database makes or removes them, so those of an earlier process
-//! are stale. Each appears whole: it is made under another name, in a directory that nobody else can enter,
+//! are stale. Each appears whole: it is made under another name, in a directory that no other user can enter,
 //! and renamed.
 
 use std::fs;
@@ -110,7 +110,7 @@ impl Drop for Notice {
     }
 }
 
-/// The token of a database: the one in its directory, if nobody else can have read it, else a new one.
+/// The token of a database: the one in its directory, if no other user can have read it, else a new one.
 ///
 /// # Errors
 /// `DiskFull` (E0301) or `System` (E1001) if it cannot be read or written.
@@ -141,7 +141,7 @@ fn random() -> Result<[u8; SECRET_BYTES]> {
     }
 }
 
-/// The text of a file that is this user's and that nobody else can read.
+/// The text of a file that is this user's and that no other user can read.
 fn own_text(path: &Path) -> io::Result<Option<String>> {
     let opened = fs::OpenOptions::new()
         .read(true)
@@ -181,7 +181,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<u64> {
     written().map_err(|error| Error::io("write", path, &error))
 }
 
-/// The owner of a directory, who must be the user of this process. Files that root makes in a directory of
+/// The owner of a directory, which must be the user of this process. Files that root makes in a directory of
 /// another user would be out of that user's reach, and their names in that user's hands.
 ///
 /// # Errors
@@ -199,7 +199,8 @@ pub(crate) fn owner(directory: &Path) -> Result<u32> {
 
 #[cfg(test)]
 mod tests {
-    //! A token that others could read is none, and a socket that a dead process left is in nobody's way.
+    //! A token that other users could read is worthless, and a socket that a dead process left does not
+    //! prevent a new one.
     use super::*;
 
     const DATABASE: &str = "0123456789abcdef0123456789abcdef";

@@ -11,7 +11,7 @@
 //! The server is the program's own: it uses the open database, and nothing is written by another process.
 //! Every promise of the library holds for its clients.
 //!
-//! # Who may call
+//! # The users that may call
 //! The socket `DB/serve.sock` belongs to the user of the process. The kernel says which user is at the other
 //! end: the directory's owner and root may do everything, others nothing. A TCP listener (see
 //! [`Builder::listen`]) takes loopback addresses only, and wants the token in `DB/serve.token`, a file that
@@ -24,7 +24,7 @@
 //! | `server` | starting, stopping, the threads |
 //! | `discover` | socket, token and `serve.json` in the directory of the database |
 //! | `listen`, `connection` | accepting connections; HTTP/2 on each |
-//! | `auth` | who is at the other end |
+//! | `auth` | the user at the other end |
 //! | `route`, `call` | a call: its deadline, its place, its service |
 //! | `limit` | bytes and places, charged before they are used |
 //! | `data`, `schema` | the services |

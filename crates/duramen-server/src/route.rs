@@ -1,6 +1,6 @@
 //! From a request of HTTP/2 to the service that answers it.
 //!
-//! In this order, each before the body is read: who calls, is the server going down, until when. hyper drops
+//! In this order, each before the body is read: the user, whether the server stops, the deadline. hyper drops
 //! the future of a call whose client is gone, at any `await`: everything that a call holds is a guard. A
 //! commit that has begun on a thread goes on without it.
 

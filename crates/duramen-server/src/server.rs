@@ -136,7 +136,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nobody finds it from now on.
+        // Clients no longer find it.
         drop(self.names.take());
         // Without a receiver everything has ended.
         let _ = self.drain.send(true);
@@ -198,10 +198,9 @@ impl Builder {
         let threads = Threads(Some(self.runtime()?));
         let runtime = threads.runtime();
         let (drain, draining) = watch::channel(false);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let shared = Shared {
             auth: Auth { owner, token: token.clone() },
-            places: Arc::new(Places::new(&self.limits, cores)),
+            places: Arc::new(Places::new(&self.limits, cores())),
             budget: Budget::new(self.limits.memory_bytes),
             services: self.services(runtime, draining.clone())?,
             limits: self.limits.clone(),
@@ -209,7 +208,7 @@ impl Builder {
         };
         let (socket, without_socket) = match Socket::bind(&directory) {
             Ok(socket) => (Some(socket), None),
-            // Without a socket and without an address nobody could call.
+            // Without a socket and without an address no client could call.
             Err(error) if tcp.is_empty() => return Err(error),
             Err(error) => (None, Some(error)),
         };
@@ -218,7 +217,7 @@ impl Builder {
             v: 1,
             pid: std::process::id(),
             run: self.db.opening(),
-            database: self.db.durability_status().database.to_string(),
+            database,
             socket: socket.is_some(),
             addresses: tcp.iter().map(ToString::to_string).collect(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -240,8 +239,7 @@ impl Builder {
     }
 
     fn runtime(&self) -> Result<Runtime> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = if self.threads == 0 { cores.min(4) } else { self.threads };
+        let threads = if self.threads == 0 { cores().min(4) } else { self.threads };
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("duramen-serve")
@@ -320,10 +318,15 @@ fn spawn(
     let (told, ended) = sync_channel(1);
     runtime.spawn(async move {
         listen::run(listeners, shared).await;
-        // Without a receiver nobody waits.
+        // Without a receiver the server was dropped and waits no longer.
         let _ = told.send(());
     });
     Ok(ended)
+}
+
+/// Processors.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn check_loopback(address: SocketAddr) -> Result<()> {

@@ -66,7 +66,7 @@ pub(super) fn reduce(
         ));
     }
     if args.explain {
-        let (_, snapshot) = reading.local("reduce --explain")?;
+        let snapshot = reading.local("reduce --explain")?;
         let documents = snapshot.documents(schema.name());
         let rows = documents.view(name).range(query.span);
         return reductions::explain_view(snapshot, schema, &rows, args, out);

@@ -90,7 +90,7 @@ const COMMANDS: &[&[&str]] = &[
 ];
 
 fn shown(ran: &Ran) -> String {
-    // Numbers of commits are those of the database, whoever else commits to it.
+    // The numbers of commits also count those of other writers.
     let mut text = format!("{:?}\n{}{}", ran.code, ran.stdout, ran.stderr);
     for before in ["seq ", "\"seq\":"] {
         let parts: Vec<String> =
@@ -189,7 +189,7 @@ fn a_server_is_found_by_its_address_and_a_variable() {
     refused(&["serve", "db"], 4, "E0701");
     refused(&["serve", "other", "--listen", "0.0.0.0:0"], 7, "E1102");
     refused(&["put", "db", "-c", "rows", "{}", "--durability", "memory"], 2, "E0201");
-    // What only works on files says who has them.
+    // A command that only works on files names the process that has them open.
     refused(&["compact", "db"], 4, "E0701");
     serve.signal(Signal::KILL);
 }
@@ -259,7 +259,7 @@ fn a_server_of_another_database_is_not_asked() {
     drop(serve);
 }
 
-/// A killed server leaves its files behind: they are in nobody's way.
+/// A killed server leaves its files behind: the next server replaces them.
 #[test]
 fn what_a_killed_server_leaves_is_replaced() {
     let scratch = rows();

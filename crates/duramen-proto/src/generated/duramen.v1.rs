@@ -260,7 +260,7 @@ pub struct HelloReply {
     /// The release of the server.
     #[prost(string, tag = "4")]
     pub server: ::prost::alloc::string::String,
-    /// Who the client is to the server.
+    /// The user as which the server knows the client.
     #[prost(string, tag = "5")]
     pub user: ::prost::alloc::string::String,
     /// The clock of requests: clients make request ids by it.

@@ -1,4 +1,4 @@
-//! Who may not call is refused, with a code that says why.
+//! A client that may not call is refused, with a code that says why.
 
 use std::net::SocketAddr;
 
