@@ -49,7 +49,7 @@ use crate::access::open_state::OpenState;
 use crate::access::reads::sealed::Readable;
 use crate::access::transaction::Transaction;
 use crate::store::error::{Code, Error, Result};
-use crate::store::{Durability, Receipt, Source};
+use crate::store::{Durability, Receipt, Source, TreeId};
 use crate::value::clock::Millis;
 use crate::value::time::Time;
 
@@ -151,6 +151,10 @@ impl<'a> Request<'a> {
     #[cfg(feature = "async")]
     pub(crate) fn to_stored(self) -> StoredRequest {
         StoredRequest { id: self.id, user: self.user.to_owned(), digest: self.digest }
+    }
+
+    fn row(&self, answer: &[u8]) -> Row {
+        Row::Answer { digest: self.digest, answer: answer.to_vec() }
     }
 
     /// Its id.
@@ -278,12 +282,14 @@ pub(crate) fn find_or_run(
     request: &Request<'_>,
     run: &mut impl FnMut(&mut Transaction<'_>) -> Result<Vec<u8>>,
 ) -> Result<(Known, bool)> {
-    let known = find(tx, request)?;
+    let place = Place::of(tx, request.id, request.user)?;
+    let known = place.find(tx, request)?;
     if known != Known::New {
         return Ok((known, true));
     }
     let answer = run(tx)?;
-    remember(tx, request, &answer)?;
+    check_length(request, &answer)?;
+    place.put(tx, request.id, &request.row(&answer))?;
     Ok((Known::Committed(answer), false))
 }
 
@@ -308,16 +314,7 @@ pub(crate) fn answered(
 /// Those of a [read](crate::Error#reads); `InvalidArgument` (E0201) if the id is new and more than a minute
 /// ahead of the clock of requests; `KeyTooLong` (E0202) if the name of the user is.
 pub fn find(tx: &mut Transaction<'_>, request: &Request<'_>) -> Result<Known> {
-    Ok(match row_of(tx, request.id, request.user)? {
-        Stored::Nothing => {
-            check_time(tx, request.id)?;
-            Known::New
-        }
-        Stored::TooOld => Known::TooOld,
-        Stored::Row(Row::Never) => Known::Never,
-        Stored::Row(Row::Answer { digest, .. }) if digest != request.digest => Known::OtherBody,
-        Stored::Row(Row::Answer { answer, .. }) => Known::Committed(answer),
-    })
+    Place::of(tx, request.id, request.user)?.find(tx, request)
 }
 
 /// Stores the answer of a request that [`find`] did not know.
@@ -327,14 +324,9 @@ pub fn find(tx: &mut Transaction<'_>, request: &Request<'_>) -> Result<Known> {
 /// [`ANSWER_BYTES_MAX`]. If the request was not looked for, `RequestTooOld` (E1105), `RequestCancelled`
 /// (E1110), or `AlreadyExists` (E0210) where it has an answer.
 pub fn remember(tx: &mut Transaction<'_>, request: &Request<'_>, answer: &[u8]) -> Result<()> {
-    if answer.len() > ANSWER_BYTES_MAX {
-        let message = format!("the answer of the request {} takes {} bytes", request.id, answer.len());
-        let hint = format!(
-            "an answer may take {ANSWER_BYTES_MAX} bytes: store more under a key, and answer with that"
-        );
-        return Err(Error::new(Code::TooLarge, message).with_hint(hint));
-    }
-    match row_of(tx, request.id, request.user)? {
+    check_length(request, answer)?;
+    let place = Place::of(tx, request.id, request.user)?;
+    match place.stored(tx, request.id)? {
         Stored::Nothing => {}
         Stored::TooOld => return Err(too_old(request.id)),
         Stored::Row(Row::Never) => return Known::Never.into_answer(request.id).map(drop),
@@ -344,7 +336,18 @@ pub fn remember(tx: &mut Transaction<'_>, request: &Request<'_>, answer: &[u8]) 
             return Err(Error::new(Code::AlreadyExists, what).with_hint(hint));
         }
     }
-    put(tx, request.id, request.user, &Row::Answer { digest: request.digest, answer: answer.to_vec() })
+    place.put(tx, request.id, &request.row(answer))
+}
+
+fn check_length(request: &Request<'_>, answer: &[u8]) -> Result<()> {
+    if answer.len() > ANSWER_BYTES_MAX {
+        let message = format!("the answer of the request {} takes {} bytes", request.id, answer.len());
+        let hint = format!(
+            "an answer may take {ANSWER_BYTES_MAX} bytes: store more under a key, and answer with that"
+        );
+        return Err(Error::new(Code::TooLarge, message).with_hint(hint));
+    }
+    Ok(())
 }
 
 /// What has become of a request, at level `Disk`. It settles that: if the request was not committed, it is
@@ -362,13 +365,14 @@ pub fn outcome(db: &Db, id: RequestId, user: &str) -> Result<Outcome> {
 
 /// What has become of a request, settled; `None` if it is older than what is kept.
 pub(crate) fn settle(tx: &mut Transaction<'_>, id: RequestId, user: &str) -> Result<Option<Outcome>> {
-    Ok(match row_of(tx, id, user)? {
+    let place = Place::of(tx, id, user)?;
+    Ok(match place.stored(tx, id)? {
         Stored::TooOld => None,
         Stored::Row(Row::Answer { answer, .. }) => Some(Outcome::Committed(answer)),
         Stored::Row(Row::Never) => Some(Outcome::Never),
         Stored::Nothing => {
             check_time(tx, id)?;
-            put(tx, id, user, &Row::Never)?;
+            place.put(tx, id, &Row::Never)?;
             Some(Outcome::Never)
         }
     })
@@ -412,30 +416,66 @@ enum Stored {
     TooOld,
 }
 
-fn row_of(tx: &Transaction<'_>, id: RequestId, user: &str) -> Result<Stored> {
-    let Some(tree) = tx.shared().tree(&minutes::tree(id.minute()))? else {
-        // What was forgotten has no tree. Reading the floor makes this transaction conflict with a job that
-        // raises it.
-        let is_kept = id.minute() >= minutes::floor(tx.shared())?;
-        return Ok(if is_kept { Stored::Nothing } else { Stored::TooOld });
-    };
-    Ok(match tx.shared().get(tree, &answer::key(id, user))? {
-        Some(stored) => Stored::Row(Row::decode(&stored)?),
-        None => Stored::Nothing,
-    })
+/// Where the row of a request lies.
+struct Place {
+    /// The tree of its minute, if there is one.
+    tree: Option<TreeId>,
+    key: Vec<u8>,
 }
 
-fn put(tx: &Transaction<'_>, id: RequestId, user: &str, row: &Row) -> Result<()> {
-    let name = minutes::tree(id.minute());
-    let tree = match tx.shared().tree(&name)? {
-        Some(tree) => tree,
-        None if id.minute() < minutes::floor(tx.shared())? => return Err(too_old(id)),
-        None => {
-            tx.begins_minute();
-            tx.shared().create_tree(&name, None)?
+impl Place {
+    fn of(tx: &Transaction<'_>, id: RequestId, user: &str) -> Result<Place> {
+        let tree = tx.shared().tree(&minutes::tree(id.minute()))?;
+        Ok(Place { tree, key: answer::key(id, user) })
+    }
+
+    fn stored(&self, tx: &Transaction<'_>, id: RequestId) -> Result<Stored> {
+        let Some(tree) = self.tree else {
+            // What was forgotten has no tree. Reading the floor makes this transaction conflict with a job
+            // that raises it.
+            let is_kept = id.minute() >= minutes::floor(tx.shared())?;
+            return Ok(if is_kept { Stored::Nothing } else { Stored::TooOld });
+        };
+        Ok(match tx.shared().get(tree, &self.key)? {
+            Some(stored) => Stored::Row(Row::decode(&stored)?),
+            None => Stored::Nothing,
+        })
+    }
+
+    fn find(&self, tx: &Transaction<'_>, request: &Request<'_>) -> Result<Known> {
+        Ok(match self.stored(tx, request.id)? {
+            Stored::Nothing => {
+                check_time(tx, request.id)?;
+                Known::New
+            }
+            Stored::TooOld => Known::TooOld,
+            Stored::Row(Row::Never) => Known::Never,
+            Stored::Row(Row::Answer { digest, .. }) if digest != request.digest => Known::OtherBody,
+            Stored::Row(Row::Answer { answer, .. }) => Known::Committed(answer),
+        })
+    }
+
+    /// Stores the row of a request that is new in this transaction.
+    fn put(&self, tx: &Transaction<'_>, id: RequestId, row: &Row) -> Result<()> {
+        let tree = match self.tree {
+            Some(tree) => tree,
+            None => Place::first_of_minute(tx, id)?,
+        };
+        tx.shared().put(tree, &self.key, &row.encode())
+    }
+
+    fn first_of_minute(tx: &Transaction<'_>, id: RequestId) -> Result<TreeId> {
+        let name = minutes::tree(id.minute());
+        // The transaction may have stored another request of the minute since.
+        if let Some(tree) = tx.shared().tree(&name)? {
+            return Ok(tree);
         }
-    };
-    tx.shared().put(tree, &answer::key(id, user), &row.encode())
+        if id.minute() < minutes::floor(tx.shared())? {
+            return Err(too_old(id));
+        }
+        tx.begins_minute();
+        tx.shared().create_tree(&name, None)
+    }
 }
 
 /// A clock that was set back makes no difference to what is known; only a new id must not be ahead of it.

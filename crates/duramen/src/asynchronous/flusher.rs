@@ -39,6 +39,8 @@ struct State {
     waiting: Vec<Waiting>,
     /// The thread has found nothing to do, and is resting or has ended.
     is_idle: bool,
+    /// Threads that wait for the disk now.
+    flushing: usize,
 }
 
 impl Flusher {
@@ -63,6 +65,24 @@ impl Flusher {
         self.worker.get().is_some_and(Worker::wake)
     }
 
+    /// Waits for a commit in the calling thread, if no thread waits for others now. Without company the
+    /// commit gains nothing from the flusher's thread, and two changes of thread take as long as a fast sync.
+    ///
+    /// # Errors
+    /// Gives the commit back if there is company.
+    pub(super) fn flush_alone(&self, pool: &Arc<Pool>, waiting: Waiting) -> std::result::Result<(), Waiting> {
+        {
+            let mut state = self.lock();
+            if state.flushing > 0 || !state.waiting.is_empty() {
+                return Err(waiting);
+            }
+            state.flushing += 1;
+        }
+        complete(pool, vec![waiting]);
+        self.lock().flushing -= 1;
+        Ok(())
+    }
+
     /// One step of the thread.
     pub(super) fn step(&self, pool: &Arc<Pool>) -> Rest {
         if self.flush(pool) {
@@ -77,24 +97,16 @@ impl Flusher {
 
     /// Waits for all queued commits, and completes them; `false` if there were none.
     pub(super) fn flush(&self, pool: &Arc<Pool>) -> bool {
-        let waiting = std::mem::take(&mut self.lock().waiting);
-        if waiting.is_empty() {
-            return false;
-        }
-        let (disk, others): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|waiting| waiting.level == Durability::Disk);
-        // First those that need no sync.
-        for mut waiting in [others, disk] {
-            // The newest commit waits, and that flush covers the others. Each commit still checks its own
-            // receipt: an error of one that was dropped for want of room does not apply to those before it.
-            waiting.sort_unstable_by_key(|waiting| Reverse(waiting.receipt.seq()));
-            let wait = |Waiting { receipt, level, then }| (then, receipt.waited(level));
-            let waited: Vec<_> = waiting.into_iter().map(wait).collect();
-            for (then, waited) in waited.into_iter().rev() {
-                // A panic in the destructor of a program's value must not prevent the other completions.
-                drop(catch_unwind(AssertUnwindSafe(|| then(pool, waited))));
+        let waiting = {
+            let mut state = self.lock();
+            if state.waiting.is_empty() {
+                return false;
             }
-        }
+            state.flushing += 1;
+            std::mem::take(&mut state.waiting)
+        };
+        complete(pool, waiting);
+        self.lock().flushing -= 1;
         true
     }
 
@@ -107,5 +119,85 @@ impl Flusher {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect(POISON)
+    }
+}
+
+/// Waits for commits, and completes them.
+fn complete(pool: &Arc<Pool>, waiting: Vec<Waiting>) {
+    let (disk, others): (Vec<_>, Vec<_>) =
+        waiting.into_iter().partition(|waiting| waiting.level == Durability::Disk);
+    // First those that need no sync.
+    for mut waiting in [others, disk] {
+        // The newest commit waits, and that flush covers the others. Each commit still checks its own
+        // receipt: an error of one that was dropped for want of room does not apply to those before it.
+        waiting.sort_unstable_by_key(|waiting| Reverse(waiting.receipt.seq()));
+        let wait = |Waiting { receipt, level, then }| (then, receipt.waited(level));
+        let waited: Vec<_> = waiting.into_iter().map(wait).collect();
+        for (then, waited) in waited.into_iter().rev() {
+            // A panic in the destructor of a program's value must not prevent the other completions.
+            drop(catch_unwind(AssertUnwindSafe(|| then(pool, waited))));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A commit that is waited for twice would complete twice, one that no thread waits for never. Two
+    //! threads of the pool that wait would leave fewer for what comes.
+    use super::*;
+    use crate::access::handle::Db;
+    use crate::access::reads::Reads as _;
+    use crate::asynchronous::pool::Crew;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread::{ThreadId, current};
+
+    fn waiting(db: &Db, then: impl FnOnce(&Arc<Pool>) + Send + 'static) -> Waiting {
+        let (_, receipt) = db.transact_with_receipt(|tx| tx.kv("n").put("n", &1)).unwrap();
+        let then = move |pool: &Arc<Pool>, waited: Result<Receipt>| {
+            waited.unwrap();
+            then(pool);
+        };
+        Waiting { receipt, level: Durability::Process, then: Box::new(then) }
+    }
+
+    #[test]
+    fn a_commit_without_company_is_waited_for_by_its_own_thread() {
+        let db = Db::in_memory().unwrap();
+        let crew = Crew::new(2);
+        let flusher = Flusher::default();
+        let done: Arc<OnceLock<ThreadId>> = Arc::default();
+        let by = Arc::clone(&done);
+        let alone = waiting(&db, move |_| by.set(current().id()).unwrap());
+        assert!(flusher.flush_alone(crew.pool(), alone).is_ok());
+        assert_eq!(done.get(), Some(&current().id()));
+    }
+
+    #[test]
+    fn a_commit_with_company_is_left_to_the_flusher() {
+        let db = Db::in_memory().unwrap();
+        let crew = Crew::new(2);
+        let (flusher, done) = (Arc::new(Flusher::default()), Arc::new(AtomicU32::new(0)));
+        let counted = || {
+            let done = Arc::clone(&done);
+            waiting(&db, move |_| {
+                done.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        // There is no thread to wake: the commit stays in the queue.
+        assert!(!flusher.push(counted()));
+        let second = flusher.flush_alone(crew.pool(), counted()).unwrap_err();
+        assert!(flusher.push(second));
+        assert!(flusher.flush(crew.pool()));
+        assert_eq!(done.load(Ordering::Relaxed), 2);
+        // While a thread waits for one, another is left, too.
+        let (third, inner) = (counted(), Arc::clone(&flusher));
+        let outer = waiting(&db, move |pool| {
+            let third = inner.flush_alone(pool, third).unwrap_err();
+            assert!(!inner.push(third));
+        });
+        assert!(flusher.flush_alone(crew.pool(), outer).is_ok());
+        assert_eq!(done.load(Ordering::Relaxed), 2);
+        assert!(flusher.flush(crew.pool()) && !flusher.flush(crew.pool()));
+        assert_eq!(done.load(Ordering::Relaxed), 3);
     }
 }

@@ -101,7 +101,11 @@ impl Drop for Crew {
         loop {
             let job = pool.lock().waiting.pop_first();
             match job {
-                Some((_, job)) => job.step(pool),
+                Some((_, job)) => {
+                    if let Some(waiting) = job.step(pool) {
+                        pool.wait_for(waiting);
+                    }
+                }
                 None if pool.flusher.flush(pool) => {}
                 None => return,
             }
@@ -160,6 +164,19 @@ impl Pool {
         }
     }
 
+    /// Completes a commit once it has reached its level: in this thread of the pool if the commit is alone
+    /// and there is another thread for what comes, else by the flusher.
+    fn see_through(self: &Arc<Self>, waiting: Waiting) {
+        let is_spare = {
+            let queue = self.lock();
+            queue.waiting.is_empty() && !queue.idle.is_empty()
+        };
+        let alone = if is_spare { self.flusher.flush_alone(self, waiting) } else { Err(waiting) };
+        if let Err(waiting) = alone {
+            self.wait_for(waiting);
+        }
+    }
+
     fn step(self: &Arc<Self>, index: usize) -> Rest {
         let job = {
             let mut queue = self.lock();
@@ -175,7 +192,9 @@ impl Pool {
             job
         };
         // A panic in the destructor of a program's value must not end a thread of the pool.
-        drop(catch_unwind(AssertUnwindSafe(|| job.step(self))));
+        if let Ok(Some(waiting)) = catch_unwind(AssertUnwindSafe(|| job.step(self))) {
+            self.see_through(waiting);
+        }
         Rest::None
     }
 

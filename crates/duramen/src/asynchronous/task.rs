@@ -40,8 +40,9 @@ pub(super) enum Step<T> {
 
 /// A job in the queue of the pool.
 pub(super) trait Job: Send + Sync {
-    /// Does the next step.
-    fn step(self: Arc<Self>, pool: &Arc<Pool>);
+    /// Does the next step. Returns the commit that it must wait for, if it must.
+    #[must_use]
+    fn step(self: Arc<Self>, pool: &Arc<Pool>) -> Option<Waiting>;
 
     /// Fails the job, because there is no thread for it.
     fn refuse(&self, error: Error);
@@ -80,7 +81,8 @@ pub(super) fn wait(pool: &Arc<Pool>, receipt: Receipt, level: Durability) -> Run
     let state = State { work: None, outcome: None, waker: None };
     let task = Arc::new(Task { state: Mutex::new(state) });
     let told = Box::new(|waited: Result<Receipt>| Step::Done(waited.map(drop)));
-    Arc::clone(&task).go_on(pool, Ok(Step::Until(receipt, level, told)));
+    let waiting = Arc::clone(&task).go_on(pool, Ok(Step::Until(receipt, level, told)));
+    pool.wait_for(waiting.expect("that step waits"));
     Running { task, pool: Arc::clone(pool), ticket: None }
 }
 
@@ -89,7 +91,9 @@ impl<T: Send + 'static> Task<T> {
         self.state.lock().expect(POISON)
     }
 
-    fn go_on(self: Arc<Self>, pool: &Arc<Pool>, step: std::thread::Result<Step<T>>) {
+    /// Does what a step has led to. Returns the commit that must be waited for, if one must.
+    #[must_use]
+    fn go_on(self: Arc<Self>, pool: &Arc<Pool>, step: std::thread::Result<Step<T>>) -> Option<Waiting> {
         match step {
             Ok(Step::Done(result)) => self.end(Ok(result)),
             Ok(Step::Again(work)) => {
@@ -97,18 +101,21 @@ impl<T: Send + 'static> Task<T> {
                 let job = self as Arc<dyn Job>;
                 // A commit may already have happened: without a thread for the rest, this thread does it.
                 if pool.push(&job).is_err() {
-                    job.step(pool);
+                    return job.step(pool);
                 }
             }
             Ok(Step::Until(receipt, level, then)) => {
                 let then = move |pool: &Arc<Pool>, waited| {
                     let step = catch_unwind(AssertUnwindSafe(|| then(waited)));
-                    self.go_on(pool, step);
+                    if let Some(waiting) = self.go_on(pool, step) {
+                        pool.wait_for(waiting);
+                    }
                 };
-                pool.wait_for(Waiting { receipt, level, then: Box::new(then) });
+                return Some(Waiting { receipt, level, then: Box::new(then) });
             }
             Err(panic) => self.end(Err(panic)),
         }
+        None
     }
 
     fn end(&self, outcome: std::thread::Result<Result<T>>) {
@@ -129,10 +136,10 @@ pub(super) fn wake(waker: Option<Waker>) {
 }
 
 impl<T: Send + 'static> Job for Task<T> {
-    fn step(self: Arc<Self>, pool: &Arc<Pool>) {
-        let Some(work) = self.lock().work.take() else { return };
+    fn step(self: Arc<Self>, pool: &Arc<Pool>) -> Option<Waiting> {
+        let work = self.lock().work.take()?;
         let step = catch_unwind(AssertUnwindSafe(work));
-        self.go_on(pool, step);
+        self.go_on(pool, step)
     }
 
     fn refuse(&self, error: Error) {
