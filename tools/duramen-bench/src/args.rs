@@ -42,6 +42,16 @@ pub(crate) enum Command {
     /// Filters, sorts, groups and joins the flights, beside SQLite.
     #[cfg(feature = "sqlite")]
     Queries(crate::queries::Queries),
+    /// Writes rows over TCP, beside etcd and PostgreSQL.
+    #[cfg(feature = "serve")]
+    Serve(crate::serve::Serve),
+    /// Serves a new database; what `serve` starts.
+    #[cfg(feature = "serve")]
+    #[command(hide = true)]
+    Served {
+        /// The directory of the database.
+        dir: PathBuf,
+    },
     /// Shows the workloads, exactly.
     Workloads,
     /// Shows the engines of this build, the setting of each, and why.

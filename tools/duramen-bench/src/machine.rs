@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Clock ticks per second, as the kernel reports times to programs on every Linux.
-const TICKS: f64 = 100.0;
+pub(crate) const TICKS: f64 = 100.0;
 
 /// Bytes of a sector in the counters of a block device.
 const SECTOR_BYTES: u64 = 512;

@@ -34,6 +34,8 @@ mod queries;
 mod reference;
 mod report;
 mod results;
+#[cfg(feature = "serve")]
+mod serve;
 mod tables;
 mod verdict;
 mod workloads;
@@ -70,6 +72,10 @@ fn run(words: Words) -> Result<()> {
         Command::Model(words) => model::run(&words)?,
         #[cfg(feature = "sqlite")]
         Command::Queries(words) => queries::run(&words)?,
+        #[cfg(feature = "serve")]
+        Command::Serve(words) => serve::run(&words)?,
+        #[cfg(feature = "serve")]
+        Command::Served { dir } => serve::serve(&dir)?,
         Command::Compare(args) => report::show(&args, &compare::run(&args)?)?,
     }
     Ok(())

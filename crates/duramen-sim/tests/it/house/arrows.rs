@@ -15,7 +15,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     // The client for its tests only.
     ("duramen-server", &["duramen", "duramen-proto", "duramen-client"]),
     ("duramen-cli", &["duramen", "duramen-lab", "duramen-proto", "duramen-client", "duramen-server"]),
-    ("duramen-bench", &["duramen", "duramen-engine", "duramen-disk", "duramen-lab"]),
+    (
+        "duramen-bench",
+        &["duramen", "duramen-engine", "duramen-disk", "duramen-lab", "duramen-proto", "duramen-server"],
+    ),
     ("duramen-sim", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),
     (
         "duramen-powercut",

@@ -1,0 +1,167 @@
+//! `serve`: one new row of 1 KiB a transaction over TCP, beside etcd and PostgreSQL.
+//!
+//! Each server is a process of its own with a new database, and the tasks that write are in this one. A round
+//! takes each server once, in turns. At the end of a turn the server must have exactly the acknowledged rows.
+
+mod clients;
+mod duramen;
+mod etcd;
+mod postgres;
+mod server;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::engine::Result;
+use crate::job::Outcome;
+use crate::results::{Measured, Results};
+use crate::tables::Grid;
+use crate::workloads::SEED;
+use crate::{child, machine, output};
+use server::Entry;
+
+pub(crate) use duramen::serve;
+
+/// How to measure servers.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Directory on the disk to measure; a folder is made in it and removed.
+    #[arg(long, default_value = ".", value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Only these servers.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub engines: Vec<String>,
+    /// The numbers of tasks that write at the same time.
+    #[arg(long, value_delimiter = ',', default_value = "1,64", value_name = "1,64")]
+    pub tasks: Vec<usize>,
+    /// Connections that the tasks share, at most one each; PostgreSQL takes one transaction at a time on
+    /// each, and has one for every task.
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pub connections: usize,
+    /// How long each number of tasks writes.
+    #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
+    pub seconds: f64,
+    /// Rounds, in each of which every server has one turn.
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// The program etcd; `scripts/bench-etcd` builds it.
+    #[arg(long, default_value = "etcd", value_name = "FILE")]
+    pub etcd: PathBuf,
+    /// What keys and values are drawn from.
+    #[arg(long, default_value_t = SEED)]
+    pub seed: u64,
+}
+
+const ENTRIES: &[Entry] = &[duramen::ENTRY, duramen::WITH_IDS, etcd::ENTRY, postgres::ENTRY];
+
+/// The figures that are shown.
+const FIGURES: [&str; 5] =
+    ["commits/s", "p50 us", "p99 us", "processor us a commit, server", "processor us a commit, clients"];
+
+/// The ratios of commits per second that are wanted of one server to another, with one task and with many.
+const GOALS: [(&str, &str, [f64; 2]); 3] = [
+    ("duramen", "etcd", [1.2, 4.0]),
+    ("duramen", "postgres", [1.0, 1.0]),
+    ("duramen-ids", "duramen", [0.9, 0.9]),
+];
+
+/// Measures all servers, and prints tables.
+///
+/// # Errors
+/// Errors that make the whole run impossible; a turn that fails is a result.
+pub(crate) fn run(words: &Serve) -> Result<()> {
+    let is_wanted =
+        |entry: &&Entry| words.engines.is_empty() || words.engines.iter().any(|name| name == entry.name);
+    let entries: Vec<&Entry> = ENTRIES.iter().filter(is_wanted).collect();
+    if entries.is_empty() {
+        return Err("no server has such a name; there are duramen, duramen-ids, etcd and postgres".into());
+    }
+    let dir = words.dir.join(format!("duramen-serve-{}", std::process::id()));
+    child::fresh(&dir)?;
+    let dir = std::fs::canonicalize(dir)?;
+    let mut results = Results::default();
+    for round in 0..words.rounds {
+        for turn in 0..entries.len() {
+            let entry = entries[(turn + round as usize) % entries.len()];
+            output::progress(&format!("round {} of {}: {}", round + 1, words.rounds, entry.name));
+            let measured = measure(words, entry, round, &dir.join(entry.name));
+            results.measured.extend(measured);
+        }
+    }
+    child::remove(&dir)?;
+    show(words, &entries, &results);
+    Ok(())
+}
+
+/// A turn of a server: each number of tasks after the other, on one database.
+fn measure(words: &Serve, entry: &Entry, round: u32, dir: &Path) -> Vec<Measured> {
+    let of = |tasks: usize, outcome| Measured::of_turn(&workload(tasks), entry.name, round, outcome);
+    let turn = || -> Result<Vec<Outcome>> {
+        child::fresh(dir)?;
+        machine::settle(dir);
+        let server = (entry.start)(dir, words)?;
+        let mut acknowledged = 0;
+        let mut outcomes = Vec::new();
+        for tasks in &words.tasks {
+            let driven = clients::drive(&*server, words, *tasks, acknowledged)?;
+            acknowledged += driven.commits;
+            outcomes.push(driven.outcome.answering(server.count()?, acknowledged));
+        }
+        server.stop()?;
+        child::remove(dir)?;
+        Ok(outcomes)
+    };
+    match turn() {
+        Ok(outcomes) => {
+            words.tasks.iter().zip(outcomes).map(|(tasks, outcome)| of(*tasks, Ok(outcome))).collect()
+        }
+        Err(failed) => {
+            output::progress(&format!("{}: {failed}", entry.name));
+            words.tasks.iter().map(|tasks| of(*tasks, Err(failed.to_string().into()))).collect()
+        }
+    }
+}
+
+fn workload(tasks: usize) -> String {
+    format!("{tasks} task{}", if tasks == 1 { "" } else { "s" })
+}
+
+fn show(words: &Serve, entries: &[&Entry], results: &Results) {
+    output::line(&machine::sentence());
+    for entry in entries {
+        output::line(&format!("{}: {}", entry.name, entry.setting));
+    }
+    for tasks in &words.tasks {
+        let workload = workload(*tasks);
+        let mut head = vec![workload.clone()];
+        head.extend(entries.iter().map(|entry| entry.name.to_owned()));
+        let row = |figure: &&str| {
+            let mut row = vec![(*figure).to_owned()];
+            row.extend(entries.iter().map(|entry| cell(results, &workload, entry.name, figure)));
+            row
+        };
+        output::table(&Grid { head, rows: FIGURES.iter().map(row).collect() }.table());
+        for entry in entries {
+            if let Some(wrong) = results.wrong(&workload, entry.name) {
+                output::line(&format!("{}: {wrong}", entry.name));
+            }
+        }
+        for (ours, other, wanted) in GOALS {
+            let wanted = wanted[usize::from(*tasks > 1)];
+            let median = |name| results.middle(&workload, name, FIGURES[0]).map(|middle| middle.median);
+            if let (Some(ours_rate), Some(other_rate)) = (median(ours), median(other)) {
+                let ratio = ours_rate / other_rate;
+                let verdict = if ratio >= wanted { "won" } else { "LOST" };
+                output::line(&format!("{ours} / {other}: {ratio:.2}, wanted {wanted}: {verdict}"));
+            }
+        }
+    }
+}
+
+fn cell(results: &Results, workload: &str, engine: &str, figure: &str) -> String {
+    match results.middle(workload, engine, figure) {
+        Some(middle) => format!("{:.0} [{:.0} .. {:.0}]", middle.median, middle.least, middle.most),
+        None => "-".to_owned(),
+    }
+}

@@ -1,0 +1,197 @@
+//! Duramen: a batch with one put, by the generated client over TCP with a token.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::pin::Pin;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Instant;
+
+use bytes::Bytes;
+use duramen::{Db, Schema};
+use duramen_disk::memory::{Random, mixed};
+use duramen_proto::v1;
+use duramen_proto::v1::data_client::DataClient;
+use tokio::runtime::Runtime;
+use tonic::Request;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+
+use super::server::{Entry, Server, Writer};
+use crate::engine::{Result, Row};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "duramen",
+    setting: "every option at its default, level DISK; one put of a document a batch; loopback TCP with a token",
+    start: |dir, _| Served::start(dir, false),
+};
+
+pub(super) const WITH_IDS: Entry = Entry {
+    name: "duramen-ids",
+    setting: "the same, each batch with a request id",
+    start: |dir, _| Served::start(dir, true),
+};
+
+const COLLECTION: &str = "rows";
+
+/// Serves a new database until standard input ends; what the child of a turn does.
+pub(crate) fn serve(dir: &Path) -> Result<()> {
+    let db = Db::open(dir)?;
+    db.ensure(&Schema::new(COLLECTION).key(["key"]))?;
+    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let server = duramen_server::Server::builder(db.clone()).listen(loopback).start()?;
+    let address = server.addresses().first().ok_or("no address")?;
+    let mut out = std::io::stdout();
+    writeln!(out, "{address} {}", server.token().ok_or("no token")?)?;
+    out.flush()?;
+    let _ = std::io::stdin().read_to_end(&mut Vec::new())?;
+    server.stop();
+    Ok(db.close()?)
+}
+
+struct Served {
+    process: Child,
+    /// The child ends once this is closed.
+    stdin: Option<ChildStdin>,
+    address: String,
+    token: MetadataValue<Ascii>,
+    has_ids: bool,
+}
+
+impl Served {
+    fn start(dir: &Path, has_ids: bool) -> Result<Box<dyn Server>> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("served").arg(dir.join("db")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn()?;
+        let stdin = process.stdin.take();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().ok_or("the server has no output")?).read_line(&mut line)?;
+        let (address, token) = line.trim().split_once(' ').ok_or("the server did not start")?;
+        let (address, token) = (address.to_owned(), format!("Bearer {token}").parse()?);
+        Ok(Box::new(Served { process, stdin, address, token, has_ids }))
+    }
+
+    async fn connect(&self) -> Result<DataClient<Channel>> {
+        let channel = Endpoint::from_shared(format!("http://{}", self.address))?.connect().await?;
+        Ok(DataClient::new(channel))
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.metadata_mut().insert("authorization", self.token.clone());
+        request
+    }
+}
+
+impl Server for Served {
+    fn process(&self) -> u32 {
+        self.process.id()
+    }
+
+    fn writers(&self, runtime: &Runtime, tasks: usize, connections: usize) -> Result<Vec<Box<dyn Writer>>> {
+        let connect = |_| runtime.block_on(self.connect());
+        let mut clients = (0..connections).map(connect).collect::<Result<Vec<_>>>()?;
+        let hello = self.request(v1::HelloRequest { version_min: 1, version_max: 1, ..Default::default() });
+        let hello = runtime.block_on(clients[0].hello(hello))?.into_inner();
+        let clock = hello.request_clock.unwrap_or_default();
+        let then_ms = u64::try_from(clock.seconds)? * 1000 + u64::from(clock.nanoseconds / 1_000_000);
+        let greeted = Instant::now();
+        let writer = |task: usize| -> Box<dyn Writer> {
+            let ids = self.has_ids.then(|| Ids {
+                then_ms,
+                greeted,
+                random: Random::new(mixed(task as u64 ^ then_ms << 8)),
+            });
+            Box::new(Task { client: clients[task % connections].clone(), token: self.token.clone(), ids })
+        };
+        Ok((0..tasks).map(writer).collect())
+    }
+
+    fn count(&self) -> Result<u64> {
+        let of = v1::RangeOf { collection: COLLECTION.to_owned(), ..Default::default() };
+        let reads = vec![v1::Read { kind: Some(v1::read::Kind::Count(of)) }];
+        let request = self.request(v1::ReadRequest { reads, ..Default::default() });
+        let runtime = Runtime::new()?;
+        let reply = runtime.block_on(async { Result::Ok(self.connect().await?.read(request).await?) })?;
+        match reply.into_inner().results.into_iter().next().and_then(|result| result.kind) {
+            Some(v1::read_result::Kind::Number(count)) => Ok(count),
+            other => Err(format!("a count was answered by {other:?}").into()),
+        }
+    }
+
+    fn stop(mut self: Box<Self>) -> Result<()> {
+        drop(self.stdin.take());
+        let status = self.process.wait()?;
+        if status.success() { Ok(()) } else { Err(format!("the server ended with {status}").into()) }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have been stopped already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+struct Task {
+    client: DataClient<Channel>,
+    token: MetadataValue<Ascii>,
+    ids: Option<Ids>,
+}
+
+/// Request ids: UUIDs of version 7, by the server's clock of requests.
+struct Ids {
+    /// What that said, and when.
+    then_ms: u64,
+    greeted: Instant,
+    random: Random,
+}
+
+impl Ids {
+    fn next(&mut self) -> Bytes {
+        let mut id = [0; 16];
+        let now_ms = self.then_ms + u64::try_from(self.greeted.elapsed().as_millis()).unwrap_or(0);
+        id[..6].copy_from_slice(&now_ms.to_be_bytes()[2..]);
+        id[6..8].copy_from_slice(&self.random.bits().to_be_bytes()[..2]);
+        id[8..].copy_from_slice(&self.random.bits().to_be_bytes());
+        id[6] = id[6] & 0x0f | 0x70;
+        id[8] = id[8] & 0x3f | 0x80;
+        Bytes::copy_from_slice(&id)
+    }
+}
+
+impl Writer for Task {
+    fn put<'a>(&'a mut self, row: Row<'a>) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+        let put = v1::PutDocument {
+            collection: COLLECTION.to_owned(),
+            document: Some(v1::Document { form: Some(v1::document::Form::Msgpack(document(row))) }),
+            want_before: false,
+        };
+        let request_id = self.ids.as_mut().map(Ids::next).unwrap_or_default();
+        let mut request = Request::new(v1::BatchRequest {
+            write: Some(v1::Write { request_id, ..Default::default() }),
+            operations: vec![v1::Operation { kind: Some(v1::operation::Kind::Put(put)) }],
+            ..Default::default()
+        });
+        request.metadata_mut().insert("authorization", self.token.clone());
+        Box::pin(async move {
+            self.client.batch(request).await?;
+            Ok(())
+        })
+    }
+}
+
+/// `{key: bytes, value: bytes}` as MessagePack.
+fn document(row: Row<'_>) -> Bytes {
+    let mut bytes = Vec::with_capacity(row.value.len() + 64);
+    bytes.push(0x82);
+    for (name, part) in [("key", row.key), ("value", row.value)] {
+        bytes.push(0xa0 | u8::try_from(name.len()).unwrap_or(0));
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.push(0xc5);
+        bytes.extend_from_slice(&u16::try_from(part.len()).unwrap_or(0).to_be_bytes());
+        bytes.extend_from_slice(part);
+    }
+    bytes.into()
+}
