@@ -51,6 +51,7 @@
 mod aggregate;
 mod compare;
 mod condition;
+mod cursor;
 mod field_set;
 mod filter;
 mod float_sum;
@@ -85,8 +86,9 @@ use crate::store::error::{Code, Error, Result};
 use crate::store::{Direction, TreeId};
 use crate::value::document::{Document, Value};
 use crate::value::span::Span;
+use cursor::Running;
 use filter::{Filter, Terms};
-use found::{Projection, Stage, needs};
+use found::{Finding, Projection, Stage, needs};
 use join::Joined;
 use order::SortOrder;
 use path::Path;
@@ -96,6 +98,7 @@ use sort::Sorter;
 
 pub use aggregate::Aggregate;
 pub use condition::{Condition, Operator};
+pub use cursor::FindCursor;
 pub use found::{FindIter, Step};
 pub use group::{GroupIter, Grouped};
 pub use join::Join;
@@ -373,10 +376,22 @@ impl<'s> Find<'s> {
         self.iter_after(None)
     }
 
+    /// The documents, as [`Find::iter`] gives them, with the snapshot that they are of.
+    ///
+    /// # Errors
+    /// As [`Find`]; `InvalidArgument` (E0201) in a transaction, whose state ends with it.
+    pub fn cursor(&self) -> Result<FindCursor> {
+        FindCursor::of(self.of, |state| Ok(Running::Documents(Box::new(self.finding(state, None)?))))
+    }
+
     /// The documents after a token, which only a query that sorts nothing has.
     fn iter_after(&self, after: Option<&PageToken>) -> Result<FindIter<'s>> {
         let held = self.of.hold()?;
-        let state = held.state();
+        let finding = self.finding(held.state(), after)?;
+        Ok(FindIter::new(held, finding))
+    }
+
+    fn finding(&self, state: &dyn Readable, after: Option<&PageToken>) -> Result<Finding> {
         let (entry, terms) = self.terms(state)?;
         let projection = match &self.fields {
             Some(fields) => Some(Projection::of(&terms.schema, fields)?),
@@ -395,7 +410,7 @@ impl<'s> Find<'s> {
                 Stage::Gather(sort, Sorter::new(place, self.memory_bytes, self.limit))
             }
         };
-        Ok(FindIter::new(held, Filter::new(scan, terms, needs), projection, stage, self.limit))
+        Ok(Finding::new(Filter::new(scan, terms, needs), projection, stage, self.limit))
     }
 
     /// A page of `size` documents, at least one: the first page, or the one after a token. A limit applies to

@@ -179,8 +179,13 @@ impl Condition {
     /// Whether all of the conditions hold; of none, all do.
     #[must_use]
     pub fn all(conditions: impl IntoIterator<Item = Condition>) -> Condition {
-        let mut conditions: Vec<Condition> = conditions.into_iter().collect();
-        if conditions.len() == 1 { conditions.remove(0) } else { Condition(Test::All(conditions)) }
+        // All of all is all: an access path is chosen by the parts.
+        let parts = conditions.into_iter().flat_map(|condition| match condition.0 {
+            Test::All(parts) => parts,
+            test => vec![Condition(test)],
+        });
+        let mut parts: Vec<Condition> = parts.collect();
+        if parts.len() == 1 { parts.remove(0) } else { Condition(Test::All(parts)) }
     }
 
     /// Whether a document of the schema's collection satisfies the condition.

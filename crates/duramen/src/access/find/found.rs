@@ -6,6 +6,7 @@ use super::order::SortOrder;
 use super::path::Path;
 use super::sort::{Sorted, Sorter};
 use crate::access::page::PageToken;
+use crate::access::reads::sealed::Readable;
 use crate::access::selection::Held;
 use crate::catalog::schema::Schema;
 use crate::store::error::Result;
@@ -14,6 +15,11 @@ use crate::value::document::{Document, Value};
 /// Documents that satisfy the conditions of a [`Find`](crate::find::Find), as of one snapshot, in its order.
 pub struct FindIter<'s> {
     held: Held<'s>,
+    finding: Finding,
+}
+
+/// A query on its way. `state` is the same in every call, and there while it [reads](Finding::reads).
+pub(super) struct Finding {
     documents: Filter,
     projection: Option<Projection>,
     stage: Stage,
@@ -21,6 +27,9 @@ pub struct FindIter<'s> {
     left: u64,
     is_spilled: bool,
 }
+
+/// Why there is a state.
+pub(super) const HELD: &str = "it is held while documents are read";
 
 /// The next document that a [`FindIter`] found, or why there is none.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,26 +98,20 @@ pub(super) fn needs(projection: Option<&Projection>, order: &SortOrder) -> Needs
 }
 
 impl<'s> FindIter<'s> {
-    pub(super) fn new(
-        held: Held<'s>,
-        documents: Filter,
-        projection: Option<Projection>,
-        stage: Stage,
-        limit: Option<u64>,
-    ) -> FindIter<'s> {
-        FindIter { held, documents, projection, stage, left: limit.unwrap_or(u64::MAX), is_spilled: false }
+    pub(super) fn new(held: Held<'s>, finding: Finding) -> FindIter<'s> {
+        FindIter { held, finding }
     }
 
     /// How many documents were read so far, results included.
     #[must_use]
     pub fn read_count(&self) -> u64 {
-        self.documents.read_count()
+        self.finding.read_count()
     }
 
     /// Whether a sort exceeded its memory and uses a temporary file. Known once the first document is found.
     #[must_use]
     pub fn is_spilled(&self) -> bool {
-        self.is_spilled
+        self.finding.is_spilled
     }
 
     /// Reads until a document is found, but at most `read_max` documents.
@@ -121,6 +124,44 @@ impl<'s> FindIter<'s> {
     /// of a view without its document. A sort larger than its memory also fails with `ReadOnly` (E0204) if
     /// there is no directory for its temporary file, and with `DiskFull` (E0301) if that has no room.
     pub fn next_within(&mut self, read_max: u64) -> Result<Step> {
+        self.finding.next_within(Some(self.held.state()), read_max)
+    }
+
+    /// Whether documents come in the order of the scan.
+    pub(super) fn is_direct(&self) -> bool {
+        matches!(self.finding.stage, Stage::Direct)
+    }
+
+    /// Where the document that was found last is in the order of the scan.
+    pub(super) fn token(&mut self) -> PageToken {
+        let scan = self.finding.documents.scan();
+        let order = scan.order();
+        PageToken::after(scan.position(), &order)
+    }
+}
+
+impl Finding {
+    pub(super) fn new(
+        documents: Filter,
+        projection: Option<Projection>,
+        stage: Stage,
+        limit: Option<u64>,
+    ) -> Finding {
+        Finding { documents, projection, stage, left: limit.unwrap_or(u64::MAX), is_spilled: false }
+    }
+
+    pub(super) fn read_count(&self) -> u64 {
+        self.documents.read_count()
+    }
+
+    /// Whether documents are still to be read.
+    pub(super) fn reads(&self) -> bool {
+        matches!(self.stage, Stage::Direct | Stage::Gather(..))
+    }
+
+    /// # Errors
+    /// As [`FindIter::next_within`].
+    pub(super) fn next_within(&mut self, state: Option<&dyn Readable>, read_max: u64) -> Result<Step> {
         for _ in 0..read_max {
             if self.left == 0 {
                 self.stage = Stage::End;
@@ -135,7 +176,7 @@ impl<'s> FindIter<'s> {
                     self.left -= 1;
                     return Document::from_bytes(stored).map(Step::Found);
                 }
-                Stage::Direct => match self.documents.advance(self.held.state())? {
+                Stage::Direct => match self.documents.advance(state.expect(HELD))? {
                     Read::End => self.stage = Stage::End,
                     Read::Passed => {}
                     Read::Found => {
@@ -143,28 +184,16 @@ impl<'s> FindIter<'s> {
                         return Ok(Step::Found(self.take()));
                     }
                 },
-                Stage::Gather(..) => self.gather()?,
+                Stage::Gather(..) => self.gather(state.expect(HELD))?,
             }
         }
         Ok(Step::Unfinished)
     }
 
-    /// Whether documents come in the order of the scan.
-    pub(super) fn is_direct(&self) -> bool {
-        matches!(self.stage, Stage::Direct)
-    }
-
-    /// Where the document that was found last is in the order of the scan.
-    pub(super) fn token(&mut self) -> PageToken {
-        let scan = self.documents.scan();
-        let order = scan.order();
-        PageToken::after(scan.position(), &order)
-    }
-
     /// Adds one document to the sort, or ends it.
-    fn gather(&mut self) -> Result<()> {
+    fn gather(&mut self, state: &dyn Readable) -> Result<()> {
         let Stage::Gather(order, sorter) = &mut self.stage else { return Ok(()) };
-        match self.documents.advance(self.held.state())? {
+        match self.documents.advance(state)? {
             Read::Passed => {}
             Read::Found => {
                 let (schema, document, own_key) = self.documents.document_and_key();

@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 use super::filter::{Filter, Read};
 use super::group_table::{Groups, Table};
 use crate::access::reads::sealed::Readable;
-use crate::access::selection::Held;
 use crate::access::snapshot::Snapshot;
 use crate::store::error::Result;
 use crate::store::side_by_side;
@@ -21,8 +20,7 @@ const READS_PER_THREAD_MIN: u64 = 4_096;
 const LOOK_READS: u64 = 1_024;
 
 /// Documents that are being read into groups.
-pub(super) struct Gathering<'s> {
-    held: Held<'s>,
+pub(super) struct Gathering {
     readers: Vec<Reader>,
 }
 
@@ -33,16 +31,16 @@ struct Reader {
     is_at_end: bool,
 }
 
-impl<'s> Gathering<'s> {
-    /// Reads a scan with a reader for each table. There are several only if a snapshot is held.
-    pub(super) fn new(held: Held<'s>, documents: Filter, tables: Vec<Table>) -> Gathering<'s> {
+impl Gathering {
+    /// Reads a scan with a reader for each table. There are several only in a snapshot.
+    pub(super) fn new(documents: Filter, tables: Vec<Table>) -> Gathering {
         let filters: Vec<Filter> = tables.iter().skip(1).map(|_| documents.beside()).collect();
         let readers = std::iter::once(documents)
             .chain(filters)
             .zip(tables)
             .map(|(documents, table)| Reader { documents, table, is_at_end: false })
             .collect();
-        Gathering { held, readers }
+        Gathering { readers }
     }
 
     /// How many documents were read.
@@ -56,12 +54,11 @@ impl<'s> Gathering<'s> {
     }
 
     /// Reads at most `read_max` documents. `true` if there are no more. After an error what was read is not
-    /// complete.
+    /// complete. `state` is the same in every call.
     ///
     /// # Errors
     /// As [`FindIter::next_within`](crate::find::FindIter::next_within), and those of the aggregates.
-    pub(super) fn read(&mut self, read_max: u64) -> Result<bool> {
-        let state = self.held.state();
+    pub(super) fn read(&mut self, state: &dyn Readable, read_max: u64) -> Result<bool> {
         let (mut reading, mut left): (Vec<&mut Reader>, _) =
             (self.readers.iter_mut().filter(|reader| !reader.is_at_end).collect(), read_max);
         if let Some(snapshot) = state.as_snapshot()
@@ -166,18 +163,18 @@ mod tests {
         let table = |_| Table::new(place.clone(), 1 << 20, Vec::new(), Vec::new());
         let needs = Needs::Fields(FieldSet::default());
         let filter = Filter::new(scan, terms, needs);
-        let mut gathering = Gathering::new(held, filter, (0..2).map(table).collect());
-        let read_counts = |gathering: &Gathering<'_>| {
+        let mut gathering = Gathering::new(filter, (0..2).map(table).collect());
+        let read_counts = |gathering: &Gathering| {
             gathering.readers.iter().map(|reader| reader.documents.read_count()).collect::<Vec<_>>()
         };
         let each = READS_PER_THREAD_MIN;
         for (read_max, expected) in
             [(2 * each, [each, each]), (2 * each - 1, [3 * each - 1, each]), (100, [3 * each + 99, each])]
         {
-            assert!(!gathering.read(read_max).unwrap());
+            assert!(!gathering.read(held.state(), read_max).unwrap());
             assert_eq!(read_counts(&gathering), expected);
         }
-        assert!(gathering.read(u64::MAX).unwrap());
+        assert!(gathering.read(held.state(), u64::MAX).unwrap());
         assert_eq!(gathering.read_count(), count);
     }
 }

@@ -4,9 +4,10 @@
 
 use super::Find;
 use super::aggregate::{Aggregate, Term};
+use super::cursor::{FindCursor, Running};
 use super::field_set::FieldSet;
 use super::filter::{Filter, Needs};
-use super::found::Step;
+use super::found::{HELD, Step};
 use super::gather::Gathering;
 use super::group_table::{Groups, Table};
 use super::order::{OrderBy, SortOrder};
@@ -15,6 +16,8 @@ use super::plan::{FindPlan, Sorting};
 use super::reduced::Reduced;
 use super::sort::{Sorted, Sorter};
 use super::stored_fields::FieldFinder;
+use crate::access::reads::sealed::Readable;
+use crate::access::selection::Held;
 use crate::catalog::schema::{ColumnType, Schema};
 use crate::store::error::{Error, Result};
 use crate::value::document::Document;
@@ -134,12 +137,24 @@ impl<'s> Grouped<'s> {
     /// As [`Find`]; `InvalidArgument` (E0201) also for a field that has no sum, a quantile of no part between
     /// 0 and 1, two results of one name, and a query with a limit.
     pub fn iter(&self) -> Result<GroupIter<'s>> {
+        let held = self.find.of.hold()?;
+        let grouping = self.grouping(held.state())?;
+        Ok(GroupIter { held: grouping.reads().then_some(held), grouping })
+    }
+
+    /// The groups, as [`Grouped::iter`] gives them, with the snapshot that they are of.
+    ///
+    /// # Errors
+    /// As [`Grouped::iter`]; `InvalidArgument` (E0201) in a transaction, whose state ends with it.
+    pub fn cursor(&self) -> Result<FindCursor> {
+        FindCursor::of(self.find.of, |state| Ok(Running::Groups(Box::new(self.grouping(state)?))))
+    }
+
+    fn grouping(&self, state: &dyn Readable) -> Result<Grouping> {
         if self.find.limit.is_some() {
             return Err(Error::invalid("a query with a limit is not grouped")
                 .with_hint("set the limit on the groups, after group_by"));
         }
-        let held = self.find.of.hold()?;
-        let state = held.state();
         let (entry, terms) = self.find.terms(state)?;
         let place = state.open_state().spill.clone();
         let (group, aggregates) = self.parts(&terms.schema)?;
@@ -153,7 +168,7 @@ impl<'s> Grouped<'s> {
             let mut table = Table::new(place, self.find.memory_bytes, group, aggregates);
             reduced.groups(state.source(), |fields, states| table.join(fields, states))?;
             let stage = Stage::Gathered(Box::new(table));
-            return Ok(GroupIter { stage, read_count: 0, shown, order, sorter, left });
+            return Ok(Grouping { stage, read_count: 0, shown, order, sorter, left });
         }
         let unordered = Find { order: Vec::new(), ..self.find.clone() };
         let (scan, _) = unordered.scan(state, entry, &terms)?;
@@ -168,9 +183,9 @@ impl<'s> Grouped<'s> {
         let documents = Filter::new(scan, terms, needs(&group, &aggregates));
         let memory_bytes = self.find.memory_bytes / threads;
         let table = |_| Table::new(place.clone(), memory_bytes, group.clone(), aggregates.clone());
-        let gathering = Gathering::new(held, documents, (0..threads).map(table).collect());
+        let gathering = Gathering::new(documents, (0..threads).map(table).collect());
         let stage = Stage::Gather(Box::new(gathering));
-        Ok(GroupIter { stage, read_count: 0, shown, order, sorter, left })
+        Ok(Grouping { stage, read_count: 0, shown, order, sorter, left })
     }
 }
 
@@ -219,7 +234,15 @@ fn shown_schema(schema: &Schema, fields: &[String], terms: &[Term]) -> Result<Sc
 
 /// The groups of a query, in order.
 pub struct GroupIter<'s> {
-    stage: Stage<'s>,
+    /// While documents are still to be read.
+    held: Option<Held<'s>>,
+    grouping: Grouping,
+}
+
+/// A query for groups on its way. `state` is the same in every call, and there while it
+/// [reads](Grouping::reads).
+pub(super) struct Grouping {
+    stage: Stage,
     read_count: u64,
     shown: Schema,
     order: SortOrder,
@@ -228,8 +251,8 @@ pub struct GroupIter<'s> {
     left: u64,
 }
 
-enum Stage<'s> {
-    Gather(Box<Gathering<'s>>),
+enum Stage {
+    Gather(Box<Gathering>),
     /// All groups are in a table.
     Gathered(Box<Table>),
     Groups(Box<Groups>),
@@ -241,13 +264,13 @@ impl GroupIter<'_> {
     /// How many documents were read so far.
     #[must_use]
     pub fn read_count(&self) -> u64 {
-        self.read_count
+        self.grouping.read_count()
     }
 
     /// With how many threads the next documents are read: at most [`Find::threads`], and 1 if all are read.
     #[must_use]
     pub fn threads(&self) -> usize {
-        if let Stage::Gather(gathering) = &self.stage { gathering.threads() } else { 1 }
+        self.grouping.threads()
     }
 
     /// Reads until a group is complete, but at most `read_max` documents. After an error there are no groups.
@@ -259,6 +282,31 @@ impl GroupIter<'_> {
     /// As [`FindIter::next_within`](crate::find::FindIter::next_within). `InvalidArgument` (E0201) for a sum
     /// of values that are no numbers, and for one beyond 64 bits.
     pub fn next_within(&mut self, read_max: u64) -> Result<Step> {
+        let step = self.grouping.next_within(self.held.as_ref().map(Held::state), read_max);
+        if !self.grouping.reads() {
+            self.held = None;
+        }
+        step
+    }
+}
+
+impl Grouping {
+    pub(super) fn read_count(&self) -> u64 {
+        self.read_count
+    }
+
+    /// Whether documents are still to be read.
+    pub(super) fn reads(&self) -> bool {
+        matches!(self.stage, Stage::Gather(_))
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        if let Stage::Gather(gathering) = &self.stage { gathering.threads() } else { 1 }
+    }
+
+    /// # Errors
+    /// As [`GroupIter::next_within`].
+    pub(super) fn next_within(&mut self, state: Option<&dyn Readable>, read_max: u64) -> Result<Step> {
         if read_max == 0 {
             return Ok(Step::Unfinished);
         }
@@ -271,7 +319,7 @@ impl GroupIter<'_> {
             let next = match stage {
                 Stage::End => return Ok(Step::End),
                 Stage::Gather(mut gathering) => {
-                    let is_at_end = gathering.read(read_max)?;
+                    let is_at_end = gathering.read(state.expect(HELD), read_max)?;
                     self.read_count = gathering.read_count();
                     if !is_at_end {
                         self.stage = Stage::Gather(gathering);
@@ -297,7 +345,7 @@ impl GroupIter<'_> {
     }
 
     /// The groups in the order that was asked for.
-    fn in_order<'s>(&mut self, mut groups: Groups) -> Result<Stage<'s>> {
+    fn in_order(&mut self, mut groups: Groups) -> Result<Stage> {
         let Some(mut sorter) = self.sorter.take() else { return Ok(Stage::Groups(Box::new(groups))) };
         let mut at = 0_u64;
         while let Some(group) = groups.next()? {
