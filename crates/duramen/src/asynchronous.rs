@@ -63,11 +63,12 @@ use task::{Step, submit};
 ///
 /// # Threads
 /// Closures run on a pool of threads. [`AsyncDb::with_threads`] sets its size; the default is twice the
-/// number of processors, and at least 4. A call that finds no free thread waits in the queue as a future: it
-/// never blocks the executor's thread. The queue is never longer than the number of futures alive. Waiting
+/// number of processors, and at least 4. A call that finds no free thread waits in the queue as a future:
+/// it never blocks the executor's thread. The queue is never longer than the number of futures alive. Waiting
 /// for the disk takes no thread of the pool: one more thread does it for all commits, so that a thousand
-/// tasks share each flush. Threads start on demand, and end after a second without work. Dropping the last
-/// clone stops them, and waits for the calls that they have begun.
+/// tasks share each flush. Only a commit that is alone keeps its thread, while another one is free. Threads
+/// start on demand, and end after a second without work. Dropping the last clone stops them, and waits for
+/// the calls that they have begun.
 ///
 /// A writer that the engine slows down, because memory or the disk fills, keeps its thread meanwhile. Reads
 /// that must not wait for such writers need a handle with its own threads:

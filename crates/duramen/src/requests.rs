@@ -252,7 +252,8 @@ pub(crate) fn too_old(id: RequestId) -> Error {
 /// Runs a request once: commits what `run` does together with the answer that it returns, or returns the
 /// answer of an earlier try.
 ///
-/// Of two tries at once one conflicts, runs again, and finds the answer of the other.
+/// Of two tries at once one conflicts, runs again, and finds the answer of the other. What the closure itself
+/// [remembers](remember) under the same id is replaced by the answer that it returns.
 ///
 /// # Errors
 /// What the closure returned, and those of a [commit](crate::Error#commits): nothing is remembered then, and

@@ -1,9 +1,10 @@
-//! The one thread that waits for the disk, on behalf of all awaited commits.
+//! Waiting for the disk, on behalf of all awaited commits.
 //!
-//! It waits for the newest commit, then completes every commit that this wait covers. So a thousand tasks
-//! share a flush, whatever the number of threads that ran their transactions. It owns the commits between
-//! ordering and the disk, and keeps them if their future is dropped. D1 rests here for asynchronous commits:
-//! no task completes before its receipt has waited.
+//! One thread waits for the newest commit, then completes every commit that this wait covers. So a thousand
+//! tasks share a flush, whatever the number of threads that ran their transactions. A commit that is alone is
+//! waited for by the thread that has ordered it. The commits between ordering and the disk are owned here,
+//! and kept if their future is dropped. D1 rests here for asynchronous commits: no task completes before its
+//! receipt has waited.
 
 use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +18,7 @@ use crate::store::{Rest, Worker};
 
 const POISON: &str = "nothing panics while the flusher is locked";
 
-/// The completion of a commit, called once in the flusher's thread.
+/// The completion of a commit, called once in the thread that has waited.
 type Completion = Box<dyn FnOnce(&Arc<Pool>, Result<Receipt>) + Send>;
 
 /// A commit, the level it must reach, and its completion.
@@ -78,8 +79,8 @@ impl Flusher {
             }
             state.flushing += 1;
         }
+        let _flushing = Flushing(self);
         complete(pool, vec![waiting]);
-        self.lock().flushing -= 1;
         Ok(())
     }
 
@@ -105,8 +106,8 @@ impl Flusher {
             state.flushing += 1;
             std::mem::take(&mut state.waiting)
         };
+        let _flushing = Flushing(self);
         complete(pool, waiting);
-        self.lock().flushing -= 1;
         true
     }
 
@@ -119,6 +120,15 @@ impl Flusher {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect(POISON)
+    }
+}
+
+/// While a thread waits for the disk, and if it panics.
+struct Flushing<'a>(&'a Flusher);
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        self.0.lock().flushing -= 1;
     }
 }
 

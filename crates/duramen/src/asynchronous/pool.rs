@@ -192,9 +192,12 @@ impl Pool {
             job
         };
         // A panic in the destructor of a program's value must not end a thread of the pool.
-        if let Ok(Some(waiting)) = catch_unwind(AssertUnwindSafe(|| job.step(self))) {
-            self.see_through(waiting);
-        }
+        let step = || {
+            if let Some(waiting) = job.step(self) {
+                self.see_through(waiting);
+            }
+        };
+        drop(catch_unwind(AssertUnwindSafe(step)));
         Rest::None
     }
 
@@ -223,7 +226,12 @@ mod tests {
     //! A worker that is wrongly counted as idle leaves a caller waiting for ever. So does one that is woken
     //! and not counted.
     use super::*;
+    use crate::access::handle::Db;
+    use crate::access::reads::Reads as _;
     use crate::asynchronous::task::{Step, submit};
+    use crate::store::{Durability, Receipt};
+    use std::sync::mpsc::channel;
+    use std::thread::{ThreadId, current};
 
     fn idle(pool: &Pool) -> Vec<usize> {
         let mut idle = pool.lock().idle.clone();
@@ -251,6 +259,36 @@ mod tests {
         assert_eq!(pool.step(1), Rest::None);
         assert!(idle(pool).is_empty());
         drop(first);
+    }
+
+    /// The thread that completes a commit which the test's thread has ordered, as the first worker.
+    fn completes(threads: usize, is_queued: bool) -> ThreadId {
+        let db = Db::in_memory().unwrap();
+        let crew = Crew::new(threads);
+        let pool = crew.pool();
+        // The test takes the place of the first worker, and no other is woken.
+        let others = std::mem::take(&mut pool.lock().idle);
+        let (done, by) = channel();
+        let commit = move || {
+            let (_, receipt) = db.transact_with_receipt(|tx| tx.kv("n").put("n", &1)).unwrap();
+            let then = move |waited: Result<Receipt>| {
+                done.send(current().id()).unwrap();
+                Step::Done(waited.map(drop))
+            };
+            Step::Until(receipt, Durability::Process, Box::new(then))
+        };
+        let _first = submit(pool, commit);
+        let _second = is_queued.then(|| submit(pool, || Step::Done(Ok(()))));
+        pool.lock().idle = others.into_iter().filter(|index| *index != 0).collect();
+        assert_eq!(pool.step(0), Rest::None);
+        by.recv().unwrap()
+    }
+
+    #[test]
+    fn a_thread_waits_for_its_commit_only_if_nothing_else_needs_it() {
+        assert_eq!(completes(2, false), current().id());
+        assert_ne!(completes(1, false), current().id(), "no other thread is there for what comes");
+        assert_ne!(completes(2, true), current().id(), "a call waits for a thread");
     }
 
     #[test]

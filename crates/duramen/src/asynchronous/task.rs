@@ -24,8 +24,8 @@ const POISON: &str = "nothing panics while a task is locked";
 /// A step of a task, on a thread of the pool.
 pub(super) type Work<T> = Box<dyn FnOnce() -> Step<T> + Send>;
 
-/// The continuation after a commit. It runs on the flusher's thread, which serves others too, so it must be
-/// short.
+/// The continuation after a commit. It mostly runs on the flusher's thread, which serves others too, so it
+/// must be short.
 pub(super) type Then<T> = Box<dyn FnOnce(Result<Receipt>) -> Step<T> + Send>;
 
 /// The result of a step.
@@ -34,7 +34,7 @@ pub(super) enum Step<T> {
     Done(Result<T>),
     /// More work on a thread of the pool.
     Again(Work<T>),
-    /// Wait until a commit has reached a level, without a thread.
+    /// Wait until a commit has reached a level.
     Until(Receipt, Durability, Then<T>),
 }
 
