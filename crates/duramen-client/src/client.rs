@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use duramen::error::{Code, Error, Result};
+use duramen_proto::v1::admin_client::AdminClient;
 use duramen_proto::v1::data_client::DataClient;
 use duramen_proto::v1::schema_client::SchemaClient;
 use duramen_proto::{MESSAGE_BYTES_MAX, VERSIONS, status, v1};
@@ -47,6 +48,7 @@ pub struct Client {
     runtime: Runtime,
     data: DataClient<Calls>,
     schema: SchemaClient<Calls>,
+    admin: AdminClient<Calls>,
     hello: v1::HelloReply,
     /// When that was.
     greeted: Instant,
@@ -74,11 +76,12 @@ impl Client {
             token
         }));
         let calls = InterceptedService::new(channel, token);
-        let (data, schema) = (DataClient::new(calls.clone()), SchemaClient::new(calls));
+        let (data, schema) = (DataClient::new(calls.clone()), SchemaClient::new(calls.clone()));
         let mut client = Client {
             runtime,
             data: data.max_decoding_message_size(MESSAGE_BYTES_MAX),
             schema: schema.max_decoding_message_size(MESSAGE_BYTES_MAX),
+            admin: AdminClient::new(calls).max_decoding_message_size(MESSAGE_BYTES_MAX),
             hello: v1::HelloReply::default(),
             greeted: Instant::now(),
             address: address.clone(),
@@ -155,7 +158,7 @@ impl Client {
         }
         let mut data = self.data.clone();
         let done = self.wait(async move { data.batch(with_deadline(request, DEADLINE)).await });
-        done.map_err(|error| if error.code() == Code::Unreachable { in_doubt(&error) } else { error })
+        done.map_err(in_doubt_if_lost)
     }
 
     /// What has become of a batch with a request id.
@@ -178,7 +181,77 @@ impl Client {
         Ok(reply.collections)
     }
 
-    /// The documents of a range.
+    /// Removes a collection with all its documents.
+    ///
+    /// # Errors
+    /// Those of the change; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
+    pub fn drop_collection(&self, request: v1::DropCollectionRequest) -> Result<v1::DropCollectionReply> {
+        let mut schema = self.schema.clone();
+        let done = self.wait(async move { schema.drop_collection(with_deadline(request, DEADLINE)).await });
+        done.map_err(in_doubt_if_lost)
+    }
+
+    /// Adds a view.
+    ///
+    /// # Errors
+    /// Those of the change; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
+    pub fn add_view(&self, request: v1::AddViewRequest) -> Result<v1::AddViewReply> {
+        let mut schema = self.schema.clone();
+        let done = self.wait(async move { schema.add_view(with_deadline(request, DEADLINE)).await });
+        done.map_err(in_doubt_if_lost)
+    }
+
+    /// Removes a view with its rows.
+    ///
+    /// # Errors
+    /// Those of the change; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
+    pub fn drop_view(&self, request: v1::DropViewRequest) -> Result<v1::DropViewReply> {
+        let mut schema = self.schema.clone();
+        let done = self.wait(async move { schema.drop_view(with_deadline(request, DEADLINE)).await });
+        done.map_err(in_doubt_if_lost)
+    }
+
+    /// Builds a view anew.
+    ///
+    /// # Errors
+    /// Those of the change; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
+    pub fn rebuild_view(&self, request: v1::RebuildViewRequest) -> Result<v1::RebuildViewReply> {
+        let mut schema = self.schema.clone();
+        let done = self.wait(async move { schema.rebuild_view(with_deadline(request, DEADLINE)).await });
+        done.map_err(in_doubt_if_lost)
+    }
+
+    /// The views of these collections, and how far they are built; without any name, of all.
+    ///
+    /// # Errors
+    /// `NoSuchTree` (E0901) for an unknown collection; `Unreachable` (E1111) if the connection is lost.
+    pub fn views(&self, collections: Vec<String>) -> Result<Vec<v1::ViewState>> {
+        let mut schema = self.schema.clone();
+        let request = v1::ViewsRequest { collections };
+        Ok(self.wait(async move { schema.views(with_deadline(request, DEADLINE)).await })?.views)
+    }
+
+    /// Builds the views of a collection for a moment. Call it until they are complete. If `view` names one,
+    /// an error of another is none once that one is complete.
+    ///
+    /// # Errors
+    /// Those of the build; `Unreachable` (E1111) if the connection is lost.
+    pub fn build_views(&self, collection: &str, view: &str) -> Result<v1::BuildViewsReply> {
+        let mut schema = self.schema.clone();
+        let request = v1::BuildViewsRequest { collection: collection.to_owned(), view: view.to_owned() };
+        self.wait(async move { schema.build_views(with_deadline(request, DEADLINE)).await })
+    }
+
+    /// What the database consists of, how long commits take, and what is in their way.
+    ///
+    /// # Errors
+    /// Those of a read; `Unreachable` (E1111) if the connection is lost.
+    pub fn stats(&self, within: Duration) -> Result<v1::StatsReply> {
+        let mut admin = self.admin.clone();
+        self.wait(async move { admin.stats(with_deadline(v1::StatsRequest {}, within)).await })
+    }
+
+    /// The documents of a range, or what a query finds.
     ///
     /// # Errors
     /// Those of the scan; `Unreachable` (E1111) if the connection is lost.
@@ -225,8 +298,11 @@ fn with_deadline<T>(message: T, deadline: Duration) -> Request<T> {
     request
 }
 
-/// The connection was lost after the call went out.
-fn in_doubt(error: &Error) -> Error {
+/// The connection may have been lost after the call went out.
+fn in_doubt_if_lost(error: Error) -> Error {
+    if error.code() != Code::Unreachable {
+        return error;
+    }
     Error::new(Code::OutcomeUnknown, format!("the transaction may or may not survive: {}", error.message()))
         .with_hint("look whether the change is there before repeating it")
 }

@@ -1,8 +1,9 @@
 //! The wire protocol of Duramen: messages and services of gRPC, and what they mean to the library.
 //!
 //! `proto/duramen/v1` has the definitions, with the meaning of each field. [`v1`] is the code made from them,
-//! which is committed: no build needs `protoc`. [`key`], [`document`] and [`status`] translate keys,
-//! documents and errors of the library; [`codec`] decodes messages of strangers in bounded memory.
+//! which is committed: no build needs `protoc`. [`key`], [`document`], [`query`],
+//! [`view`] and [`status`] translate keys, documents, queries, views and errors of the library; [`codec`]
+//! decodes messages of strangers in bounded memory.
 //!
 //! Version 1 only gains fields and calls. Servers and clients agree on a version in `Hello`.
 //!
@@ -17,8 +18,10 @@ pub mod codec;
 pub mod discovery;
 pub mod document;
 pub mod key;
+pub mod query;
 mod shape;
 pub mod status;
+pub mod view;
 
 /// Version 1 of the protocol.
 #[allow(missing_docs, clippy::all, reason = "generated from .proto files, which have the documentation")]

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::limit::DEADLINE_MAX;
 use crate::limit::body::Charges;
-use crate::limit::budget::Holder;
+use crate::limit::budget::{Charge, Holder};
 use crate::limit::places::{Class, Place, Places};
 
 /// The server answers this much before the deadline: an answer that comes later than the client waits is
@@ -26,6 +26,8 @@ pub(crate) struct Call {
     pub(crate) user: &'static str,
     pub(crate) deadline: Instant,
     begun: Arc<AtomicBool>,
+    /// The client waits for no answer any more.
+    gone: Arc<AtomicBool>,
     places: Arc<Places>,
     class: Class,
     place: Arc<Mutex<Option<Place>>>,
@@ -44,7 +46,8 @@ impl Call {
         Call {
             user,
             deadline,
-            begun: Arc::new(AtomicBool::new(false)),
+            begun: Arc::default(),
+            gone: Arc::default(),
             places: Arc::clone(places),
             class,
             place: Arc::default(),
@@ -59,7 +62,12 @@ impl Call {
     /// # Errors
     /// `Overloaded` (E1103) if none is free within 100 ms.
     pub(crate) async fn take_place(&self) -> Result<()> {
-        let place = self.places.take(self.class).await?;
+        self.take_place_of(self.class).await
+    }
+
+    /// As [`Call::take_place`], of another class.
+    pub(crate) async fn take_place_of(&self, class: Class) -> Result<()> {
+        let place = self.places.take(class).await?;
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
         Ok(())
     }
@@ -83,6 +91,14 @@ impl Call {
         let charge = self.holder.take_now(bytes)?;
         self.charges.add_of_run(charge);
         Ok(())
+    }
+
+    /// Charges bytes of work, on a thread and without waiting, for as long as the charge is there.
+    ///
+    /// # Errors
+    /// `Overloaded` (E1103) if there is no room for them.
+    pub(crate) fn charge_now(&self, bytes: usize) -> Result<Charge> {
+        self.holder.take_now(bytes)
     }
 
     /// A run of it begins, on a thread: from now on it may have an effect.
@@ -109,6 +125,19 @@ impl Call {
         if Instant::now() < self.answer_by() { Ok(()) } else { Err(deadline_passed()) }
     }
 
+    /// Fails once the client waits no longer.
+    ///
+    /// # Errors
+    /// `DeadlinePassed` (E1108), which no client sees.
+    pub(crate) fn check_client(&self) -> Result<()> {
+        if self.gone.load(Ordering::Relaxed) { Err(deadline_passed()) } else { Ok(()) }
+    }
+
+    /// The client waits until this is dropped or has ended.
+    pub(crate) fn waits(&self) -> Waits {
+        Waits(Some(Arc::clone(&self.gone)))
+    }
+
     /// When the answer must go out.
     pub(crate) fn answer_by(&self) -> Instant {
         self.deadline.checked_sub(BEFORE_DEADLINE).unwrap_or(self.deadline)
@@ -118,6 +147,24 @@ impl Call {
     pub(crate) fn give_place_back(&self) {
         let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(place);
+    }
+}
+
+/// While the client of a call waits. Dropped without an answer, the client is gone.
+pub(crate) struct Waits(Option<Arc<AtomicBool>>);
+
+impl Waits {
+    /// The answer is there.
+    pub(crate) fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        if let Some(gone) = &self.0 {
+            gone.store(true, Ordering::Relaxed);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The service `Data`: reads and writes.
 
 mod batch;
+mod find;
 mod read;
 mod scan;
 
@@ -26,10 +27,10 @@ const SCAN_THREADS: usize = 2;
 #[derive(Clone)]
 pub(crate) struct DataService {
     /// Writers that the engine slows down keep their threads: reads have others.
-    writes: AsyncDb,
-    reads: AsyncDb,
+    pub(crate) writes: AsyncDb,
+    pub(crate) reads: AsyncDb,
     scans: AsyncDb,
-    identity: Arc<Identity>,
+    pub(crate) identity: Arc<Identity>,
 }
 
 /// What tokens name.
@@ -53,7 +54,7 @@ impl Identity {
         v1::Token { epoch: bytes::Bytes::copy_from_slice(&self.database[..8]), seq, run }
     }
 
-    fn receipt(&self, receipt: &Receipt, repeated: bool) -> v1::Receipt {
+    pub(crate) fn receipt(&self, receipt: &Receipt, repeated: bool) -> v1::Receipt {
         let reached = match receipt.durability() {
             Durability::Disk => v1::Level::Disk,
             Durability::Memory | Durability::Process => v1::Level::Process,
@@ -90,11 +91,6 @@ impl DataService {
             scans: AsyncDb::with_threads(db.clone(), SCAN_THREADS),
             identity: Arc::new(Identity { database, run: db.opening() }),
         }
-    }
-
-    /// The database on threads of reads.
-    pub(crate) fn reads(&self) -> &AsyncDb {
-        &self.reads
     }
 
     async fn outcome_of(&self, id: RequestId, call: Call) -> duramen::Result<v1::OutcomeReply> {

@@ -27,13 +27,14 @@
 //! | `auth` | the user at the other end |
 //! | `route`, `call` | a call: its deadline, its place, its service |
 //! | `limit` | bytes and places, charged before they are used |
-//! | `data`, `schema` | the services |
+//! | `data`, `schema`, `admin` | the services |
 
 #![allow(
     clippy::disallowed_methods,
     reason = "sockets, the files that name them, and the runtime are the server's own; those of the database stay behind the library"
 )]
 
+mod admin;
 mod auth;
 mod call;
 mod connection;
@@ -45,5 +46,6 @@ mod route;
 mod schema;
 mod server;
 
+pub use admin::facts;
 pub use limit::Limits;
 pub use server::{Builder, Server, local};

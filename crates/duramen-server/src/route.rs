@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use duramen::error::{Code, Error};
 use duramen_proto::status;
-use duramen_proto::v1::{data_server, schema_server};
+use duramen_proto::v1::{admin_server, data_server, schema_server};
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::watch;
@@ -20,6 +20,7 @@ use tonic::body::Body;
 use tonic::server::NamedService;
 use tower_service::Service;
 
+use crate::admin::AdminService;
 use crate::auth::{Auth, Peer};
 use crate::call::{self, Call};
 use crate::data::{DataService, refused};
@@ -34,6 +35,7 @@ use crate::schema::SchemaService;
 pub(crate) struct Services<H, R, A> {
     pub(crate) data: data_server::DataServer<DataService>,
     pub(crate) schema: schema_server::SchemaServer<SchemaService>,
+    pub(crate) admin: admin_server::AdminServer<AdminService>,
     pub(crate) health: H,
     pub(crate) reflection: R,
     /// The version of reflection before, which `ghz` asks.
@@ -84,6 +86,8 @@ where
             answering(self.data.clone(), request)
         } else if service == schema_server::SchemaServer::<SchemaService>::NAME {
             answering(self.schema.clone(), request)
+        } else if service == admin_server::AdminServer::<AdminService>::NAME {
+            answering(self.admin.clone(), request)
         } else if service == H::NAME {
             answering(self.health.clone(), request)
         } else if service == R::NAME {
@@ -118,8 +122,8 @@ fn service_of(path: &str) -> Option<&str> {
 /// What a call takes, by its path.
 fn class_of(path: &str) -> Class {
     match path {
-        "/duramen.v1.Data/Scan" => Class::Bulk,
-        "/duramen.v1.Data/Hello" => Class::Control,
+        "/duramen.v1.Data/Scan" | "/duramen.v1.Schema/BuildViews" => Class::Bulk,
+        "/duramen.v1.Data/Hello" | "/duramen.v1.Admin/Stats" => Class::Control,
         _ if path.starts_with("/duramen.v1.") => Class::Calls,
         _ => Class::Control,
     }
@@ -149,8 +153,12 @@ pub(crate) async fn answer(
     let Some(answering) = shared.services.dispatch(request) else {
         return Ok(reply(Status::unimplemented("there is no such service").into_http(), None));
     };
+    let waits = call.waits();
     let response = match timeout_at(call.answer_by(), answering).await {
-        Ok(response) => response,
+        Ok(response) => {
+            waits.end();
+            response
+        }
         Err(_) if call.has_begun() => status::of(&call::in_doubt()).into_http(),
         Err(_) => status::of(&call::deadline_passed()).into_http(),
     };

@@ -1,77 +1,144 @@
-//! The service `Schema`: what collections there are.
+//! The service `Schema`: what collections and views there are, and changes of them.
 
-use duramen::error::{Code, Error, Result};
-use duramen::view::KeyField;
-use duramen::{AsyncDb, Reads as _, Schema, Snapshot};
+mod collections;
+mod views;
+
+use std::sync::Arc;
+
+use duramen::error::{Error, Result};
+use duramen::{AsyncDb, Db, Durability, Reads as _, Receipt, Snapshot, Span, Transaction};
 use duramen_proto::v1::{self, schema_server};
-use prost::Message as _;
 use tonic::{Request, Response, Status};
 
-use crate::data::{Room, call_of, refused};
+use crate::call::Call;
+use crate::data::{DataService, Identity, Room, call_of, refused};
 
-/// The collections of a database.
+/// Threads that build views: each call takes one for half a second.
+const BUILD_THREADS: usize = 1;
+
+/// The definitions of a database.
 #[derive(Clone)]
 pub(crate) struct SchemaService {
-    db: AsyncDb,
+    reads: AsyncDb,
+    writes: AsyncDb,
+    builds: AsyncDb,
+    identity: Arc<Identity>,
 }
 
 impl SchemaService {
-    pub(crate) fn new(db: AsyncDb) -> SchemaService {
-        SchemaService { db }
+    /// With the threads of a service.
+    pub(crate) fn beside(data: &DataService) -> SchemaService {
+        let builds = AsyncDb::with_threads(data.reads.blocking().clone(), BUILD_THREADS);
+        let (reads, writes) = (data.reads.clone(), data.writes.clone());
+        SchemaService { reads, writes, builds, identity: Arc::clone(&data.identity) }
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        call: Call,
+        read: impl FnOnce(&Snapshot, &mut Room<'_>) -> Result<T> + Send + 'static,
+    ) -> std::result::Result<T, Status> {
+        call.take_place().await.map_err(refused)?;
+        self.reads.read(move |snapshot| read(snapshot, &mut Room::new(&call))).await.map_err(refused)
+    }
+
+    /// A change of definitions, as one transaction.
+    async fn change<T: Send + 'static>(
+        &self,
+        call: Call,
+        level: i32,
+        mut change: impl FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    ) -> std::result::Result<(T, v1::Receipt), Status> {
+        call.take_place().await.map_err(refused)?;
+        let db = self.writes.at(durability(level).map_err(refused)?);
+        let run = move |tx: &mut Transaction<'_>| {
+            call.begin()?;
+            let checked = call.clone();
+            tx.only_if(move || checked.check_deadline());
+            change(tx)
+        };
+        let (out, receipt): (T, Receipt) = db.transact_with_receipt(run).await.map_err(refused)?;
+        Ok((out, self.identity.receipt(&receipt, false)))
     }
 }
+
+/// The level of a message.
+///
+/// # Errors
+/// `InvalidArgument` (E0201) if there is no such level.
+pub(crate) fn durability(level: i32) -> Result<Durability> {
+    match v1::Level::try_from(level) {
+        Ok(v1::Level::Disk) => Ok(Durability::Disk),
+        Ok(v1::Level::Process) => Ok(Durability::Process),
+        Err(_) => Err(Error::invalid(format!("there is no level {level}"))),
+    }
+}
+
+type Answer<T> = std::result::Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl schema_server::Schema for SchemaService {
-    async fn collections(
-        &self,
-        request: Request<v1::CollectionsRequest>,
-    ) -> std::result::Result<Response<v1::CollectionsReply>, Status> {
-        let call = call_of(&request);
-        call.take_place().await.map_err(refused)?;
-        let names = request.into_inner().names;
-        let read = move |snapshot: &Snapshot| collections(snapshot, &names, &mut Room::new(&call));
-        let collections = self.db.read(read).await.map_err(refused)?;
+    async fn collections(&self, request: Request<v1::CollectionsRequest>) -> Answer<v1::CollectionsReply> {
+        let (call, names) = (call_of(&request), request.into_inner().names);
+        let collections =
+            self.read(call, move |snapshot, room| collections::all(snapshot, &names, room)).await?;
         Ok(Response::new(v1::CollectionsReply { collections }))
     }
-}
 
-fn collections(snapshot: &Snapshot, names: &[String], room: &mut Room<'_>) -> Result<Vec<v1::Collection>> {
-    let mut fits = |found: v1::Collection| room.take(found.encoded_len()).map(|()| found);
-    if names.is_empty() {
-        return snapshot.collections()?.iter().map(|schema| fits(collection(schema)?)).collect();
+    async fn drop_collection(
+        &self,
+        request: Request<v1::DropCollectionRequest>,
+    ) -> Answer<v1::DropCollectionReply> {
+        let (call, request) = (call_of(&request), request.into_inner());
+        let name = request.collection;
+        let change = move |tx: &mut Transaction<'_>| {
+            let count = tx.documents(&name).count(Span::all())?;
+            tx.drop_collection(&name)?;
+            Ok(count)
+        };
+        let (count, receipt) = self.change(call, request.level, change).await?;
+        Ok(Response::new(v1::DropCollectionReply { receipt: Some(receipt), count }))
     }
-    names.iter().map(|name| fits(named(snapshot, name)?)).collect()
-}
 
-fn named(snapshot: &Snapshot, name: &str) -> Result<v1::Collection> {
-    match snapshot.documents(name).schema() {
-        Ok(schema) => collection(&schema),
-        Err(error) if error.code() == Code::NoSuchTree => {
-            let names: Vec<String> =
-                snapshot.collections()?.iter().map(|schema| schema.name().to_owned()).collect();
-            let hint = if names.is_empty() { "there are none".to_owned() } else { names.join(", ") };
-            Err(Error::new(Code::NoSuchTree, error.message()).with_hint(format!("there is: {hint}")))
-        }
-        Err(error) => Err(error),
+    async fn views(&self, request: Request<v1::ViewsRequest>) -> Answer<v1::ViewsReply> {
+        let (call, names) = (call_of(&request), request.into_inner().collections);
+        let views = self.read(call, move |snapshot, room| views::all(snapshot, &names, room)).await?;
+        Ok(Response::new(v1::ViewsReply { views }))
     }
-}
 
-fn collection(schema: &Schema) -> Result<v1::Collection> {
-    let columns = schema
-        .columns()
-        .iter()
-        .map(|column| v1::Column { name: column.name.clone(), r#type: column.kind.to_string() });
-    let views = schema.views().iter().map(|view| v1::View {
-        name: view.name().to_owned(),
-        key: view.key_fields().iter().map(KeyField::name).map(str::to_owned).collect(),
-    });
-    Ok(v1::Collection {
-        name: schema.name().to_owned(),
-        key: schema.key_columns().to_vec(),
-        columns: columns.collect(),
-        sums: schema.sum_columns().to_vec(),
-        views: views.collect(),
-        definition: schema.to_bytes()?.into(),
-    })
+    async fn add_view(&self, request: Request<v1::AddViewRequest>) -> Answer<v1::AddViewReply> {
+        let (call, request) = (call_of(&request), request.into_inner());
+        let level = request.level;
+        let spec = duramen_proto::view::required(request.view.as_ref()).map_err(refused)?;
+        let change =
+            move |tx: &mut Transaction<'_>| views::add(tx, &request.collection, &spec, request.replace);
+        let (is_new, receipt) = self.change(call, level, change).await?;
+        Ok(Response::new(v1::AddViewReply { receipt: Some(receipt), is_new }))
+    }
+
+    async fn drop_view(&self, request: Request<v1::DropViewRequest>) -> Answer<v1::DropViewReply> {
+        let (call, request) = (call_of(&request), request.into_inner());
+        let level = request.level;
+        let change = move |tx: &mut Transaction<'_>| match request.unfinished_only {
+            true => tx.drop_unfinished_view(&request.collection, &request.view),
+            false => tx.drop_view(&request.collection, &request.view),
+        };
+        let (was_there, receipt) = self.change(call, level, change).await?;
+        Ok(Response::new(v1::DropViewReply { receipt: Some(receipt), was_there }))
+    }
+
+    async fn rebuild_view(&self, request: Request<v1::RebuildViewRequest>) -> Answer<v1::RebuildViewReply> {
+        let (call, request) = (call_of(&request), request.into_inner());
+        let level = request.level;
+        let change = move |tx: &mut Transaction<'_>| tx.rebuild_view(&request.collection, &request.view);
+        let ((), receipt) = self.change(call, level, change).await?;
+        Ok(Response::new(v1::RebuildViewReply { receipt: Some(receipt) }))
+    }
+
+    async fn build_views(&self, request: Request<v1::BuildViewsRequest>) -> Answer<v1::BuildViewsReply> {
+        let (call, request) = (call_of(&request), request.into_inner());
+        call.take_place().await.map_err(refused)?;
+        let build = move |db: &Db| views::build(db, &request, &call);
+        self.builds.run(build).await.map(Response::new).map_err(refused)
+    }
 }

@@ -13,11 +13,12 @@ use std::time::Duration;
 use duramen::Db;
 use duramen::error::{Code, Error, Result};
 use duramen_proto::discovery::Serving;
-use duramen_proto::v1::{data_server::DataServer, schema_server::SchemaServer};
+use duramen_proto::v1::{admin_server::AdminServer, data_server::DataServer, schema_server::SchemaServer};
 use duramen_proto::{DESCRIPTORS, MESSAGE_BYTES_MAX};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
 
+use crate::admin::AdminService;
 use crate::auth::Auth;
 use crate::data::DataService;
 use crate::discover::{self, Notice, Socket};
@@ -269,7 +270,7 @@ impl Builder {
         mut draining: watch::Receiver<bool>,
     ) -> Result<Box<dyn crate::route::Dispatch>> {
         let data = DataService::new(&self.db);
-        let schema = SchemaService::new(data.reads().clone());
+        let (schema, admin) = (SchemaService::beside(&data), AdminService::beside(&data));
         // It begins as one that serves.
         let (health_reporter, health) = tonic_health::server::health_reporter();
         runtime.spawn(async move {
@@ -290,6 +291,9 @@ impl Builder {
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
             schema: SchemaServer::new(schema)
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX),
+            admin: AdminServer::new(admin)
+                .max_decoding_message_size(SMALL_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
             health: health.max_decoding_message_size(SMALL_BYTES_MAX),
             reflection: reflection.max_decoding_message_size(SMALL_BYTES_MAX),

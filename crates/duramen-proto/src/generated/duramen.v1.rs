@@ -734,7 +734,7 @@ impl ::prost::Name for ReadReply {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Read {
-    #[prost(oneof = "read::Kind", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "read::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub kind: ::core::option::Option<read::Kind>,
 }
 /// Nested message and enum types in `Read`.
@@ -758,6 +758,12 @@ pub mod read {
         /// Count and reductions of rows of a view.
         #[prost(message, tag = "7")]
         ReduceView(super::ReduceView),
+        /// What a query finds, if it fits a message: else scan.
+        #[prost(message, tag = "8")]
+        Find(super::Find),
+        /// How a query would be run, without running it.
+        #[prost(message, tag = "9")]
+        Explain(super::Find),
     }
 }
 impl ::prost::Name for Read {
@@ -768,6 +774,114 @@ impl ::prost::Name for Read {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/duramen.v1.Read".into()
+    }
+}
+/// A query: the documents that satisfy conditions, or groups of them.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Find {
+    #[prost(string, tag = "1")]
+    pub collection: ::prost::alloc::string::String,
+    /// Each a condition on a field: `carrier=UA`, `delay>=60`, `name starts with Jet`, `tailnum is null`, with JSON as
+    /// the value in `id:=7`. All must hold. The word `or` between two begins an alternative, and `(` and `)` group.
+    #[prost(string, repeated, tag = "2")]
+    pub conditions: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Along this view, instead of an access path of the server's choice.
+    #[prost(string, tag = "3")]
+    pub view: ::prost::alloc::string::String,
+    /// Along this range of the view's key, or of the collection's.
+    #[prost(message, optional, tag = "4")]
+    pub range: ::core::option::Option<Range>,
+    #[prost(message, repeated, tag = "5")]
+    pub joins: ::prost::alloc::vec::Vec<Join>,
+    /// Fields: `delay`, or `delay:desc` for the largest first. Without any, along the access path.
+    #[prost(string, repeated, tag = "6")]
+    pub order_by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(bool, tag = "7")]
+    pub reverse: bool,
+    /// At most this many; not set: all.
+    #[prost(uint64, optional, tag = "8")]
+    pub limit: ::core::option::Option<u64>,
+    /// Only these fields; without any, all.
+    #[prost(string, repeated, tag = "9")]
+    pub fields: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Instead of documents, groups of them.
+    #[prost(message, optional, tag = "10")]
+    pub grouping: ::core::option::Option<Grouping>,
+    /// Threads that read, for groups; 0: one.
+    #[prost(uint32, tag = "11")]
+    pub threads: u32,
+    /// Read at most this many documents, and answer with what is found in them; 0: all. Not for scans.
+    #[prost(uint64, tag = "12")]
+    pub read_max: u64,
+}
+impl ::prost::Name for Find {
+    const NAME: &'static str = "Find";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Find".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Find".into()
+    }
+}
+/// Joins each document with the one of another collection whose key its fields have.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Join {
+    /// `COLLECTION=FIELD,...`, or `NAME:COLLECTION=FIELD,...` for another name of what is joined.
+    #[prost(string, tag = "1")]
+    pub text: ::prost::alloc::string::String,
+    /// Keep documents without one, with null there.
+    #[prost(bool, tag = "2")]
+    pub or_null: bool,
+}
+impl ::prost::Name for Join {
+    const NAME: &'static str = "Join";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Join".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Join".into()
+    }
+}
+/// A document for each group, with its fields and its aggregates.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Grouping {
+    /// Documents with the same values here are a group; without any, all documents are one.
+    #[prost(string, repeated, tag = "1")]
+    pub fields: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "2")]
+    pub aggregates: ::prost::alloc::vec::Vec<Aggregate>,
+}
+impl ::prost::Name for Grouping {
+    const NAME: &'static str = "Grouping";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Grouping".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Grouping".into()
+    }
+}
+/// Its result is called `count`, or as `sum_delay` by its field.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Aggregate {
+    #[prost(enumeration = "AggregateKind", tag = "1")]
+    pub kind: i32,
+    #[prost(string, tag = "2")]
+    pub field: ::prost::alloc::string::String,
+    /// Of a quantile: 0.5 is the median.
+    #[prost(double, tag = "3")]
+    pub part: f64,
+}
+impl ::prost::Name for Aggregate {
+    const NAME: &'static str = "Aggregate";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Aggregate".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Aggregate".into()
     }
 }
 /// Documents of a collection, or rows of one of its views.
@@ -834,7 +948,7 @@ impl ::prost::Name for Nth {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ReadResult {
-    #[prost(oneof = "read_result::Kind", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "read_result::Kind", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub kind: ::core::option::Option<read_result::Kind>,
 }
 /// Nested message and enum types in `ReadResult`.
@@ -853,6 +967,10 @@ pub mod read_result {
         Value(super::FoundValue),
         #[prost(message, tag = "5")]
         ViewReductions(super::ViewReductions),
+        #[prost(message, tag = "6")]
+        Documents(super::Documents),
+        #[prost(message, tag = "7")]
+        Plan(super::FindPlan),
     }
 }
 impl ::prost::Name for ReadResult {
@@ -863,6 +981,84 @@ impl ::prost::Name for ReadResult {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/duramen.v1.ReadResult".into()
+    }
+}
+/// Documents or groups.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Documents {
+    #[prost(message, repeated, tag = "1")]
+    pub documents: ::prost::alloc::vec::Vec<Document>,
+    /// How many documents were read for them.
+    #[prost(uint64, tag = "2")]
+    pub read_count: u64,
+    /// `read_max` was not reached: there are no others.
+    #[prost(bool, tag = "3")]
+    pub is_complete: bool,
+}
+impl ::prost::Name for Documents {
+    const NAME: &'static str = "Documents";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Documents".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Documents".into()
+    }
+}
+/// How a query is run.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FindPlan {
+    #[prost(message, optional, tag = "1")]
+    pub path: ::core::option::Option<AccessPath>,
+    /// Documents along the path, each of which is read.
+    #[prost(uint64, tag = "2")]
+    pub read_count: u64,
+    /// Documents of the collection.
+    #[prost(uint64, tag = "3")]
+    pub document_count: u64,
+    /// Every document along the path is a result.
+    #[prost(bool, tag = "4")]
+    pub is_exact: bool,
+    #[prost(enumeration = "Sorting", tag = "5")]
+    pub sorting: i32,
+    /// Beyond this much memory a sort, or groups, use a temporary file.
+    #[prost(uint64, tag = "6")]
+    pub memory_bytes: u64,
+    /// Fields of a view that would make the path shorter.
+    #[prost(string, repeated, tag = "7")]
+    pub helpful_view: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The schema of what is found, joins included, in the form in which the database stores schemas.
+    #[prost(bytes = "bytes", tag = "8")]
+    pub definition: ::prost::bytes::Bytes,
+}
+impl ::prost::Name for FindPlan {
+    const NAME: &'static str = "FindPlan";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.FindPlan".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.FindPlan".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AccessPath {
+    #[prost(enumeration = "AccessPathKind", tag = "1")]
+    pub kind: i32,
+    #[prost(string, tag = "2")]
+    pub view: ::prost::alloc::string::String,
+    /// The leading fields of its key that the conditions restrict.
+    #[prost(string, repeated, tag = "3")]
+    pub fields: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for AccessPath {
+    const NAME: &'static str = "AccessPath";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.AccessPath".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.AccessPath".into()
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1017,6 +1213,9 @@ pub struct ScanRequest {
     pub at_least: ::core::option::Option<Token>,
     #[prost(enumeration = "DocumentForm", tag = "7")]
     pub form: i32,
+    /// Instead of a range, what a query finds. Nothing of the range is set then, and there are no page tokens.
+    #[prost(message, optional, tag = "8")]
+    pub find: ::core::option::Option<Find>,
 }
 impl ::prost::Name for ScanRequest {
     const NAME: &'static str = "ScanRequest";
@@ -1030,14 +1229,18 @@ impl ::prost::Name for ScanRequest {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ScanReply {
+    /// May be empty, while a query reads and finds nothing.
     #[prost(message, repeated, tag = "1")]
     pub documents: ::prost::alloc::vec::Vec<Document>,
-    /// Behind the last of them.
+    /// Behind the last of them; none of a query.
     #[prost(bytes = "bytes", tag = "2")]
     pub page_token: ::prost::bytes::Bytes,
     /// The state that is read.
     #[prost(message, optional, tag = "3")]
     pub at: ::core::option::Option<Token>,
+    /// Of a query: how many documents were read so far.
+    #[prost(uint64, tag = "4")]
+    pub read_count: u64,
 }
 impl ::prost::Name for ScanReply {
     const NAME: &'static str = "ScanReply";
@@ -1108,6 +1311,116 @@ impl DocumentForm {
         match value {
             "DOCUMENT_FORM_MSGPACK" => Some(Self::Msgpack),
             "DOCUMENT_FORM_JSON" => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum AggregateKind {
+    Count = 0,
+    Sum = 1,
+    Mean = 2,
+    Min = 3,
+    Max = 4,
+    Distinct = 5,
+    Quantile = 6,
+}
+impl AggregateKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Count => "AGGREGATE_KIND_COUNT",
+            Self::Sum => "AGGREGATE_KIND_SUM",
+            Self::Mean => "AGGREGATE_KIND_MEAN",
+            Self::Min => "AGGREGATE_KIND_MIN",
+            Self::Max => "AGGREGATE_KIND_MAX",
+            Self::Distinct => "AGGREGATE_KIND_DISTINCT",
+            Self::Quantile => "AGGREGATE_KIND_QUANTILE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "AGGREGATE_KIND_COUNT" => Some(Self::Count),
+            "AGGREGATE_KIND_SUM" => Some(Self::Sum),
+            "AGGREGATE_KIND_MEAN" => Some(Self::Mean),
+            "AGGREGATE_KIND_MIN" => Some(Self::Min),
+            "AGGREGATE_KIND_MAX" => Some(Self::Max),
+            "AGGREGATE_KIND_DISTINCT" => Some(Self::Distinct),
+            "AGGREGATE_KIND_QUANTILE" => Some(Self::Quantile),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum AccessPathKind {
+    /// All documents, in the order of their keys.
+    Scan = 0,
+    Key = 1,
+    View = 2,
+    /// Counts and sums that the tree of a view keeps.
+    ViewReductions = 3,
+}
+impl AccessPathKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Scan => "ACCESS_PATH_KIND_SCAN",
+            Self::Key => "ACCESS_PATH_KIND_KEY",
+            Self::View => "ACCESS_PATH_KIND_VIEW",
+            Self::ViewReductions => "ACCESS_PATH_KIND_VIEW_REDUCTIONS",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "ACCESS_PATH_KIND_SCAN" => Some(Self::Scan),
+            "ACCESS_PATH_KIND_KEY" => Some(Self::Key),
+            "ACCESS_PATH_KIND_VIEW" => Some(Self::View),
+            "ACCESS_PATH_KIND_VIEW_REDUCTIONS" => Some(Self::ViewReductions),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Sorting {
+    None = 0,
+    /// The access path has the order.
+    AlongPath = 1,
+    /// The first ones are kept.
+    First = 2,
+    /// All are sorted.
+    All = 3,
+}
+impl Sorting {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::None => "SORTING_NONE",
+            Self::AlongPath => "SORTING_ALONG_PATH",
+            Self::First => "SORTING_FIRST",
+            Self::All => "SORTING_ALL",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "SORTING_NONE" => Some(Self::None),
+            "SORTING_ALONG_PATH" => Some(Self::AlongPath),
+            "SORTING_FIRST" => Some(Self::First),
+            "SORTING_ALL" => Some(Self::All),
             _ => None,
         }
     }
@@ -1252,7 +1565,7 @@ pub mod data_client {
             req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Data", "Read"));
             self.inner.unary(req, path, codec).await
         }
-        /// The documents of a range, in the order of their keys, all of one state.
+        /// The documents of a range, or what a query finds, in order and all of one state.
         pub async fn scan(
             &mut self,
             request: impl tonic::IntoRequest<super::ScanRequest>,
@@ -1332,7 +1645,7 @@ pub mod data_server {
             >
             + std::marker::Send
             + 'static;
-        /// The documents of a range, in the order of their keys, all of one state.
+        /// The documents of a range, or what a query finds, in order and all of one state.
         async fn scan(
             &self,
             request: tonic::Request<super::ScanRequest>,
@@ -1773,6 +2086,370 @@ impl ::prost::Name for View {
         "/duramen.v1.View".into()
     }
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DropCollectionRequest {
+    #[prost(string, tag = "1")]
+    pub collection: ::prost::alloc::string::String,
+    #[prost(enumeration = "Level", tag = "2")]
+    pub level: i32,
+}
+impl ::prost::Name for DropCollectionRequest {
+    const NAME: &'static str = "DropCollectionRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.DropCollectionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.DropCollectionRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DropCollectionReply {
+    #[prost(message, optional, tag = "1")]
+    pub receipt: ::core::option::Option<Receipt>,
+    /// Documents that it had.
+    #[prost(uint64, tag = "2")]
+    pub count: u64,
+}
+impl ::prost::Name for DropCollectionReply {
+    const NAME: &'static str = "DropCollectionReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.DropCollectionReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.DropCollectionReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ViewsRequest {
+    /// Of these collections; without any, of all.
+    #[prost(string, repeated, tag = "1")]
+    pub collections: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for ViewsRequest {
+    const NAME: &'static str = "ViewsRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.ViewsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.ViewsRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ViewsReply {
+    #[prost(message, repeated, tag = "1")]
+    pub views: ::prost::alloc::vec::Vec<ViewState>,
+}
+impl ::prost::Name for ViewsReply {
+    const NAME: &'static str = "ViewsReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.ViewsReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.ViewsReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ViewState {
+    #[prost(string, tag = "1")]
+    pub collection: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(enumeration = "ViewPhase", tag = "3")]
+    pub phase: i32,
+    /// While it is built: documents that were put into it, and documents of the collection.
+    #[prost(uint64, tag = "4")]
+    pub documents: u64,
+    #[prost(uint64, tag = "5")]
+    pub of: u64,
+    /// Why the last attempt to build it failed.
+    #[prost(string, tag = "6")]
+    pub failed: ::prost::alloc::string::String,
+    /// Rows of a view that is ready.
+    #[prost(uint64, tag = "7")]
+    pub rows: u64,
+    /// Made by code that the server has.
+    #[prost(bool, tag = "8")]
+    pub has_code: bool,
+    /// A collection with this one view, in the form in which the database stores definitions.
+    #[prost(bytes = "bytes", tag = "9")]
+    pub definition: ::prost::bytes::Bytes,
+}
+impl ::prost::Name for ViewState {
+    const NAME: &'static str = "ViewState";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.ViewState".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.ViewState".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AddViewRequest {
+    #[prost(string, tag = "1")]
+    pub collection: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub view: ::core::option::Option<ViewDefinition>,
+    /// If there is one of the same name with another definition, replace it: it answers until the new one is
+    /// complete. Else that is AlreadyExists (E0210).
+    #[prost(bool, tag = "3")]
+    pub replace: bool,
+    #[prost(enumeration = "Level", tag = "4")]
+    pub level: i32,
+}
+impl ::prost::Name for AddViewRequest {
+    const NAME: &'static str = "AddViewRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.AddViewRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.AddViewRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ViewDefinition {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// The view's key.
+    #[prost(message, repeated, tag = "2")]
+    pub key: ::prost::alloc::vec::Vec<ViewKeyField>,
+    /// Fields that are reduced.
+    #[prost(string, repeated, tag = "3")]
+    pub values: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "4")]
+    pub reductions: ::prost::alloc::vec::Vec<Reduce>,
+    /// The last field of the key is a list, and the view has a row for each of its items.
+    #[prost(bool, tag = "5")]
+    pub each: bool,
+    /// Documents without a field of the key have a row, too.
+    #[prost(bool, tag = "6")]
+    pub nulls: bool,
+    /// Two documents with the same key are refused.
+    #[prost(bool, tag = "7")]
+    pub unique: bool,
+}
+impl ::prost::Name for ViewDefinition {
+    const NAME: &'static str = "ViewDefinition";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.ViewDefinition".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.ViewDefinition".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ViewKeyField {
+    /// A column, or a part of one: `home.city`.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(bool, tag = "2")]
+    pub is_path: bool,
+    /// The largest first.
+    #[prost(bool, tag = "3")]
+    pub descending: bool,
+}
+impl ::prost::Name for ViewKeyField {
+    const NAME: &'static str = "ViewKeyField";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.ViewKeyField".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.ViewKeyField".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Reduce {
+    /// sum, min, max, top, bottom, distinct, quantiles
+    #[prost(string, tag = "1")]
+    pub reduce: ::prost::alloc::string::String,
+    /// The number of the reduced value, from 0.
+    #[prost(uint32, tag = "2")]
+    pub value_index: u32,
+    /// Of top and bottom: how many are kept.
+    #[prost(uint32, tag = "3")]
+    pub count: u32,
+}
+impl ::prost::Name for Reduce {
+    const NAME: &'static str = "Reduce";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Reduce".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Reduce".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AddViewReply {
+    #[prost(message, optional, tag = "1")]
+    pub receipt: ::core::option::Option<Receipt>,
+    /// False: it was there already.
+    #[prost(bool, tag = "2")]
+    pub is_new: bool,
+}
+impl ::prost::Name for AddViewReply {
+    const NAME: &'static str = "AddViewReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.AddViewReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.AddViewReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DropViewRequest {
+    #[prost(string, tag = "1")]
+    pub collection: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub view: ::prost::alloc::string::String,
+    /// Only what was built so far of one that is not complete.
+    #[prost(bool, tag = "3")]
+    pub unfinished_only: bool,
+    #[prost(enumeration = "Level", tag = "4")]
+    pub level: i32,
+}
+impl ::prost::Name for DropViewRequest {
+    const NAME: &'static str = "DropViewRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.DropViewRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.DropViewRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DropViewReply {
+    #[prost(message, optional, tag = "1")]
+    pub receipt: ::core::option::Option<Receipt>,
+    #[prost(bool, tag = "2")]
+    pub was_there: bool,
+}
+impl ::prost::Name for DropViewReply {
+    const NAME: &'static str = "DropViewReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.DropViewReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.DropViewReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RebuildViewRequest {
+    #[prost(string, tag = "1")]
+    pub collection: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub view: ::prost::alloc::string::String,
+    #[prost(enumeration = "Level", tag = "3")]
+    pub level: i32,
+}
+impl ::prost::Name for RebuildViewRequest {
+    const NAME: &'static str = "RebuildViewRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.RebuildViewRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.RebuildViewRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RebuildViewReply {
+    #[prost(message, optional, tag = "1")]
+    pub receipt: ::core::option::Option<Receipt>,
+}
+impl ::prost::Name for RebuildViewReply {
+    const NAME: &'static str = "RebuildViewReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.RebuildViewReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.RebuildViewReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BuildViewsRequest {
+    #[prost(string, tag = "1")]
+    pub collection: ::prost::alloc::string::String,
+    /// An error of another view is none once this one is complete; not set: any error is one.
+    #[prost(string, tag = "2")]
+    pub view: ::prost::alloc::string::String,
+}
+impl ::prost::Name for BuildViewsRequest {
+    const NAME: &'static str = "BuildViewsRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BuildViewsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BuildViewsRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BuildViewsReply {
+    #[prost(bool, tag = "1")]
+    pub is_complete: bool,
+    /// Else: the view that is being built, the documents that were put into it, and those of the collection.
+    #[prost(string, tag = "2")]
+    pub view: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub documents: u64,
+    #[prost(uint64, tag = "4")]
+    pub of: u64,
+}
+impl ::prost::Name for BuildViewsReply {
+    const NAME: &'static str = "BuildViewsReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BuildViewsReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BuildViewsReply".into()
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ViewPhase {
+    Unknown = 0,
+    Ready = 1,
+    Building = 2,
+    /// It waits for a program that has its code.
+    Behind = 3,
+}
+impl ViewPhase {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unknown => "VIEW_PHASE_UNKNOWN",
+            Self::Ready => "VIEW_PHASE_READY",
+            Self::Building => "VIEW_PHASE_BUILDING",
+            Self::Behind => "VIEW_PHASE_BEHIND",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "VIEW_PHASE_UNKNOWN" => Some(Self::Unknown),
+            "VIEW_PHASE_READY" => Some(Self::Ready),
+            "VIEW_PHASE_BUILDING" => Some(Self::Building),
+            "VIEW_PHASE_BEHIND" => Some(Self::Behind),
+            _ => None,
+        }
+    }
+}
 /// Generated client implementations.
 #[cfg(feature = "client")]
 pub mod schema_client {
@@ -1785,7 +2462,7 @@ pub mod schema_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// What collections there are.
+    /// What collections and views there are, and changes of them.
     #[derive(Debug, Clone)]
     pub struct SchemaClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -1880,6 +2557,144 @@ pub mod schema_client {
                 .insert(GrpcMethod::new("duramen.v1.Schema", "Collections"));
             self.inner.unary(req, path, codec).await
         }
+        /// Removes a collection with all its documents.
+        pub async fn drop_collection(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DropCollectionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DropCollectionReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Schema/DropCollection",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("duramen.v1.Schema", "DropCollection"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The views of collections, and how far they are built.
+        pub async fn views(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ViewsRequest>,
+        ) -> std::result::Result<tonic::Response<super::ViewsReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static("/duramen.v1.Schema/Views");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Schema", "Views"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Adds a view. It is built from the documents that exist in the background, and by BuildViews.
+        pub async fn add_view(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AddViewRequest>,
+        ) -> std::result::Result<tonic::Response<super::AddViewReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Schema/AddView",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Schema", "AddView"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Removes a view with its rows; the documents stay.
+        pub async fn drop_view(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DropViewRequest>,
+        ) -> std::result::Result<tonic::Response<super::DropViewReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Schema/DropView",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("duramen.v1.Schema", "DropView"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Builds a view anew. The present one answers meanwhile.
+        pub async fn rebuild_view(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RebuildViewRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RebuildViewReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Schema/RebuildView",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("duramen.v1.Schema", "RebuildView"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Builds the views of a collection for up to half a second, and says how far it came. Call it until they are
+        /// complete. A document that a view cannot hold ends it with an error.
+        pub async fn build_views(
+            &mut self,
+            request: impl tonic::IntoRequest<super::BuildViewsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::BuildViewsReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Schema/BuildViews",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("duramen.v1.Schema", "BuildViews"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1904,8 +2719,45 @@ pub mod schema_server {
             tonic::Response<super::CollectionsReply>,
             tonic::Status,
         >;
+        /// Removes a collection with all its documents.
+        async fn drop_collection(
+            &self,
+            request: tonic::Request<super::DropCollectionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DropCollectionReply>,
+            tonic::Status,
+        >;
+        /// The views of collections, and how far they are built.
+        async fn views(
+            &self,
+            request: tonic::Request<super::ViewsRequest>,
+        ) -> std::result::Result<tonic::Response<super::ViewsReply>, tonic::Status>;
+        /// Adds a view. It is built from the documents that exist in the background, and by BuildViews.
+        async fn add_view(
+            &self,
+            request: tonic::Request<super::AddViewRequest>,
+        ) -> std::result::Result<tonic::Response<super::AddViewReply>, tonic::Status>;
+        /// Removes a view with its rows; the documents stay.
+        async fn drop_view(
+            &self,
+            request: tonic::Request<super::DropViewRequest>,
+        ) -> std::result::Result<tonic::Response<super::DropViewReply>, tonic::Status>;
+        /// Builds a view anew. The present one answers meanwhile.
+        async fn rebuild_view(
+            &self,
+            request: tonic::Request<super::RebuildViewRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RebuildViewReply>,
+            tonic::Status,
+        >;
+        /// Builds the views of a collection for up to half a second, and says how far it came. Call it until they are
+        /// complete. A document that a view cannot hold ends it with an error.
+        async fn build_views(
+            &self,
+            request: tonic::Request<super::BuildViewsRequest>,
+        ) -> std::result::Result<tonic::Response<super::BuildViewsReply>, tonic::Status>;
     }
-    /// What collections there are.
+    /// What collections and views there are, and changes of them.
     #[derive(Debug)]
     pub struct SchemaServer<T> {
         inner: Arc<T>,
@@ -2027,6 +2879,268 @@ pub mod schema_server {
                     };
                     Box::pin(fut)
                 }
+                "/duramen.v1.Schema/DropCollection" => {
+                    #[allow(non_camel_case_types)]
+                    struct DropCollectionSvc<T: Schema>(pub Arc<T>);
+                    impl<
+                        T: Schema,
+                    > tonic::server::UnaryService<super::DropCollectionRequest>
+                    for DropCollectionSvc<T> {
+                        type Response = super::DropCollectionReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DropCollectionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Schema>::drop_collection(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DropCollectionSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Schema/Views" => {
+                    #[allow(non_camel_case_types)]
+                    struct ViewsSvc<T: Schema>(pub Arc<T>);
+                    impl<T: Schema> tonic::server::UnaryService<super::ViewsRequest>
+                    for ViewsSvc<T> {
+                        type Response = super::ViewsReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ViewsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Schema>::views(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ViewsSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Schema/AddView" => {
+                    #[allow(non_camel_case_types)]
+                    struct AddViewSvc<T: Schema>(pub Arc<T>);
+                    impl<T: Schema> tonic::server::UnaryService<super::AddViewRequest>
+                    for AddViewSvc<T> {
+                        type Response = super::AddViewReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AddViewRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Schema>::add_view(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AddViewSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Schema/DropView" => {
+                    #[allow(non_camel_case_types)]
+                    struct DropViewSvc<T: Schema>(pub Arc<T>);
+                    impl<T: Schema> tonic::server::UnaryService<super::DropViewRequest>
+                    for DropViewSvc<T> {
+                        type Response = super::DropViewReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DropViewRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Schema>::drop_view(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DropViewSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Schema/RebuildView" => {
+                    #[allow(non_camel_case_types)]
+                    struct RebuildViewSvc<T: Schema>(pub Arc<T>);
+                    impl<
+                        T: Schema,
+                    > tonic::server::UnaryService<super::RebuildViewRequest>
+                    for RebuildViewSvc<T> {
+                        type Response = super::RebuildViewReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RebuildViewRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Schema>::rebuild_view(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RebuildViewSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Schema/BuildViews" => {
+                    #[allow(non_camel_case_types)]
+                    struct BuildViewsSvc<T: Schema>(pub Arc<T>);
+                    impl<T: Schema> tonic::server::UnaryService<super::BuildViewsRequest>
+                    for BuildViewsSvc<T> {
+                        type Response = super::BuildViewsReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::BuildViewsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Schema>::build_views(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = BuildViewsSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 _ => {
                     Box::pin(async move {
                         let mut response = http::Response::new(
@@ -2064,6 +3178,432 @@ pub mod schema_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "duramen.v1.Schema";
     impl<T> tonic::server::NamedService for SchemaServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StatsRequest {}
+impl ::prost::Name for StatsRequest {
+    const NAME: &'static str = "StatsRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.StatsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.StatsRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StatsReply {
+    /// Path, sizes, collections and views with their counts, as `duramen inspect --json` shows them. It may gain
+    /// fields.
+    #[prost(message, optional, tag = "1")]
+    pub facts: ::core::option::Option<Document>,
+    /// The parts of commits since the database was opened.
+    #[prost(message, repeated, tag = "2")]
+    pub timings: ::prost::alloc::vec::Vec<Timing>,
+    /// Commits that took longer than 250 ms, the newest 256, the oldest first.
+    #[prost(message, repeated, tag = "3")]
+    pub slow_commits: ::prost::alloc::vec::Vec<SlowCommit>,
+    /// Keys that transactions conflicted over most since the database was opened, 64 at most.
+    #[prost(message, repeated, tag = "4")]
+    pub hot_keys: ::prost::alloc::vec::Vec<HotKey>,
+    /// States that are held, the oldest first. Space that newer states have replaced is not used again while an
+    /// older one needs it.
+    #[prost(message, repeated, tag = "5")]
+    pub held_snapshots: ::prost::alloc::vec::Vec<HeldSnapshot>,
+}
+impl ::prost::Name for StatsReply {
+    const NAME: &'static str = "StatsReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.StatsReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.StatsReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Timing {
+    /// order, queue, write, sync, publish, checkpoint
+    #[prost(string, tag = "1")]
+    pub part: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub count: u64,
+    #[prost(uint64, tag = "3")]
+    pub mean_ns: u64,
+    #[prost(uint64, tag = "4")]
+    pub p50_ns: u64,
+    #[prost(uint64, tag = "5")]
+    pub p99_ns: u64,
+    #[prost(uint64, tag = "6")]
+    pub max_ns: u64,
+}
+impl ::prost::Name for Timing {
+    const NAME: &'static str = "Timing";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Timing".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Timing".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SlowCommit {
+    #[prost(uint64, tag = "1")]
+    pub seq: u64,
+    #[prost(message, optional, tag = "2")]
+    pub published_at: ::core::option::Option<Time>,
+    #[prost(uint64, tag = "3")]
+    pub order_ns: u64,
+    #[prost(uint64, tag = "4")]
+    pub queue_ns: u64,
+    #[prost(uint64, tag = "5")]
+    pub write_ns: u64,
+    #[prost(uint64, tag = "6")]
+    pub sync_ns: u64,
+    #[prost(uint64, tag = "7")]
+    pub publish_ns: u64,
+    /// Commits that shared its write.
+    #[prost(uint64, tag = "8")]
+    pub group: u64,
+    /// What it changed: collections, namespaces and views, the first 16.
+    #[prost(string, repeated, tag = "9")]
+    pub trees: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for SlowCommit {
+    const NAME: &'static str = "SlowCommit";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.SlowCommit".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.SlowCommit".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HotKey {
+    /// Collection, namespace or view.
+    #[prost(string, tag = "1")]
+    pub tree: ::prost::alloc::string::String,
+    /// As it is stored.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub key: ::prost::bytes::Bytes,
+    /// Conflicts, at most and at least.
+    #[prost(uint64, tag = "3")]
+    pub conflicts: u64,
+    #[prost(uint64, tag = "4")]
+    pub conflicts_min: u64,
+}
+impl ::prost::Name for HotKey {
+    const NAME: &'static str = "HotKey";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.HotKey".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.HotKey".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HeldSnapshot {
+    #[prost(uint64, tag = "1")]
+    pub seq: u64,
+    /// For how long newer commits have existed; not set if that is not known.
+    #[prost(uint64, optional, tag = "2")]
+    pub age_ns: ::core::option::Option<u64>,
+}
+impl ::prost::Name for HeldSnapshot {
+    const NAME: &'static str = "HeldSnapshot";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.HeldSnapshot".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.HeldSnapshot".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "client")]
+pub mod admin_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// How the database and its server fare.
+    #[derive(Debug, Clone)]
+    pub struct AdminClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> AdminClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> AdminClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            AdminClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// What the database consists of, how long commits take, and what is in their way.
+        pub async fn stats(
+            &mut self,
+            request: impl tonic::IntoRequest<super::StatsRequest>,
+        ) -> std::result::Result<tonic::Response<super::StatsReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static("/duramen.v1.Admin/Stats");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Admin", "Stats"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "server")]
+pub mod admin_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with AdminServer.
+    #[async_trait]
+    pub trait Admin: std::marker::Send + std::marker::Sync + 'static {
+        /// What the database consists of, how long commits take, and what is in their way.
+        async fn stats(
+            &self,
+            request: tonic::Request<super::StatsRequest>,
+        ) -> std::result::Result<tonic::Response<super::StatsReply>, tonic::Status>;
+    }
+    /// How the database and its server fare.
+    #[derive(Debug)]
+    pub struct AdminServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> AdminServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for AdminServer<T>
+    where
+        T: Admin,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/duramen.v1.Admin/Stats" => {
+                    #[allow(non_camel_case_types)]
+                    struct StatsSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::StatsRequest>
+                    for StatsSvc<T> {
+                        type Response = super::StatsReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::StatsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::stats(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = StatsSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for AdminServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "duramen.v1.Admin";
+    impl<T> tonic::server::NamedService for AdminServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

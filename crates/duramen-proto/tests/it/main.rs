@@ -1,3 +1,4 @@
 //! Tests of the wire protocol, one binary.
 
 mod mutations;
+mod wire;

@@ -1,13 +1,16 @@
-//! Bytes of strangers: whatever they are, decoding and translating them ends with a value or an error, and
-//! what is decoded is what prost decodes.
+//! Bytes of strangers: whatever they are, decoding and translating them ends with a value or an error
+//! (`wire`).
+//!
+//! `DURAMEN_MUTATIONS=5000000 DURAMEN_SEED=7` makes a long run of it.
 
-use bytes::Bytes;
 use duramen::tuple::Element;
-use duramen_proto::{codec, document, key, v1};
+use duramen_proto::{key, v1};
 use prost::Message as _;
 
+use crate::wire::{self, Ran};
+
 const SEED: u64 = 0x5eed;
-const MUTATIONS: u64 = 40_000;
+const MUTATIONS: u64 = 60_000;
 
 /// xorshift64*: the same mutations each time.
 struct Random(u64);
@@ -22,7 +25,7 @@ impl Random {
     }
 }
 
-/// A request with every kind of part.
+/// A batch with every kind of part.
 fn batch() -> v1::BatchRequest {
     use v1::{condition, operation, read};
     let of = [Element::Text("Oslo".into()), Element::Tuple(vec![Element::Int(-7), Element::Uuid([9; 16])])];
@@ -50,87 +53,98 @@ fn batch() -> v1::BatchRequest {
     }
 }
 
-/// Everything that a server does with a message before a transaction has it.
-fn translate(batch: &v1::BatchRequest) -> usize {
-    use v1::{condition, operation, read};
-    let mut keys = Vec::new();
-    for condition in &batch.conditions {
-        if let Some(condition::Kind::KeyValueIs(is)) = &condition.kind {
-            keys.extend(is.key.clone());
-            drop(document::required_value(is.value.as_ref()));
-        }
+/// A query with every kind of part.
+fn find() -> v1::Find {
+    let texts = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let aggregate =
+        |kind: v1::AggregateKind| v1::Aggregate { kind: kind.into(), field: "cents".into(), part: 0.5 };
+    v1::Find {
+        collection: "orders".into(),
+        conditions: texts(&["(", "cents>=7", "or", "lines[].n in 1,2", ")", r#"id:=1"#]),
+        order_by: texts(&["count:desc"]),
+        limit: Some(3),
+        grouping: Some(v1::Grouping {
+            fields: texts(&["cents"]),
+            aggregates: vec![v1::Aggregate::default(), aggregate(v1::AggregateKind::Quantile)],
+        }),
+        ..v1::Find::default()
     }
-    let (mut documents, mut ranges) = (Vec::new(), Vec::new());
-    for operation in &batch.operations {
-        match &operation.kind {
-            Some(operation::Kind::Put(put) | operation::Kind::Insert(put)) => {
-                documents.extend(put.document.clone())
-            }
-            Some(operation::Kind::Delete(of)) => keys.extend(of.key.clone()),
-            Some(operation::Kind::DeleteRange(of)) => ranges.extend(of.range.clone()),
-            _ => {}
-        }
-    }
-    for read in &batch.reads {
-        if let Some(read::Kind::Count(of)) = &read.kind {
-            ranges.extend(of.range.clone());
-        }
-    }
-    let good_keys = keys.iter().filter_map(|found| key::elements(found).ok()).collect::<Vec<_>>();
-    for elements in &good_keys {
-        assert_eq!(&key::elements(&key::of(elements)).expect("it was a key"), elements);
-    }
-    let good_ranges = ranges.iter().filter_map(|range| key::span(Some(range)).ok());
-    for span in good_ranges {
-        let again = key::span(Some(&key::of_span(span.clone()))).expect("it was a range");
-        assert_eq!(again.into_bytes(), span.into_bytes());
-    }
-    if document::parts_of(batch).is_ok() {
-        for found in documents.iter().filter_map(|found| document::required(Some(found)).ok()) {
-            let again = document::of(&found, v1::DocumentForm::Msgpack).expect("it was a document");
-            assert_eq!(document::required(Some(&again)).expect("it was a document"), found);
-        }
-    }
-    good_keys.len()
+}
+
+/// Inputs of [`wire::run`], one of each kind.
+fn seeds() -> Vec<Vec<u8>> {
+    let plain = v1::Find { grouping: None, order_by: vec!["cents".into()], view: "by".into(), ..find() };
+    let reads = [v1::read::Kind::Find(find()), v1::read::Kind::Explain(plain.clone())];
+    let reads = reads.map(|kind| v1::Read { kind: Some(kind) }).to_vec();
+    let read = v1::ReadRequest { reads, ..v1::ReadRequest::default() };
+    let scan =
+        v1::ScanRequest { find: Some(plain), page_token: vec![7; 20].into(), ..v1::ScanRequest::default() };
+    let field = v1::ViewKeyField { name: "lines[].n".into(), is_path: true, descending: true };
+    let reduce = v1::Reduce { reduce: "top".into(), value_index: 0, count: 3 };
+    let view = v1::ViewDefinition {
+        name: "by_n".into(),
+        key: vec![field],
+        values: vec!["cents".into()],
+        reductions: vec![reduce],
+        each: true,
+        ..v1::ViewDefinition::default()
+    };
+    let add =
+        v1::AddViewRequest { collection: "orders".into(), view: Some(view), ..v1::AddViewRequest::default() };
+    [batch().encode_to_vec(), read.encode_to_vec(), scan.encode_to_vec(), add.encode_to_vec()]
+        .into_iter()
+        .zip(0..)
+        .map(|(message, which)| [vec![which], message].concat())
+        .collect()
+}
+
+#[allow(clippy::disallowed_methods, reason = "a test has variables of its own")]
+fn number(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).map_or(usual, |text| text.parse().expect("a number"))
 }
 
 #[test]
 fn mutated_requests_are_decoded_as_prost_does_or_refused() {
-    println!("seed {SEED:#x}");
-    let whole = batch().encode_to_vec();
-    let mut random = Random(SEED);
-    let (mut decoded, mut keys) = (0, 0);
-    for _ in 0..MUTATIONS {
-        let mut bytes = whole.clone();
+    let (seed, mutations) = (number("DURAMEN_SEED", SEED), number("DURAMEN_MUTATIONS", MUTATIONS));
+    println!("DURAMEN_SEED={seed} DURAMEN_MUTATIONS={mutations}");
+    let seeds = seeds();
+    for whole in &seeds {
+        assert!(wire::run(whole).decoded);
+    }
+    let mut random = Random(seed.max(1));
+    let mut all = Ran::default();
+    let mut decoded = 0;
+    for _ in 0..mutations {
+        let mut bytes = seeds[random.below(seeds.len())].clone();
         for _ in 0..=random.below(4) {
-            match random.below(4) {
-                0 => bytes.truncate(random.below(bytes.len()) + 1),
-                1 => {
-                    let at = random.below(bytes.len());
-                    bytes[at] = u8::try_from(random.below(256)).expect("a byte");
-                }
-                2 => bytes
-                    .insert(random.below(bytes.len() + 1), u8::try_from(random.below(256)).expect("a byte")),
-                _ => {
-                    let (from, to) = (random.below(bytes.len()), random.below(bytes.len()));
-                    let part = bytes[from.min(to)..from.max(to)].to_vec();
-                    let at = random.below(bytes.len());
-                    bytes.splice(at..at, part);
-                }
-            }
+            mutate(&mut bytes, &mut random);
         }
-        let own = codec::decode::<v1::BatchRequest>(Bytes::from(bytes.clone()));
-        let prosts = v1::BatchRequest::decode(bytes.as_slice());
-        match (own, prosts) {
-            (Ok(own), Ok(prosts)) => {
-                assert_eq!(own, prosts);
-                decoded += 1;
-                keys += translate(&own);
-            }
-            // The walk refuses more: groups, and what would become too much.
-            (Err(_), _) => {}
-            (Ok(own), Err(error)) => panic!("{own:?}: {error}"),
+        let ran = wire::run(&bytes);
+        decoded += u64::from(ran.decoded);
+        all.keys += ran.keys;
+        all.queries += ran.queries;
+        all.views += ran.views;
+    }
+    let Ran { keys, queries, views, .. } = all;
+    let good = mutations / 500;
+    let is_enough = decoded > 10 * good && [keys, queries, views].iter().all(|found| *found as u64 > good);
+    assert!(is_enough, "{decoded} decoded, {keys} keys, {queries} queries, {views} views");
+}
+
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    let byte = u8::try_from(random.below(256)).expect("a byte");
+    match random.below(4) {
+        0 => bytes.truncate(random.below(bytes.len()) + 1),
+        1 => {
+            let at = random.below(bytes.len());
+            bytes[at] = byte;
+        }
+        2 => bytes.insert(random.below(bytes.len() + 1), byte),
+        _ => {
+            let (from, to) = (random.below(bytes.len()), random.below(bytes.len()));
+            let part = bytes[from.min(to)..from.max(to)].to_vec();
+            let at = random.below(bytes.len());
+            bytes.splice(at..at, part);
         }
     }
-    assert!(decoded > 1_000 && keys > 1_000, "{decoded} decoded, {keys} keys");
 }

@@ -10,13 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use duramen::error::{Code, Error, Result};
 use duramen::requests::{ANSWER_BYTES_MAX, Request};
 use duramen::tuple::Element;
-use duramen::{Document, Durability, Reads as _, Span, Transaction, Ttl, Value};
+use duramen::{Document, Reads as _, Span, Transaction, Ttl, Value};
 use duramen_proto::{document, key, v1};
 use prost::Message as _;
 
 use super::read::Room;
-use super::{DataService, request_id};
+use super::{DataService, find, request_id};
 use crate::call::Call;
+use crate::schema::durability;
 
 /// What a condition, operation or read takes in memory at most, as a message and once more as it is checked,
 /// beside its own bytes.
@@ -73,11 +74,7 @@ pub(super) async fn run(
     call: Call,
 ) -> Result<v1::BatchReply> {
     let write = request.write.take().unwrap_or_default();
-    let level = match v1::Level::try_from(write.level) {
-        Ok(v1::Level::Disk) => Durability::Disk,
-        Ok(v1::Level::Process) => Durability::Process,
-        Err(_) => return Err(Error::invalid(format!("there is no level {}", write.level))),
-    };
+    let level = durability(write.level)?;
     let id = match write.request_id.as_ref() {
         [] => None,
         bytes => Some(request_id(bytes)?),
@@ -232,6 +229,7 @@ impl Batch {
         let conditions = request.conditions.iter().map(Condition::new).collect::<Result<Vec<_>>>()?;
         let operation = |operation| Operation::new(operation, form);
         let operations = request.operations.into_iter().map(operation).collect::<Result<Vec<_>>>()?;
+        request.reads.iter().try_for_each(find::check_in_batch)?;
         let parts = conditions.len() + operations.len() + request.reads.len();
         let is_small = parts <= ALONE_MAX
             && conditions.iter().all(|condition| !matches!(condition, Condition::CountIs { .. }))

@@ -9,8 +9,10 @@ use duramen::{Document, Reads};
 use duramen_proto::{MESSAGE_BYTES_MAX, document, key, v1};
 use prost::Message as _;
 
-use super::DataService;
+use super::{DataService, find};
 use crate::call::Call;
+use crate::limit::budget::Charge;
+use crate::limit::places::Class;
 
 /// Answers a request of reads.
 pub(super) async fn run(
@@ -18,16 +20,26 @@ pub(super) async fn run(
     request: v1::ReadRequest,
     call: Call,
 ) -> Result<v1::ReadReply> {
-    call.take_place().await?;
+    // Threads and places of reads are for those that end soon.
+    let (class, threads) = match request.reads.iter().any(is_long) {
+        true => (Class::Bulk, &service.scans),
+        false => (Class::Calls, &service.reads),
+    };
+    call.take_place_of(class).await?;
     let identity = Arc::clone(&service.identity);
     let read = move |db: &duramen::Db| {
         call.check_deadline()?;
         let snapshot = db.snapshot()?;
         identity.check(request.at_least.as_ref(), &snapshot)?;
-        let results = Room::new(&call).all(&snapshot, &request.reads, request.form())?;
+        let results = Room::wanted(&call).all(&snapshot, &request.reads, request.form())?;
         Ok(v1::ReadReply { at: Some(identity.at(&snapshot, db)), results })
     };
-    service.reads.run(read).await
+    threads.run(read).await
+}
+
+/// Whether a read may take as long as a scan.
+fn is_long(read: &v1::Read) -> bool {
+    matches!(&read.kind, Some(v1::read::Kind::Find(query)) if !find::is_short(query))
 }
 
 /// Of a message, for what is not in its results.
@@ -40,11 +52,18 @@ const PER_RESULT: usize = 8;
 pub(crate) struct Room<'a> {
     call: &'a Call,
     bytes_left: usize,
+    /// Of what changes nothing: it ends once its client is gone.
+    is_for_client: bool,
 }
 
 impl<'a> Room<'a> {
     pub(crate) fn new(call: &'a Call) -> Room<'a> {
-        Room { call, bytes_left: MESSAGE_BYTES_MAX - SPARE }
+        Room { call, bytes_left: MESSAGE_BYTES_MAX - SPARE, is_for_client: false }
+    }
+
+    /// Of reads, which only their client wants.
+    pub(crate) fn wanted(call: &'a Call) -> Room<'a> {
+        Room { is_for_client: true, ..Room::new(call) }
     }
 
     /// Room for bytes of a result.
@@ -54,10 +73,7 @@ impl<'a> Room<'a> {
     /// `DeadlinePassed` (E1108).
     pub(crate) fn take(&mut self, bytes: usize) -> Result<()> {
         self.call.check_deadline()?;
-        self.bytes_left = self.bytes_left.checked_sub(bytes + PER_RESULT).ok_or_else(|| {
-            let what = format!("the answer takes more than {MESSAGE_BYTES_MAX} bytes");
-            Error::new(Code::TooLarge, what).with_hint("read less at once, or scan")
-        })?;
+        self.bytes_left = self.bytes_left.checked_sub(bytes + PER_RESULT).ok_or_else(too_large)?;
         self.call.charge_run(bytes)
     }
 
@@ -65,9 +81,29 @@ impl<'a> Room<'a> {
     ///
     /// # Errors
     /// As [`Room::take`].
-    fn hold(&mut self, bytes: usize) -> Result<()> {
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<()> {
         self.call.check_deadline()?;
+        if self.is_for_client {
+            self.call.check_client()?;
+        }
         self.call.charge_run(bytes)
+    }
+
+    /// Holds bytes for as long as the charge.
+    ///
+    /// # Errors
+    /// As [`Room::take`].
+    pub(super) fn working(&mut self, bytes: usize) -> Result<Charge> {
+        self.hold(0)?;
+        self.call.charge_now(bytes)
+    }
+
+    /// Fails if a result of this length does not fit.
+    ///
+    /// # Errors
+    /// `TooLarge` (E0203).
+    pub(super) fn check(&self, bytes: usize) -> Result<()> {
+        if bytes <= self.bytes_left { Ok(()) } else { Err(too_large()) }
     }
 
     /// The answers of all reads.
@@ -88,6 +124,11 @@ impl<'a> Room<'a> {
         }
         Ok(results)
     }
+}
+
+fn too_large() -> Error {
+    let what = format!("the answer takes more than {MESSAGE_BYTES_MAX} bytes");
+    Error::new(Code::TooLarge, what).with_hint("read less at once, or scan")
 }
 
 fn one<S: Reads>(
@@ -125,6 +166,8 @@ fn one<S: Reads>(
             Answer::Reduction(v1::Reduction { count: reduction.count(), sums: sums.collect() })
         }
         Kind::ReduceView(of) => Answer::ViewReductions(reduce_view(state, of, form, room)?),
+        Kind::Find(query) => Answer::Documents(find::all(state, query, form, room)?),
+        Kind::Explain(query) => Answer::Plan(find::explain(state, query, room)?),
         Kind::GetKeyValue(of) => {
             let value = state.kv(&of.namespace).get_value(key::required(of.key.as_ref())?)?;
             let value = value.map(|value| document::of_value(&value, form)).transpose()?;

@@ -1,4 +1,4 @@
-//! Scans: the documents of a range, in messages of about 64 KiB.
+//! Scans: the documents of a range, or what a query finds, in messages of about 64 KiB.
 //!
 //! A thread makes one message when the stream asks for it, so a client that reads slowly holds one message
 //! and the snapshot, no thread. The page token behind the last document lets another scan continue.
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use duramen::error::{Code, Error, Result};
 use duramen::tuple::{decode, encode};
 use duramen::{AsyncDb, Db, Direction, Reads as _, Rows, Snapshot, Span};
-use duramen_proto::{MESSAGE_BYTES_MAX, document, key, status, v1};
+use duramen_proto::{document, key, status, v1};
 use prost::Message as _;
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
@@ -20,10 +20,8 @@ use tonic::Status;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::DataService;
+use super::find::{self, MESSAGE_BYTES, Query};
 use crate::call::Call;
-
-/// A message ends once it has this many bytes of documents.
-const MESSAGE_BYTES: usize = 64 << 10;
 
 type Documents = Pin<Box<dyn Stream<Item = Result<v1::ScanReply, Status>> + Send>>;
 
@@ -32,6 +30,10 @@ type Making = Pin<Box<dyn Future<Output = Result<Option<v1::ScanReply>>> + Send>
 
 /// Begins a scan.
 pub(super) async fn run(service: &DataService, request: v1::ScanRequest, call: Call) -> Result<Documents> {
+    if let Some(query) = &request.find {
+        check_only(&request)?;
+        call.charge(find::cost(query)? + find::working_bytes(query)).await?;
+    }
     call.take_place().await?;
     let identity = Arc::clone(&service.identity);
     let begun = call.clone();
@@ -39,14 +41,55 @@ pub(super) async fn run(service: &DataService, request: v1::ScanRequest, call: C
         begun.check_deadline()?;
         let snapshot = db.snapshot()?;
         identity.check(request.at_least.as_ref(), &snapshot)?;
-        Scan::new(&snapshot, &request, identity.at(&snapshot, db))
+        let at = identity.at(&snapshot, db);
+        Ok(match &request.find {
+            Some(query) => Scan::Query(Box::new(Query::new(&snapshot, query, request.form(), at)?)),
+            None => Scan::Range(Box::new(Range::new(&snapshot, &request, at)?)),
+        })
     };
     let scan = service.scans.run(begin).await?;
     Ok(Box::pin(Scanning::new(service.scans.clone(), scan, call)))
 }
 
+/// A query has no range beside it.
+fn check_only(request: &v1::ScanRequest) -> Result<()> {
+    let query_only = v1::ScanRequest {
+        at_least: request.at_least.clone(),
+        find: request.find.clone(),
+        form: request.form,
+        ..v1::ScanRequest::default()
+    };
+    if *request == query_only {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        "a scan of a query has no collection, range, direction, limit and page token beside it",
+    )
+    .with_hint("set them in the query; without page tokens, begin the query again"))
+}
+
 /// A scan between two messages.
-struct Scan {
+enum Scan {
+    Range(Box<Range>),
+    Query(Box<Query>),
+}
+
+impl Scan {
+    /// The next message; `None` after the last. It is charged until the next one is made.
+    fn message(&mut self, call: &Call) -> Result<Option<v1::ScanReply>> {
+        call.charges.end_run();
+        let made = match self {
+            Scan::Range(range) => range.message()?,
+            Scan::Query(query) => query.message()?,
+        };
+        let Some((message, bytes)) = made else { return Ok(None) };
+        call.charge_run(bytes)?;
+        Ok(Some(message))
+    }
+}
+
+/// The documents of a range.
+struct Range {
     rows: Rows,
     left: u64,
     form: v1::DocumentForm,
@@ -56,8 +99,8 @@ struct Scan {
     behind: Option<Vec<u8>>,
 }
 
-impl Scan {
-    fn new(snapshot: &Snapshot, request: &v1::ScanRequest, at: v1::Token) -> Result<Scan> {
+impl Range {
+    fn new(snapshot: &Snapshot, request: &v1::ScanRequest, at: v1::Token) -> Result<Range> {
         let documents = snapshot.documents(&request.collection);
         let place = Place::new(documents.tree_number()?, request);
         let mut span = key::span(request.range.as_ref())?;
@@ -68,7 +111,7 @@ impl Scan {
             span = span.and(rest);
         }
         let direction = if request.reverse { Direction::Reverse } else { Direction::Forward };
-        Ok(Scan {
+        Ok(Range {
             rows: documents.rows(span, direction)?,
             left: if request.limit == 0 { u64::MAX } else { request.limit },
             form: request.form(),
@@ -78,9 +121,8 @@ impl Scan {
         })
     }
 
-    /// The next message; `None` after the last. It is charged until the next one is made.
-    fn message(&mut self, call: &Call) -> Result<Option<v1::ScanReply>> {
-        call.charges.end_run();
+    /// The next message, and the bytes of its documents; `None` after the last.
+    fn message(&mut self) -> Result<Option<(v1::ScanReply, usize)>> {
         let (mut documents, mut bytes, mut last) = (Vec::new(), 0, None);
         while self.left > 0 && bytes < MESSAGE_BYTES {
             let Some((key, stored)) = self.rows.next()? else {
@@ -92,20 +134,16 @@ impl Scan {
             }
             let document = document::of_stored(stored, self.form)?;
             let length = document.encoded_len();
-            if length > MESSAGE_BYTES_MAX - MESSAGE_BYTES {
-                let what = format!("a document of {length} bytes fits no message");
-                return Err(Error::new(Code::TooLarge, what)
-                    .with_hint("read it in the process that has the database open"));
-            }
+            find::check_length(length)?;
             bytes += length;
             documents.push(document);
             last = Some(key.to_vec());
             self.left -= 1;
         }
         let Some(last) = last else { return Ok(None) };
-        call.charge_run(bytes)?;
         let page_token = self.place.token(&last).into();
-        Ok(Some(v1::ScanReply { documents, page_token, at: Some(self.at.clone()) }))
+        let at = Some(self.at.clone());
+        Ok(Some((v1::ScanReply { documents, page_token, at, ..v1::ScanReply::default() }, bytes)))
     }
 }
 
@@ -200,8 +238,9 @@ fn take(scan: &Mutex<Option<Scan>>) -> Option<Scan> {
 }
 
 fn ended() -> Error {
-    Error::new(Code::SnapshotExpired, "the scan took longer than its deadline")
-        .with_hint("continue it in a new scan, behind the last page token")
+    Error::new(Code::SnapshotExpired, "the scan took longer than its deadline").with_hint(
+        "continue it in a new scan, behind the last page token; a query has none: ask for less at once",
+    )
 }
 
 impl Stream for Scanning {

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use duramen::{Code, Error};
+use duramen::{Code, Error, Reads as _};
 use duramen_proto::v1;
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -228,6 +228,44 @@ fn a_body_that_never_ends_is_given_up_at_the_deadline() {
     let body = StreamBody::new(never).boxed();
     let answered = send(&served, BATCH, &[("grpc-timeout", "300m")], body).expect("an answer");
     assert_eq!(answered.code(), Some(Code::DeadlinePassed));
+}
+
+/// Its thread waits for its place while another transaction runs alone. The caller was told of the deadline
+/// before the place came: the batch must not take it.
+#[test]
+fn a_batch_whose_deadline_passes_while_it_waits_for_its_place_changes_nothing() {
+    let served = Served::new();
+    let (holds, held) = std::sync::mpsc::channel();
+    let (ends, over) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (holds, over) = (holds, over);
+            let alone = served.db.transact(|tx| {
+                let seen = tx.kv("n").get::<i64>("n")?.unwrap_or(0);
+                tx.kv("n").put("n", &(seen + 1))?;
+                if tx.runs_alone() {
+                    // All other commits wait meanwhile.
+                    let _ = holds.send(());
+                    let _ = over.recv_timeout(Duration::from_secs(10));
+                    return Ok(());
+                }
+                // A conflict each time, until it runs alone.
+                let other = || served.db.transact(|other| other.kv("n").put("n", &(seen + 1)));
+                std::thread::scope(|threads| threads.spawn(other).join().expect("no panic"))
+            });
+            alone.expect("committed");
+        });
+        held.recv().expect("it runs alone");
+        let batch =
+            v1::BatchRequest { operations: vec![super::put("Oslo", 9, 1)], ..v1::BatchRequest::default() };
+        let body = whole(framed(&batch.encode_to_vec()));
+        let answered = send(&served, BATCH, &[("grpc-timeout", "500m")], body).expect("an answer");
+        assert_eq!(answered.code(), Some(Code::OutcomeUnknown), "it was on its way");
+        ends.send(()).expect("it waits");
+    });
+    // It has had its place, or was refused it, before this one.
+    served.db.transact(|tx| tx.kv("n").put("n", &0_i64)).expect("committed");
+    assert_eq!(count(&served.client), 3);
 }
 
 /// A request whose client does not end it is not decoded: its message would be held for long.

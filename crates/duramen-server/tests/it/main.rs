@@ -3,6 +3,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests open files, sockets and threads of their own")]
 
 mod batches;
+mod definitions;
+mod finds;
 mod hostile;
 mod reads;
 mod refusals;

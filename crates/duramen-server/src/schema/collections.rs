@@ -1,0 +1,50 @@
+//! Collections as messages.
+
+use duramen::error::{Code, Error, Result};
+use duramen::view::KeyField;
+use duramen::{Reads as _, Schema, Snapshot};
+use duramen_proto::v1;
+use prost::Message as _;
+
+use crate::data::Room;
+
+/// The collections of these names; without any, all.
+pub(super) fn all(snapshot: &Snapshot, names: &[String], room: &mut Room<'_>) -> Result<Vec<v1::Collection>> {
+    let mut fits = |found: v1::Collection| room.take(found.encoded_len()).map(|()| found);
+    if names.is_empty() {
+        return snapshot.collections()?.iter().map(|schema| fits(collection(schema)?)).collect();
+    }
+    names.iter().map(|name| fits(named(snapshot, name)?)).collect()
+}
+
+fn named(snapshot: &Snapshot, name: &str) -> Result<v1::Collection> {
+    match snapshot.documents(name).schema() {
+        Ok(schema) => collection(&schema),
+        Err(error) if error.code() == Code::NoSuchTree => {
+            let names: Vec<String> =
+                snapshot.collections()?.iter().map(|schema| schema.name().to_owned()).collect();
+            let hint = if names.is_empty() { "there are none".to_owned() } else { names.join(", ") };
+            Err(Error::new(Code::NoSuchTree, error.message()).with_hint(format!("there is: {hint}")))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn collection(schema: &Schema) -> Result<v1::Collection> {
+    let columns = schema
+        .columns()
+        .iter()
+        .map(|column| v1::Column { name: column.name.clone(), r#type: column.kind.to_string() });
+    let views = schema.views().iter().map(|view| v1::View {
+        name: view.name().to_owned(),
+        key: view.key_fields().iter().map(KeyField::name).map(str::to_owned).collect(),
+    });
+    Ok(v1::Collection {
+        name: schema.name().to_owned(),
+        key: schema.key_columns().to_vec(),
+        columns: columns.collect(),
+        sums: schema.sum_columns().to_vec(),
+        views: views.collect(),
+        definition: schema.to_bytes()?.into(),
+    })
+}
