@@ -19,6 +19,7 @@ use duramen::schema::NAME_BYTES_MAX;
 use duramen_client::Address;
 
 use crate::database::Session;
+use crate::output::shell_word;
 
 pub(crate) use bench::{BenchArgs, BenchCommand, BenchSyncArgs, PatternWord, SyncWord};
 pub(crate) use find::{AggregateFlags, FindArgs, FindFormat};
@@ -149,6 +150,17 @@ pub(crate) struct DatabaseArgs {
     /// The server that `--at` names, in the place of a directory.
     #[arg(skip)]
     pub(crate) at: Option<Address>,
+}
+
+impl DatabaseArgs {
+    /// The database in a command that is shown.
+    pub(crate) fn words(&self) -> String {
+        if let Some(address) = &self.at {
+            return format!("--at {}", shell_word(&address.to_string()));
+        }
+        let wal = self.wal.as_ref().map(|wal| format!(" --wal {}", shell_word(&wal.to_string_lossy())));
+        format!("{}{}", shell_word(&self.db.to_string_lossy()), wal.unwrap_or_default())
+    }
 }
 
 #[derive(Debug, Args)]

@@ -46,30 +46,41 @@ pub(crate) fn parse(words: Vec<OsString>) -> std::result::Result<Cli, clap::Erro
 pub(crate) fn set(cli: &mut Cli) -> Result<()> {
     let Some(at) = &cli.at else { return Ok(()) };
     let address = Address::parse(at)?.or_token(std::env::var(TOKEN).ok());
-    if !is_served(&cli.command) {
+    give(&mut cli.command, Some(&address))
+}
+
+/// Gives a command the address of its server, if there is one.
+pub(crate) fn give(command: &mut Command, address: Option<&Address>) -> Result<()> {
+    let Some(address) = address else { return Ok(()) };
+    if !is_served(command) {
         return Err(Failure::usage(
             "this command works on the files of a database, and --at names a server",
             "run it where the database is, with its directory in the place of --at",
         ));
     }
-    if let Some(database) = cli.command.database_mut() {
-        database.at = Some(address);
+    if let Some(database) = command.database_mut() {
+        database.at = Some(address.clone());
     }
     Ok(())
 }
 
 /// Whether a command can ask a server.
 fn is_served(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::Get(_)
-            | Command::Put(_)
-            | Command::Del(_)
-            | Command::Scan(_)
-            | Command::Count(_)
-            | Command::Reduce(_)
-            | Command::Collections(_)
-    )
+    matches!(command, Command::Inspect(args) if !args.space && args.tree.is_none())
+        || matches!(
+            command,
+            Command::Get(_)
+                | Command::Put(_)
+                | Command::Del(_)
+                | Command::Scan(_)
+                | Command::Count(_)
+                | Command::Find(_)
+                | Command::Drop(_)
+                | Command::View(_)
+                | Command::Shell(_)
+                | Command::Reduce(_)
+                | Command::Collections(_)
+        )
 }
 
 fn is_flag(word: &OsStr) -> bool {

@@ -4,6 +4,9 @@
 //! by the files that its server has put into the directory. With `--at` it asks the server there. Commands
 //! that only work on files refuse both.
 
+pub(crate) mod figures;
+mod queries;
+mod schemas;
 mod served;
 
 use std::path::Path;
@@ -21,13 +24,15 @@ use crate::database::{self, Opened};
 use crate::failure::{FAILED, Failure, Result};
 use crate::read::exact;
 use crate::view;
-pub(crate) use served::Served;
+pub(crate) use queries::{Found, Planned};
+pub(crate) use schemas::views_in;
+pub(crate) use served::{Served, unexpected};
 
 /// A database to read: one state of it, or a server.
 pub(crate) enum Reading {
-    /// The lock is held as long as `_db` lives.
+    /// The lock is held as long as `db` lives.
     Local {
-        _db: Opened,
+        db: Opened,
         snapshot: Snapshot,
     },
     Served(Served),
@@ -99,9 +104,17 @@ impl Reading {
         match database::open_to_read(args) {
             Ok(db) => {
                 let snapshot = db.snapshot()?;
-                Ok(Reading::Local { _db: db, snapshot })
+                Ok(Reading::Local { db, snapshot })
             }
             Err(failure) => holder(args, failure).map(Reading::Served),
+        }
+    }
+
+    /// The command reads each page once from now on: it gains nothing by keeping them.
+    pub(crate) fn keep_few_pages(&self) -> Result<()> {
+        match self {
+            Reading::Local { db, .. } => Ok(db.keep_few_pages()?),
+            Reading::Served(_) => Ok(()),
         }
     }
 

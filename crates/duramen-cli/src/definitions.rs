@@ -1,24 +1,37 @@
 //! What `view` and `reference` do alike: they change definitions that the catalogue of a collection holds.
 
-use duramen::{Code, Document, Durability, Reads, Receipt, Schema, Snapshot};
+use duramen::{Code, Document, Durability, Schema};
 
 use crate::args::{DatabaseArgs, Target};
+use crate::backend::{Reading, Writing};
 use crate::database::{self, Opened, candidates};
 use crate::failure::{FAILED, Failure, Result};
 use crate::output::{Output, printable};
 
 /// A database that is open to change the definitions of a collection.
 pub(crate) struct Change {
-    pub(crate) db: Opened,
+    pub(crate) db: Writing,
     pub(crate) schema: Schema,
-    level: Durability,
+    pub(crate) level: Durability,
 }
 
 impl Change {
     pub(crate) fn open(target: &Target, level: Durability) -> Result<Change> {
-        let db = database::open_to_write(&target.database, level)?;
-        let schema = database::schema(&db.snapshot()?, &target.collection)?;
+        let db = Writing::open(&target.database, level)?;
+        let schema = db.schema(&target.collection)?;
         Ok(Change { db, schema, level })
+    }
+
+    /// As [`Change::open`], for what works only on a database that this command has open.
+    pub(crate) fn open_local(target: &Target, level: Durability) -> Result<Change> {
+        let db = Writing::Local(database::open_to_write(&target.database, level)?);
+        let schema = db.schema(&target.collection)?;
+        Ok(Change { db, schema, level })
+    }
+
+    /// The database of [`Change::open_local`].
+    pub(crate) fn opened(&self) -> &Opened {
+        self.db.local().expect("this command has it open")
     }
 
     /// Reports a change: with JSON `fields`, else the sentence.
@@ -27,36 +40,30 @@ impl Change {
         kind: &str,
         sentence: &str,
         mut fields: Document,
-        receipt: &Receipt,
+        seq: u64,
         out: Output,
     ) -> Result<()> {
         let level = self.level.name();
         if out.is_json() {
-            fields.set("seq", receipt.seq().0);
+            fields.set("seq", seq);
             fields.set("durability", level);
             return out.object(kind, fields);
         }
-        out.line(&printable(&format!("{sentence}, seq {}, durability {level}", receipt.seq())))
+        out.line(&printable(&format!("{sentence}, seq {seq}, durability {level}")))
     }
 }
 
 /// A database that is open to list the definitions of one or all collections.
 pub(crate) struct Listing {
-    pub(crate) snapshot: Snapshot,
+    pub(crate) db: Reading,
     pub(crate) schemas: Vec<Schema>,
-    /// Holds the lock, and is dropped after the snapshot.
-    _db: Opened,
 }
 
 impl Listing {
     pub(crate) fn open(args: &DatabaseArgs, collection: Option<&str>) -> Result<Listing> {
-        let db = database::open_to_read(args)?;
-        let snapshot = db.snapshot()?;
-        let schemas = match collection {
-            Some(name) => vec![database::schema(&snapshot, name)?],
-            None => snapshot.collections()?,
-        };
-        Ok(Listing { snapshot, schemas, _db: db })
+        let db = Reading::open(args)?;
+        let schemas = db.schemas(collection)?;
+        Ok(Listing { db, schemas })
     }
 }
 

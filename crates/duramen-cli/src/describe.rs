@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use duramen::{
-    CheckReport, Db, Document, DocumentReport, KeyRange, Reads, Schema, Snapshot, Span, Unreadable, Value,
-    ViewSpec, doc,
+    CheckReport, Document, DocumentReport, Reads, Schema, Snapshot, Span, Unreadable, Value, ViewSpec, doc,
 };
 
 use crate::args::{CheckArgs, DatabaseArgs};
-use crate::backend::Reading;
+use crate::backend::{Reading, figures, views_in};
 use crate::database;
 use crate::failure::{CORRUPT, Failure, Result, Said};
 use crate::keys;
@@ -67,8 +66,8 @@ fn as_json(snapshot: &Snapshot, schema: &Schema) -> Result<Value> {
         .map(|column| Value::Map(doc! { "name": column.name.as_str(), "type": column.kind.name() }))
         .collect::<Vec<_>>();
     let rows = snapshot.documents(schema.name()).count(Span::all())?;
-    let views = snapshot.documents(schema.name()).views()?;
-    let views = views.iter().map(|state| view::as_json(snapshot, state)).collect::<Result<Vec<_>>>()?;
+    let views = views_in(snapshot, std::slice::from_ref(schema))?;
+    let views = views.iter().map(|(state, rows)| view::as_json(state, *rows)).collect::<Vec<_>>();
     let references = snapshot.documents(schema.name()).references()?;
     let referred_by = schema
         .referred_by()
@@ -85,76 +84,28 @@ fn as_json(snapshot: &Snapshot, schema: &Schema) -> Result<Value> {
 
 /// Prints what the database consists of, and how durable it is.
 pub(crate) fn inspect(args: &DatabaseArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(args)?;
-    let facts = facts(&db, &db.snapshot()?)?;
+    let (mut facts, stats) = Reading::open(args)?.facts()?;
     if out.is_json() {
+        stats.iter().for_each(|stats| figures::add_to(&mut facts, stats));
         return out.object("inspect", facts);
     }
-    show(&facts, out)
+    show(&facts, stats.iter().flat_map(figures::as_text), out)
 }
 
-/// A table of names and values.
-pub(crate) fn show(facts: &Document, out: Output) -> Result<()> {
+/// A table of names and values, and of more of them.
+pub(crate) fn show(
+    facts: &Document,
+    more: impl IntoIterator<Item = (String, String)>,
+    out: Output,
+) -> Result<()> {
     let mut table = new_table(&["", ""]);
     flatten("", facts, &mut |name, value| {
         table.add_row([printable(name), printable(value)]);
     });
+    for (name, value) in more {
+        table.add_row([name, value]);
+    }
     out.table(&table)
-}
-
-fn facts(db: &Db, snapshot: &Snapshot) -> Result<Document> {
-    let (stats, status) = (db.stats(), db.durability_status());
-    let (mut collections, mut views) = (Document::new(), Document::new());
-    for schema in snapshot.collections()? {
-        let documents = snapshot.documents(schema.name());
-        collections.set(schema.name(), documents.count(Span::all())?);
-        let mut rows = Document::new();
-        for state in documents.views()? {
-            let name = state.view.name();
-            let count = if state.is_ready() { Some(documents.view(name).count()?) } else { None };
-            rows.set(name, count);
-        }
-        if !rows.is_empty() {
-            views.set(schema.name(), rows);
-        }
-    }
-    let mut byte_trees = Document::new();
-    for name in snapshot.byte_trees()? {
-        let keys = snapshot.count_bytes(&name, &KeyRange::all())?;
-        byte_trees.set(name, keys);
-    }
-    let geometry = &status.geometry;
-    Ok(doc! {
-        "path": status.path.display().to_string(),
-        "database": status.database.to_string(),
-        "seq": status.published.0,
-        "file_system": status.file_system,
-        "data": doc! {
-            "file_bytes": file_bytes(&status.path.join("data")),
-            "used_bytes": stats.space.used_blocks * stats.block_bytes,
-            "block_bytes": stats.block_bytes,
-        },
-        "log": doc! {
-            "path": status.wal_dir.display().to_string(),
-            "bytes": directory_bytes(&status.wal_dir),
-            "sync_call": status.sync_call,
-            "sync_reason": status.sync_reason.as_str(),
-        },
-        "recovery": doc! {
-            "records": stats.recovery.record_count,
-            "unmarked_groups": stats.recovery.unmarked_group_count,
-            "torn": stats.recovery.torn,
-        },
-        "geometry": doc! {
-            "leaf_bytes_max": geometry.leaf_bytes_max as u64,
-            "inner_bytes_max": geometry.inner_bytes_max as u64,
-            "big_value_bytes": geometry.big_value_bytes as u64,
-            "segment_bytes_max": geometry.segment_bytes_max,
-        },
-        "collections": collections,
-        "views": views,
-        "byte_trees": byte_trees,
-    })
 }
 
 pub(crate) fn file_bytes(path: &Path) -> Option<u64> {

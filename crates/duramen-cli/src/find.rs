@@ -12,18 +12,18 @@ mod proposals;
 mod results;
 mod text_numbers;
 
-use duramen::find::{AccessPath, Condition, Find, FindIter, FindPlan, OrderBy, Sorting, Step};
+use duramen::find::{AccessPath, Condition, FindPlan, OrderBy, Sorting, Step};
 use duramen::schema::{Column, ColumnType};
-use duramen::{Document, Reads, Schema, Snapshot, Value, doc};
+use duramen::{Document, Schema, Value, doc};
+use duramen_proto::{key, v1};
 
 use crate::args::{FindArgs, RangeFlags};
-use crate::database;
+use crate::backend::{self, Reading};
 use crate::failure::{Failure, Result};
 use crate::numbers::{counted, grouped};
 use crate::output::{Output, new_table, printable};
 use crate::read::ViewQuery;
 use crate::signals::Signals;
-use crate::view;
 use text_numbers::Warning;
 
 /// The maximum number of documents read without `--scan`.
@@ -41,6 +41,8 @@ const THREAD_LOOK_ROWS_MIN: u64 = 4 * 1024;
 /// How a query is run, and how it would be cheaper.
 struct Planned {
     plan: FindPlan,
+    /// Beyond this much memory a temporary file is used.
+    memory_bytes: u64,
     /// The command that adds a view with which it would read only its results.
     suggestion: Option<String>,
     /// Other ways to the same answer.
@@ -55,88 +57,106 @@ pub(crate) fn run(args: &FindArgs, out: Output) -> Result<()> {
             "leave --threads out, or ask for --count, --group-by or an aggregate",
         ));
     }
-    let db = database::open_to_read(&args.target.database)?;
-    let snapshot = db.snapshot()?;
-    let stored = database::schema(&snapshot, &args.target.collection)?;
-    let (find, warnings) = find(&snapshot, &stored, args)?;
-    let schema = find.schema()?;
-    let plan = match groups::are_wanted(args) {
-        true => groups::plan(&schema, &find, args)?,
-        false => find.plan()?,
-    };
+    let db = Reading::open(&args.target.database)?;
+    let stored = db.schema(&args.target.collection)?;
+    let Asked { query, schema, warnings } = Asked::of(&db, &stored, args)?;
+    let backend::Planned { plan, memory_bytes } = db.plan(&query)?;
     let suggestion = proposals::view_of_conditions(&stored, &plan, args);
     let others = proposals::others(&stored, &plan, args);
-    let planned = Planned { plan, suggestion, others };
+    let planned = Planned { plan, memory_bytes, suggestion, others };
     if args.explain {
         return explain(&schema, &planned, &warnings, args, out);
     }
     warnings.iter().for_each(|warning| warning.say(out));
-    if planned.plan.path == AccessPath::Scan && args.join.is_empty() && args.left_join.is_empty() {
+    if planned.plan.path == AccessPath::Scan && query.joins.is_empty() {
         db.keep_few_pages()?;
     }
     if args.count {
-        return count(&find, &planned, args, out);
+        return count(&db, &query, &planned, args, out);
     }
     check_reads(&planned, args)?;
     if groups::are_wanted(args) {
-        return groups::show(&schema, &find, &planned.plan, args, out);
+        return groups::show(&db, &schema, &query, &planned.plan, args, out);
     }
-    show(&schema, &find, &planned, args, out)
+    show(&db, &schema, &query, &planned, args, out)
 }
 
-/// The query that the arguments describe, and what is doubtful about it.
-fn find<'a>(snapshot: &'a Snapshot, schema: &'a Schema, args: &FindArgs) -> Result<(Find<'a>, Vec<Warning>)> {
-    // After `--view`, a word that is no condition is the start of the view's key.
-    let is_prefix =
-        |text: &&String| args.view.is_some() && *text != "(" && Condition::field_of(text).is_none();
-    let prefix = args.conditions.first().filter(is_prefix);
-    let written = &args.conditions[usize::from(prefix.is_some())..];
-    let words = written.iter();
-    let find = joins::joined(snapshot, snapshot.documents(schema.name()).find([]), args)?;
-    let fields = find.schema()?;
-    hints::check_fields(&fields, args)?;
-    for (flag, lists) in [("--sum", &args.aggregates.sum), ("--mean", &args.aggregates.mean)] {
-        lists
-            .iter()
-            .flatten()
-            .try_for_each(|field| text_numbers::check_sum(snapshot, schema, flag, field))?;
-    }
-    let mut warnings = joins::warnings(snapshot, schema, args)?;
-    for text in words.clone() {
-        warnings.extend(Warning::of(snapshot, schema, text)?);
-        warnings.extend(Warning::of_any_type(snapshot, schema, text)?);
-    }
-    warnings.extend(Warning::of_flags(snapshot, schema, &fields, args)?);
-    warnings.extend(paths::warnings(snapshot, schema, args, words.clone())?);
-    let from = |text: &str| {
-        let at = written.iter().position(|word| word == text).unwrap_or(written.len());
-        &written[at..]
-    };
-    let find = find.and(Condition::parse_words(words, |text| hints::condition(&fields, text, from(text)))?);
-    let find = if args.reverse { find.reverse() } else { find };
-    let find = args.threads.map_or_else(|| find.clone(), |threads| find.threads(threads.into()));
-    let find = match groups::are_wanted(args) {
-        // The order and the limit are those of the groups.
-        true => find,
-        false => {
-            let find = find.order_by(order(args)?);
-            let find = args.limit.map_or_else(|| find.clone(), |limit| find.limit(limit));
-            if args.fields.is_empty() { find } else { find.fields(args.fields.iter().flatten()) }
+/// The query that the arguments describe.
+struct Asked {
+    query: v1::Find,
+    /// Of what it finds.
+    schema: Schema,
+    /// What is doubtful about it.
+    warnings: Vec<Warning>,
+}
+
+impl Asked {
+    fn of(db: &Reading, stored: &Schema, args: &FindArgs) -> Result<Asked> {
+        // After `--view`, a word that is no condition is the start of the view's key.
+        let is_prefix =
+            |text: &&String| args.view.is_some() && *text != "(" && Condition::field_of(text).is_none();
+        let prefix = args.conditions.first().filter(is_prefix);
+        let written = &args.conditions[usize::from(prefix.is_some())..];
+        let mut query = v1::Find {
+            collection: stored.name().to_owned(),
+            joins: joins::of(db, args)?,
+            ..v1::Find::default()
+        };
+        let fields = db.schema_of(stored, &query)?;
+        hints::check_fields(&fields, args)?;
+        for (flag, lists) in [("--sum", &args.aggregates.sum), ("--mean", &args.aggregates.mean)] {
+            lists.iter().flatten().try_for_each(|field| text_numbers::check_sum(db, stored, flag, field))?;
         }
-    };
-    let Some(view) = &args.view else { return Ok((find, warnings)) };
-    let range = RangeFlags { prefix: prefix.cloned(), ..RangeFlags::default() };
-    view::check_name(schema, view)?;
-    let spec = snapshot.documents(schema.name()).view(view).spec()?;
-    let query = ViewQuery::of(schema, &spec, &range)?;
-    Ok((find.view(view).range(query.span), warnings))
+        let warnings = warnings(db, stored, &fields, args, written)?;
+        let from = |text: &str| {
+            let at = written.iter().position(|word| word == text).unwrap_or(written.len());
+            &written[at..]
+        };
+        Condition::parse_words(written, |text| hints::condition(&fields, text, from(text)))?;
+        query.conditions = written.to_vec();
+        query.reverse = args.reverse;
+        query.threads = args.threads.map_or(0, u32::from);
+        query.order_by = order(args)?;
+        query.limit = args.limit;
+        if groups::are_wanted(args) {
+            query.grouping = Some(groups::grouping(&fields, args)?);
+        } else {
+            query.fields = args.fields.iter().flatten().cloned().collect();
+        }
+        if let Some(view) = &args.view {
+            let range = RangeFlags { prefix: prefix.cloned(), ..RangeFlags::default() };
+            let spec = db.view(stored, view)?;
+            query.range = Some(key::of_span(ViewQuery::of(stored, &spec, &range)?.span));
+            query.view.clone_from(view);
+        }
+        Ok(Asked { query, schema: fields, warnings })
+    }
+}
+
+fn warnings(
+    db: &Reading,
+    stored: &Schema,
+    fields: &Schema,
+    args: &FindArgs,
+    conditions: &[String],
+) -> Result<Vec<Warning>> {
+    let mut warnings = joins::warnings(db, stored, args)?;
+    for text in conditions {
+        warnings.extend(Warning::of(db, stored, text)?);
+        warnings.extend(Warning::of_any_type(db, stored, text)?);
+    }
+    warnings.extend(Warning::of_flags(db, stored, fields, args)?);
+    warnings.extend(paths::warnings(db, stored, args, conditions)?);
+    Ok(warnings)
 }
 
 /// The order that was asked for.
-fn order(args: &FindArgs) -> Result<Vec<OrderBy>> {
-    let order =
-        args.order_by.iter().flatten().map(|text| OrderBy::parse(text)).collect::<duramen::Result<Vec<_>>>();
-    order.map_err(|error| Failure::usage(error.message(), error.hint()))
+fn order(args: &FindArgs) -> Result<Vec<String>> {
+    let checked = |text: &String| match OrderBy::parse(text) {
+        Ok(_) => Ok(text.clone()),
+        Err(error) => Err(Failure::usage(error.message(), error.hint())),
+    };
+    args.order_by.iter().flatten().map(checked).collect()
 }
 
 fn check_reads(Planned { plan, suggestion, .. }: &Planned, args: &FindArgs) -> Result<()> {
@@ -169,7 +189,7 @@ fn explain(
         false => (Vec::new(), Vec::new()),
     };
     let joins = [args.join.as_slice(), &args.left_join].concat();
-    let Planned { plan, suggestion, others } = planned;
+    let Planned { plan, memory_bytes, suggestion, others } = planned;
     let (read_count, returned) = reads(plan, args);
     if out.is_json() {
         let fields = plan.path.fields().iter().map(|name| Value::from(name.as_str())).collect::<Vec<_>>();
@@ -208,7 +228,7 @@ fn explain(
     if !aggregates.is_empty() {
         let by = if group_by.is_empty() { "all".to_owned() } else { printable(&group_by.join(", ")) };
         table.add_row(["groups".to_owned(), format!("by {by}: {}", printable(&aggregates.join(", ")))]);
-        let bytes = duramen::find::SORT_BYTES_DEFAULT / 1024;
+        let bytes = memory_bytes / 1024;
         table.add_row(["memory".to_owned(), format!("up to {bytes} KiB, then a temporary file")]);
     }
     if plan.sorting != Sorting::None {
@@ -260,18 +280,26 @@ fn columns(schema: &Schema, args: &FindArgs) -> Vec<Column> {
 }
 
 /// Prints how many documents satisfy the conditions.
-fn count(find: &Find<'_>, planned: &Planned, args: &FindArgs, out: Output) -> Result<()> {
+fn count(db: &Reading, query: &v1::Find, planned: &Planned, args: &FindArgs, out: Output) -> Result<()> {
     check_reads(planned, args)?;
     let plan = &planned.plan;
-    let count = if plan.is_exact { find.count()? } else { groups::count(find, out)? };
+    // The tree counts what its ranges hold.
+    let count = if plan.is_exact { plan.read_count } else { groups::count(db, query, out)? };
     if out.is_json() {
         return out.object("count", doc! { "collection": plan.collection.as_str(), "count": count });
     }
     out.line(&count.to_string())
 }
 
-fn show(schema: &Schema, find: &Find<'_>, planned: &Planned, args: &FindArgs, out: Output) -> Result<()> {
-    let mut found = Found { documents: find.iter()?, signals: Signals::watch()? };
+fn show(
+    db: &Reading,
+    schema: &Schema,
+    query: &v1::Find,
+    planned: &Planned,
+    args: &FindArgs,
+    out: Output,
+) -> Result<()> {
+    let mut found = Found { documents: db.find(query)?, signals: Signals::watch()? };
     let limit = args.limit.unwrap_or(u64::MAX);
     let count =
         results::write(schema, &columns(schema, args), &mut || found.next(), limit, args.format, out)?;
@@ -294,7 +322,7 @@ fn show(schema: &Schema, find: &Find<'_>, planned: &Planned, args: &FindArgs, ou
 
 /// The documents that satisfy the conditions, until a signal comes.
 struct Found<'a> {
-    documents: FindIter<'a>,
+    documents: backend::Found<'a>,
     signals: Signals,
 }
 
@@ -308,10 +336,10 @@ impl Found<'_> {
 
     fn next(&mut self) -> Result<Option<Document>> {
         loop {
-            let since_look = self.documents.read_count() % LOOK_ROWS;
-            if since_look == 0 && self.signals.received().is_some() {
+            if self.signals.received().is_some() {
                 return Ok(None);
             }
+            let since_look = self.documents.read_count() % LOOK_ROWS;
             match self.documents.next_within(LOOK_ROWS - since_look)? {
                 Step::Found(document) => return Ok(Some(document)),
                 Step::Unfinished => {}

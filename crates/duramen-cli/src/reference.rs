@@ -1,11 +1,11 @@
 //! `duramen reference`: adds, drops and lists references between collections. They are catalogue data, so
 //! every writer keeps them.
 
-use duramen::{Code, Error, Reads, Receipt, Reference, ReferenceState, Schema, Value, ViewPhase, doc};
+use duramen::{Code, Error, Reads, Reference, ReferenceState, Schema, Value, ViewPhase, doc};
 
 use crate::args::{ReferenceAddArgs, ReferenceArgs, ReferenceCommand, ReferenceDropArgs, ReferenceListArgs};
 use crate::database::{self, candidates};
-use crate::definitions::{Change, Listing, missing, phase_and_failure};
+use crate::definitions::{Change, missing, phase_and_failure};
 use crate::failure::{Failure, Result};
 use crate::numbers::grouped;
 use crate::output::{Output, new_table, printable};
@@ -21,10 +21,9 @@ pub(crate) fn run(args: &ReferenceArgs, out: Output) -> Result<()> {
 }
 
 fn add(args: &ReferenceAddArgs, out: Output) -> Result<()> {
-    let change = Change::open(&args.target, args.durability)?;
-    let Change { db, schema, .. } = &change;
-    let to = database::schema(&db.snapshot()?, &args.to)?;
-    let documents = db.documents(schema.name());
+    let change = Change::open_local(&args.target, args.durability)?;
+    let (db, schema) = (change.opened(), &change.schema);
+    let to = change.db.schema(&args.to)?;
     let reference = reference(args, schema, &to)?;
     let known = schema.references().iter().find(|known| known.field() == reference.field());
     let (is_new, receipt) = db.transact_with_receipt(|tx| {
@@ -38,7 +37,7 @@ fn add(args: &ReferenceAddArgs, out: Output) -> Result<()> {
         }
         Ok(is_new)
     })?;
-    let checked = view::build(&documents, out);
+    let checked = view::build(&change.db, schema.name(), "", out);
     let refused = matches!(&checked, Err(Failure::Said(said)) if view::is_of_documents(said.code));
     if refused && is_new {
         db.transact(|tx| {
@@ -48,7 +47,9 @@ fn add(args: &ReferenceAddArgs, out: Output) -> Result<()> {
         // Putting the earlier reference back began its check anew.
         let effect = match known {
             None => "; the reference was not added",
-            Some(_) if view::build(&documents, out).is_ok() => "; the reference is as it was",
+            Some(_) if view::build(&change.db, schema.name(), "", out).is_ok() => {
+                "; the reference is as it was"
+            }
             Some(_) => "; the earlier reference is back, and not every document is checked",
         };
         db.close()?;
@@ -57,7 +58,7 @@ fn add(args: &ReferenceAddArgs, out: Output) -> Result<()> {
     db.close()?;
     checked?;
     let verb = if is_new { "added" } else { "had already" };
-    done(&change, ("reference_add", verb), &reference, &receipt, out)
+    done(&change, ("reference_add", verb), &reference, receipt.seq().0, out)
 }
 
 /// How to find and change the documents that break the reference.
@@ -84,8 +85,8 @@ fn reference(args: &ReferenceAddArgs, schema: &Schema, to: &Schema) -> Result<Re
 }
 
 fn drop_reference(args: &ReferenceDropArgs, out: Output) -> Result<()> {
-    let change = Change::open(&args.target, args.durability)?;
-    let Change { db, schema, .. } = &change;
+    let change = Change::open_local(&args.target, args.durability)?;
+    let (db, schema) = (change.opened(), &change.schema);
     let Some(known) = schema.references().iter().find(|known| known.field() == args.field) else {
         let names: Vec<String> = schema.references().iter().map(|known| known.field().to_owned()).collect();
         let adding = (Code::NoSuchKey, "FIELD COLLECTION");
@@ -93,7 +94,7 @@ fn drop_reference(args: &ReferenceDropArgs, out: Output) -> Result<()> {
     };
     let (_, receipt) = db.transact_with_receipt(|tx| tx.drop_reference(schema.name(), &args.field))?;
     db.close()?;
-    done(&change, ("reference_drop", "dropped"), known, &receipt, out)
+    done(&change, ("reference_drop", "dropped"), known, receipt.seq().0, out)
 }
 
 /// Reports a change of a reference: its kind in JSON, and the verb of the sentence.
@@ -101,7 +102,7 @@ fn done(
     change: &Change,
     (kind, verb): (&str, &str),
     reference: &Reference,
-    receipt: &Receipt,
+    seq: u64,
     out: Output,
 ) -> Result<()> {
     let collection = change.schema.name();
@@ -110,7 +111,7 @@ fn done(
         "on_delete": reference.action().name(), "each": reference.is_each(),
     };
     let sentence = format!("{verb} the reference {collection}.{}", shown(reference));
-    change.done(kind, &sentence, fields, receipt, out)
+    change.done(kind, &sentence, fields, seq, out)
 }
 
 /// A reference in one line.
@@ -120,9 +121,14 @@ pub(crate) fn shown(reference: &Reference) -> String {
 }
 
 fn list(args: &ReferenceListArgs, out: Output) -> Result<()> {
-    let Listing { snapshot, schemas, .. } = &Listing::open(&args.database, args.collection.as_deref())?;
+    let db = database::open_to_read(&args.database)?;
+    let snapshot = db.snapshot()?;
+    let schemas = match &args.collection {
+        Some(name) => vec![database::schema(&snapshot, name)?],
+        None => snapshot.collections()?,
+    };
     let mut states = Vec::new();
-    for schema in schemas {
+    for schema in &schemas {
         states.extend(snapshot.documents(schema.name()).references()?);
     }
     if out.is_json() {

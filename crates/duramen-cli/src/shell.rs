@@ -3,7 +3,7 @@
 //!
 //! Owns the loop: a line from a terminal, a script or `--execute` is run as a command of the command line.
 //! All commands share one open database, which is read-only until a command writes. The prompt then shows
-//! that other processes are locked out.
+//! that other processes are locked out. While another process has it open, each asks that one.
 
 mod command;
 mod editor;
@@ -18,7 +18,8 @@ use std::io::IsTerminal;
 use clap::CommandFactory;
 
 use crate::args::{Cli, DatabaseArgs, ShellArgs};
-use crate::database::{self, Session};
+use crate::backend::Reading;
+use crate::database::Session;
 use crate::failure::{Failure, Result};
 use crate::output::{Output, new_table};
 use crate::signals::Signals;
@@ -72,7 +73,7 @@ struct Shell<'a> {
 }
 
 impl<'a> Shell<'a> {
-    /// Opens the database for reading, so that its errors are reported before the first line.
+    /// Opens the database for reading, or asks its server, so that errors are reported before the first line.
     fn open(args: &'a ShellArgs, out: Output) -> Result<Shell<'a>> {
         let mut shell = Shell {
             args,
@@ -91,9 +92,9 @@ impl<'a> Shell<'a> {
             db: self.args.database.db.clone(),
             wal: self.args.database.wal.clone(),
             session: Some(self.session.clone()),
-            at: None,
+            at: self.args.database.at.clone(),
         };
-        self.vocabulary.collections = database::open_to_read(&args)?.collections()?;
+        self.vocabulary.collections = Reading::open(&args)?.schemas(None)?;
         let is_there = |name: &String| self.vocabulary.has_collection(name);
         self.collection = self.collection.take().filter(is_there);
         Ok(())
@@ -101,8 +102,13 @@ impl<'a> Shell<'a> {
 
     /// The prompt: the database, the collection in use, and whether other processes are locked out.
     fn prompt(&self) -> String {
-        let path = &self.args.database.db;
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let name = match &self.args.database.at {
+            Some(address) => address.to_string(),
+            None => {
+                let path = &self.args.database.db;
+                path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+            }
+        };
         let collection = self.collection.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
         let writing = if self.session.is_writing() { " (writing)" } else { "" };
         crate::output::printable(&format!("{name}{collection}{writing}> "))

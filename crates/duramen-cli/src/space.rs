@@ -32,7 +32,7 @@ pub(crate) fn inspect(args: &DatabaseArgs, out: Output) -> Result<()> {
         by_name.set(name, Value::Map(state));
     }
     facts.set("consumers", Value::Map(by_name));
-    show(&facts, out)
+    show(&facts, [], out)
 }
 
 fn facts(db: &Db) -> Result<Document> {

@@ -7,8 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use duramen::{AnyChanged, Code, CommitSeq, Document, ObserveFrom, Observed, Observer, Value, doc};
+use duramen_proto::v1;
 
 use crate::args::TopArgs;
+use crate::backend::figures::{self, Holder};
 use crate::failure::{Failure, Result};
 use crate::numbers::{bytes, grouped, rate, time};
 use crate::output::{Output, align_right, new_table};
@@ -17,6 +19,9 @@ use crate::watch::{named, observe};
 
 /// The maximum delay until a signal is noticed.
 const NAP: Duration = Duration::from_millis(50);
+
+/// What the figures of a server may take.
+const STATS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Rows of the table of stores that are written to.
 const BUSIEST: usize = 12;
@@ -40,6 +45,8 @@ struct Look {
     /// Some changes were released before they could be counted.
     has_gap: bool,
     holder: Option<String>,
+    /// How commits fare, if the holder serves the database.
+    stats: Option<v1::StatsReply>,
 }
 
 /// Runs the command.
@@ -47,10 +54,11 @@ pub(crate) fn run(args: &TopArgs, out: Output) -> Result<()> {
     let mut observer = observe(&args.database, None, ObserveFrom::Now)?;
     let signals = Signals::watch()?;
     let mut before = (observer.look()?, Instant::now());
-    let mut looks = 0;
+    let (mut looks, mut serving) = (0, Holder::default());
     while args.count.is_none_or(|count| looks < count) {
         rest(args.interval.saturating_sub(before.1.elapsed()).max(NAP), &signals)?;
-        let look = look(&mut observer, &before, args.interval)?;
+        let stats = serving.stats(&args.database.db, args.interval.min(STATS_WITHIN));
+        let look = Look { stats, ..look(&mut observer, &before, args.interval)? };
         before = (look.now, Instant::now());
         match out.is_json() {
             true => out.object("top", as_json(&look))?,
@@ -105,7 +113,7 @@ fn look(observer: &mut Observer, before: &(Observed, Instant), at_most: Duration
     let commits = now.durable.0.saturating_sub(before.0.durable.0);
     let holder = observer.holder().filter(|holder| !now.clean || !is_gone(holder));
     let counted = observer.position();
-    Ok(Look { now, commits, lasted: before.1.elapsed(), written, counted, has_gap, holder })
+    Ok(Look { now, commits, lasted: before.1.elapsed(), written, counted, has_gap, holder, stats: None })
 }
 
 /// The time since the newest durable commit; `None` if none was read yet.
@@ -122,7 +130,7 @@ fn as_json(look: &Look) -> Document {
         let of = Document::new().with(*kind, name.as_str());
         Value::Map(counts.iter().fold(of, |of, (name, value)| of.with(name, value.clone())))
     });
-    doc! {
+    let mut shown = doc! {
         "seconds": seconds,
         "holder": look.holder.as_deref().map_or(Value::Null, Value::from),
         "clean": now.clean,
@@ -139,7 +147,11 @@ fn as_json(look: &Look) -> Document {
         "counted": look.counted.0,
         "has_gap": look.has_gap,
         "written": Value::List(written.collect()),
+    };
+    if let Some(stats) = &look.stats {
+        figures::add_to(&mut shown, stats);
     }
+    shown
 }
 
 fn show(db: &Path, look: &Look, out: Output) -> Result<()> {
@@ -199,6 +211,9 @@ fn as_text(db: &Path, look: &Look) -> String {
         text.push_str("some changes went away before they could be counted\n");
     }
     text.push_str(&busiest(look));
+    for (name, figures) in look.stats.iter().flat_map(figures::as_text) {
+        text.push_str(&format!("{name}: {figures}\n"));
+    }
     text
 }
 

@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use duramen::schema::ColumnType;
 use duramen::view::{KeyField, Progress, Reduce};
-use duramen::{
-    Code, Documents, Error, Reads, Receipt, Schema, Snapshot, Value, ViewPhase, ViewSpec, ViewState, doc,
-};
+use duramen::{Code, Error, Schema, Value, ViewPhase, ViewSpec, ViewState, doc};
 use indicatif::ProgressBar;
 
 use crate::args::{ViewAddArgs, ViewArgs, ViewCommand, ViewListArgs, ViewNamedArgs};
+use crate::backend::Writing;
 use crate::database::candidates;
 use crate::definitions::{Change, Listing, missing, phase_and_failure};
 use crate::failure::{Failure, Result};
@@ -33,34 +32,28 @@ pub(crate) fn run(args: &ViewArgs, out: Output) -> Result<()> {
 
 fn add(args: &ViewAddArgs, out: Output) -> Result<()> {
     let change = Change::open(&args.target, args.durability)?;
-    let Change { db, schema, .. } = &change;
-    let documents = db.documents(schema.name());
+    let Change { db, schema, level } = &change;
+    let collection = schema.name();
     let spec = spec(args, schema)?;
-    let known = schema.views().iter().any(|view| view.name() == spec.name());
-    let (is_new, receipt) = db.transact_with_receipt(|tx| {
-        let is_new = tx.add_view(schema.name(), &spec)?;
-        if is_new && known && !args.replace {
-            return Err(Error::new(
-                Code::AlreadyExists,
-                format!("{} has a view {} with other terms", schema.name(), spec.name()),
-            )
-            .with_hint("use --replace, or choose another name"));
-        }
-        Ok(is_new)
+    let is_known = schema.views().iter().any(|view| view.name() == spec.name());
+    let added = db.add_view(schema, &spec, args.replace, *level);
+    let (is_new, seq) = added.map_err(|failure| match failure.code() {
+        Some(Code::AlreadyExists) => failure.hinted("use --replace, or choose another name"),
+        _ => failure,
     })?;
-    let built = build(&documents, out);
+    let built = build(db, collection, spec.name(), out);
     // Left behind, it would refuse every later write of a document that it cannot hold.
     let refused = matches!(&built, Err(Failure::Said(said)) if is_of_documents(said.code));
     if refused && is_new {
-        db.transact(|tx| tx.drop_unfinished_view(schema.name(), spec.name()))?;
+        db.drop_view(collection, spec.name(), true, *level)?;
         db.close()?;
-        let effect = if known { "; the view is as it was" } else { "; the view was not added" };
+        let effect = if is_known { "; the view is as it was" } else { "; the view was not added" };
         return built.map_err(|failure| failure.and(effect));
     }
-    let rows = built.and_then(|()| Ok(documents.view(spec.name()).count()?));
+    let rows = built.and_then(|()| db.rows_of(collection, spec.name()));
     db.close()?;
     let verb = if is_new { "added" } else { "had already" };
-    done(&change, ("view_add", verb), spec.name(), Some(rows?), &receipt, out)
+    done(&change, ("view_add", verb), spec.name(), Some(rows?), seq, out)
 }
 
 /// Whether an error of building a view is about a document, which fails again at each attempt.
@@ -145,13 +138,13 @@ fn key_field(schema: &Schema, text: &str) -> Result<KeyField> {
     Ok(if is_descending { field.descending() } else { field })
 }
 
-/// Builds unfinished views, and checks references, until a signal comes.
-pub(crate) fn build(documents: &Documents, out: Output) -> Result<()> {
+/// Builds unfinished views, this one among them, and checks references, until a signal comes.
+pub(crate) fn build(db: &Writing, collection: &str, view: &str, out: Output) -> Result<()> {
     let signals = Signals::watch()?;
     let begun = Instant::now();
     let mut bar: Option<ProgressBar> = None;
     let mut reached = None;
-    let built = documents.build_views(|progress: &Progress| {
+    let built = db.build_views(collection, view, &mut |progress: &Progress| {
         reached = Some(progress.clone());
         if out.shows_progress() && begun.elapsed() > PATIENCE {
             let bar = bar.get_or_insert_with(|| ProgressBar::new(progress.of));
@@ -176,28 +169,26 @@ pub(crate) fn build(documents: &Documents, out: Output) -> Result<()> {
             ));
             Err(Failure::signal(number))
         }
-        (built, _, _) => Ok(built?),
+        (built, _, _) => built,
     }
 }
 
 fn drop_view(args: &ViewNamedArgs, out: Output) -> Result<()> {
     let change = Change::open(&args.target, args.durability)?;
     check_name(&change.schema, &args.name)?;
-    let (_, receipt) =
-        change.db.transact_with_receipt(|tx| tx.drop_view(change.schema.name(), &args.name))?;
+    let seq = change.db.drop_view(change.schema.name(), &args.name, false, change.level)?;
     change.db.close()?;
-    done(&change, ("view_drop", "dropped"), &args.name, None, &receipt, out)
+    done(&change, ("view_drop", "dropped"), &args.name, None, seq, out)
 }
 
 fn rebuild(args: &ViewNamedArgs, out: Output) -> Result<()> {
     let change = Change::open(&args.target, args.durability)?;
-    let Change { db, schema, .. } = &change;
+    let Change { db, schema, level } = &change;
     check_name(schema, &args.name)?;
-    let (_, receipt) = db.transact_with_receipt(|tx| tx.rebuild_view(schema.name(), &args.name))?;
-    let documents = db.documents(schema.name());
-    let rows = build(&documents, out).and_then(|()| Ok(documents.view(&args.name).count()?));
+    let seq = db.rebuild_view(schema.name(), &args.name, *level)?;
+    let rows = build(db, schema.name(), &args.name, out).and_then(|()| db.rows_of(schema.name(), &args.name));
     db.close()?;
-    done(&change, ("view_rebuild", "rebuilt"), &args.name, Some(rows?), &receipt, out)
+    done(&change, ("view_rebuild", "rebuilt"), &args.name, Some(rows?), seq, out)
 }
 
 /// Reports a change of a view: its kind in JSON, and the verb of the sentence.
@@ -206,13 +197,13 @@ fn done(
     (kind, verb): (&str, &str),
     view: &str,
     rows: Option<u64>,
-    receipt: &Receipt,
+    seq: u64,
     out: Output,
 ) -> Result<()> {
     let collection = change.schema.name();
     let fields = doc! { "collection": collection, "view": view, "rows": rows };
     let rows = rows.map_or_else(String::new, |rows| format!(" with {}", counted(rows, "row")));
-    change.done(kind, &format!("{verb} the view {view} of {collection}{rows}"), fields, receipt, out)
+    change.done(kind, &format!("{verb} the view {view} of {collection}{rows}"), fields, seq, out)
 }
 
 /// Refuses a name that no view of the collection has.
@@ -226,13 +217,10 @@ pub(crate) fn check_name(schema: &Schema, name: &str) -> Result<()> {
 }
 
 fn list(args: &ViewListArgs, out: Output) -> Result<()> {
-    let Listing { snapshot, schemas, .. } = &Listing::open(&args.database, args.collection.as_deref())?;
-    let mut states = Vec::new();
-    for schema in schemas {
-        states.extend(snapshot.documents(schema.name()).views()?);
-    }
+    let Listing { db, schemas } = &Listing::open(&args.database, args.collection.as_deref())?;
+    let states = db.views(schemas)?;
     if out.is_json() {
-        let all = states.iter().map(|state| as_json(snapshot, state)).collect::<Result<Vec<_>>>()?;
+        let all = states.iter().map(|(state, rows)| as_json(state, *rows)).collect::<Vec<_>>();
         return out.object("views", doc! { "views": all });
     }
     if states.is_empty() {
@@ -240,7 +228,7 @@ fn list(args: &ViewListArgs, out: Output) -> Result<()> {
         return Ok(());
     }
     let mut table = new_table(&["collection", "view", "key", "reductions", "rows", "state"]);
-    for state in &states {
+    for (state, rows) in &states {
         let each = if state.view.is_each() { " (each)" } else { "" };
         let unique = if state.view.is_unique() { " (unique)" } else { "" };
         let nulls = if state.view.has_nulls() { " (nulls)" } else { "" };
@@ -249,20 +237,12 @@ fn list(args: &ViewListArgs, out: Output) -> Result<()> {
             printable(state.view.name()),
             printable(&format!("{}{each}{nulls}{unique}", key_shown(&state.view))),
             printable(&reductions_shown(&state.view)),
-            rows(snapshot, state)?.map_or_else(String::new, grouped),
+            rows.map_or_else(String::new, grouped),
             printable(&phase_shown(state)),
         ]);
     }
     align_right(&mut table, [4]);
     out.table(&table)
-}
-
-/// The number of rows of a ready view.
-fn rows(snapshot: &Snapshot, state: &ViewState) -> Result<Option<u64>> {
-    if !state.is_ready() {
-        return Ok(None);
-    }
-    Ok(Some(snapshot.documents(&state.collection).view(state.view.name()).count()?))
 }
 
 fn key_shown(view: &ViewSpec) -> String {
@@ -291,7 +271,7 @@ fn phase_shown(state: &ViewState) -> String {
 }
 
 /// A view as JSON.
-pub(crate) fn as_json(snapshot: &Snapshot, state: &ViewState) -> Result<Value> {
+pub(crate) fn as_json(state: &ViewState, rows: Option<u64>) -> Value {
     let view = &state.view;
     let names = |is_wanted: fn(&KeyField) -> bool| {
         let wanted = view.key_fields().iter().filter(|field| is_wanted(field));
@@ -307,7 +287,7 @@ pub(crate) fn as_json(snapshot: &Snapshot, state: &ViewState) -> Result<Value> {
         ViewPhase::Behind { documents } => ("behind", Some(documents), None),
         _ => ("unknown", None, None),
     };
-    Ok(Value::Map(doc! {
+    Value::Map(doc! {
         "collection": state.collection.as_str(),
         "name": view.name(),
         "key": names(|_| true),
@@ -322,6 +302,6 @@ pub(crate) fn as_json(snapshot: &Snapshot, state: &ViewState) -> Result<Value> {
         "documents": documents,
         "of": of,
         "failed": state.failed.as_deref(),
-        "rows": rows(snapshot, state)?,
-    }))
+        "rows": rows,
+    })
 }

@@ -43,7 +43,8 @@ pub(crate) struct WatchArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Reads the files only: takes no lock, writes nothing, and does not contact the process that has the database open."
+    after_help = "Reads the files: takes no lock and writes nothing. If the process that has the database open serves it, that is asked how \
+                        its commits fare."
 )]
 pub(crate) struct TopArgs {
     #[command(flatten)]

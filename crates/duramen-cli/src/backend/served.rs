@@ -1,16 +1,22 @@
 //! A database that another process serves: what commands ask, as calls of the protocol.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
+use duramen::find::Step;
 use duramen::sums::FieldSum;
 use duramen::tuple::Element;
-use duramen::{Code, Direction, Document, Durability, ErrorKind, Followed, Schema, Span};
+use duramen::{Code, Direction, Document, Durability, ErrorKind, Followed, Schema, Span, ViewSpec};
 use duramen_client::Client;
-use duramen_proto::{document, key, v1};
+use duramen_proto::{document, key, v1, view};
 
+use super::queries::Sample;
 use super::{Group, GroupPart, Reduced, Removed, Stored};
 use crate::database::candidates;
 use crate::failure::{FAILED, Failure, POISONED, Result};
+
+/// What the figures of a server may take.
+const STATS_WITHIN: Duration = Duration::from_secs(30);
 
 /// A connection to a server.
 pub(crate) struct Served {
@@ -22,6 +28,13 @@ pub(crate) struct Scanned<'a> {
     messages: duramen_client::Scanned<'a>,
     waiting: VecDeque<v1::Document>,
     current: Vec<u8>,
+}
+
+/// What a query finds.
+pub(crate) struct FoundRows<'a> {
+    messages: duramen_client::Scanned<'a>,
+    waiting: VecDeque<v1::Document>,
+    read_count: u64,
 }
 
 impl Served {
@@ -63,6 +76,72 @@ impl Served {
             _ => Err(unexpected("no count")),
         };
         found.iter().zip(counts).map(schema).collect()
+    }
+
+    pub(super) fn stats(&self) -> Result<v1::StatsReply> {
+        Ok(self.client.stats(STATS_WITHIN)?)
+    }
+
+    /// All collections.
+    pub(super) fn schemas(&self) -> Result<Vec<Schema>> {
+        let found = self.client.collections(Vec::new())?;
+        found.iter().map(|collection| Ok(Schema::from_bytes(&collection.definition)?)).collect()
+    }
+
+    pub(super) fn views(&self, collections: Vec<String>) -> Result<Vec<v1::ViewState>> {
+        Ok(self.client.views(collections)?)
+    }
+
+    pub(super) fn drop_collection(&self, name: &str, level: Durability) -> Result<(u64, u64)> {
+        let request =
+            v1::DropCollectionRequest { collection: name.to_owned(), level: level_of(level).into() };
+        let v1::DropCollectionReply { receipt, count } = asked(self.client.drop_collection(request))?;
+        Ok((count, seq_of(receipt)))
+    }
+
+    pub(super) fn add_view(
+        &self,
+        schema: &Schema,
+        spec: &ViewSpec,
+        replace: bool,
+        level: Durability,
+    ) -> Result<(bool, u64)> {
+        let v1::AddViewReply { receipt, is_new } = asked(self.client.add_view(v1::AddViewRequest {
+            collection: schema.name().to_owned(),
+            view: Some(view::of(spec)?),
+            replace,
+            level: level_of(level).into(),
+        }))?;
+        Ok((is_new, seq_of(receipt)))
+    }
+
+    pub(super) fn drop_view(
+        &self,
+        collection: &str,
+        view: &str,
+        unfinished_only: bool,
+        level: Durability,
+    ) -> Result<u64> {
+        let v1::DropViewReply { receipt, .. } = asked(self.client.drop_view(v1::DropViewRequest {
+            collection: collection.to_owned(),
+            view: view.to_owned(),
+            unfinished_only,
+            level: level_of(level).into(),
+        }))?;
+        Ok(seq_of(receipt))
+    }
+
+    pub(super) fn rebuild_view(&self, collection: &str, view: &str, level: Durability) -> Result<u64> {
+        let v1::RebuildViewReply { receipt } = asked(self.client.rebuild_view(v1::RebuildViewRequest {
+            collection: collection.to_owned(),
+            view: view.to_owned(),
+            level: level_of(level).into(),
+        }))?;
+        Ok(seq_of(receipt))
+    }
+
+    pub(super) fn build_views(&self, collection: &str, view: &str) -> Result<v1::BuildViewsReply> {
+        asked(self.client.build_views(collection, view))
     }
 
     pub(super) fn get(&self, collection: &str, key: &[Element]) -> Result<Option<Document>> {
@@ -146,6 +225,30 @@ impl Served {
         }
     }
 
+    /// How a query is run.
+    pub(super) fn explain(&self, find: v1::Find) -> Result<v1::FindPlan> {
+        match self.one(v1::read::Kind::Explain(find))? {
+            v1::read_result::Kind::Plan(plan) => Ok(plan),
+            _ => Err(unexpected("no plan")),
+        }
+    }
+
+    /// What a query finds in the first documents that it reads.
+    pub(super) fn sample(&self, find: v1::Find) -> Result<Sample> {
+        let v1::read_result::Kind::Documents(found) = self.one(v1::read::Kind::Find(find))? else {
+            return Err(unexpected("no documents"));
+        };
+        let v1::Documents { documents, read_count, is_complete } = found;
+        let documents = documents.iter().map(|document| document::required(Some(document)));
+        Ok(Sample { documents: documents.collect::<duramen::Result<_>>()?, read_count, is_complete })
+    }
+
+    /// What a query finds.
+    pub(super) fn find(&self, find: v1::Find) -> Result<FoundRows<'_>> {
+        let request = v1::ScanRequest { find: Some(find), ..v1::ScanRequest::default() };
+        Ok(FoundRows { messages: self.client.scan(request)?, waiting: VecDeque::new(), read_count: 0 })
+    }
+
     /// Stores a document.
     pub(super) fn put(&self, collection: &str, document: &Document, level: Durability) -> Result<Stored> {
         let put = v1::PutDocument {
@@ -196,13 +299,13 @@ impl Served {
         operation: v1::operation::Kind,
         level: Durability,
     ) -> Result<(v1::operation_result::Kind, u64)> {
-        let level = if level == Durability::Disk { v1::Level::Disk } else { v1::Level::Process };
+        let level = level_of(level);
         let reply = asked(self.client.batch(v1::BatchRequest {
             write: Some(v1::Write { level: level.into(), ..v1::Write::default() }),
             operations: vec![v1::Operation { kind: Some(operation) }],
             ..v1::BatchRequest::default()
         }))?;
-        let seq = reply.receipt.and_then(|receipt| receipt.at).map_or(0, |at| at.seq);
+        let seq = seq_of(reply.receipt);
         let result = reply.results.into_iter().next().and_then(|result| result.kind);
         Ok((result.ok_or_else(|| unexpected("no result"))?, seq))
     }
@@ -234,6 +337,23 @@ impl Scanned<'_> {
     }
 }
 
+impl FoundRows<'_> {
+    pub(super) fn read_count(&self) -> u64 {
+        self.read_count
+    }
+
+    /// The next result, or that the server reads on.
+    pub(super) fn next(&mut self) -> Result<Step> {
+        if let Some(document) = self.waiting.pop_front() {
+            return Ok(Step::Found(document::required(Some(&document))?));
+        }
+        let Some(message) = self.messages.next()? else { return Ok(Step::End) };
+        self.read_count = message.read_count;
+        self.waiting.extend(message.documents);
+        Ok(Step::Unfinished)
+    }
+}
+
 fn group(group: v1::ReductionGroup) -> Result<Group> {
     let part = |part: v1::ReducedPart| {
         Ok(GroupPart {
@@ -249,6 +369,15 @@ fn group(group: v1::ReductionGroup) -> Result<Group> {
         count: group.count,
         parts: group.parts.into_iter().map(part).collect::<Result<Vec<GroupPart>>>()?,
     })
+}
+
+fn level_of(level: Durability) -> v1::Level {
+    if level == Durability::Disk { v1::Level::Disk } else { v1::Level::Process }
+}
+
+/// The number of a commit.
+fn seq_of(receipt: Option<v1::Receipt>) -> u64 {
+    receipt.and_then(|receipt| receipt.at).map_or(0, |at| at.seq)
 }
 
 /// A server acknowledges nothing that the end of its process undoes.
@@ -273,7 +402,7 @@ fn asked<T>(done: duramen::Result<T>) -> Result<T> {
     })
 }
 
-fn unexpected(what: &str) -> Failure {
+pub(crate) fn unexpected(what: &str) -> Failure {
     Failure::said(
         FAILED,
         Code::WrongVersion,

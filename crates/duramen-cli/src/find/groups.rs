@@ -1,11 +1,13 @@
 //! `find --group-by` and the aggregates: one row for each group of documents.
 
-use duramen::find::{Aggregate, Find, FindPlan, GroupIter, Grouped, Step};
+use duramen::find::{FindPlan, Step};
 use duramen::schema::{Column, ColumnType};
 use duramen::{Document, Schema, Value};
+use duramen_proto::{query, v1};
 
-use super::{LOOK_ROWS, THREAD_LOOK_ROWS_MIN, THREADS_LOOK_ROWS, order, results};
+use super::{LOOK_ROWS, THREAD_LOOK_ROWS_MIN, THREADS_LOOK_ROWS, results};
 use crate::args::{AggregateFlags, FindArgs};
+use crate::backend::{self, Reading, unexpected};
 use crate::failure::{Failure, Result};
 use crate::names::listed;
 use crate::numbers::counted;
@@ -19,22 +21,45 @@ pub(super) fn are_wanted(args: &FindArgs) -> bool {
     !args.group_by.is_empty() || flags.iter().any(|fields| !fields.is_empty())
 }
 
-/// The aggregates, each with the type of its results.
-fn aggregates(schema: &Schema, args: &FindArgs) -> Result<Vec<(Aggregate, ColumnType)>> {
+/// An aggregate, with its name and the type of its results.
+struct Named {
+    aggregate: v1::Aggregate,
+    name: String,
+    kind: ColumnType,
+}
+
+fn aggregates(schema: &Schema, args: &FindArgs) -> Result<Vec<Named>> {
+    use v1::AggregateKind as Kind;
     let AggregateFlags { sum, mean, min, max, distinct, quantile } = &args.aggregates;
-    let kind = |field: &String| schema.kind(field).unwrap_or(ColumnType::Any);
-    let mut found = vec![(Aggregate::count(), ColumnType::Int)];
-    found.extend(sum.iter().flatten().map(|field| (Aggregate::sum(field), kind(field))));
-    found.extend(mean.iter().flatten().map(|field| (Aggregate::mean(field), ColumnType::Float)));
-    found.extend(min.iter().flatten().map(|field| (Aggregate::min(field), kind(field))));
-    found.extend(max.iter().flatten().map(|field| (Aggregate::max(field), kind(field))));
-    found.extend(distinct.iter().flatten().map(|field| (Aggregate::distinct(field), ColumnType::Int)));
+    let of = |field: &str| schema.kind(field).unwrap_or(ColumnType::Any);
+    let mut asked = vec![(Kind::Count, String::new(), 0.0, ColumnType::Int)];
+    for (kind, fields) in
+        [(Kind::Sum, sum), (Kind::Mean, mean), (Kind::Min, min), (Kind::Max, max), (Kind::Distinct, distinct)]
+    {
+        let result = |field: &str| match kind {
+            Kind::Mean => ColumnType::Float,
+            Kind::Distinct => ColumnType::Int,
+            _ => of(field),
+        };
+        asked.extend(fields.iter().flatten().map(|field| (kind, field.clone(), 0.0, result(field))));
+    }
     for text in quantile.iter().flatten() {
         let (field, part) = self::quantile(text)?;
-        let kind = kind(&field);
-        found.push((Aggregate::quantile(field, part), kind));
+        let kind = of(&field);
+        asked.push((Kind::Quantile, field, part, kind));
     }
-    Ok(found)
+    let named = |(of, field, part, kind): (Kind, String, f64, ColumnType)| {
+        let aggregate = v1::Aggregate { kind: of.into(), field, part };
+        Ok(Named { name: query::aggregate(&aggregate)?.name().to_owned(), aggregate, kind })
+    };
+    asked.into_iter().map(named).collect()
+}
+
+/// The groups that the arguments ask for.
+pub(super) fn grouping(schema: &Schema, args: &FindArgs) -> Result<v1::Grouping> {
+    let fields = args.group_by.iter().flatten().cloned().collect();
+    let aggregates = aggregates(schema, args)?.into_iter().map(|named| named.aggregate).collect();
+    Ok(v1::Grouping { fields, aggregates })
 }
 
 /// The field of a quantile, and the part of its values.
@@ -57,42 +82,27 @@ pub(super) fn quantile(text: &str) -> Result<(String, f64)> {
 
 /// The names of the results: the fields of the groups, then the aggregates.
 pub(super) fn names(schema: &Schema, args: &FindArgs) -> Result<(Vec<String>, Vec<String>)> {
-    let named = aggregates(schema, args)?.iter().map(|(aggregate, _)| aggregate.name().to_owned()).collect();
+    let named = aggregates(schema, args)?.into_iter().map(|named| named.name).collect();
     Ok((args.group_by.iter().flatten().cloned().collect(), named))
-}
-
-/// How the groups are found.
-pub(super) fn plan(schema: &Schema, find: &Find<'_>, args: &FindArgs) -> Result<FindPlan> {
-    Ok(grouped(find, &aggregates(schema, args)?, args)?.plan()?)
-}
-
-fn grouped<'s>(
-    find: &Find<'s>,
-    aggregates: &[(Aggregate, ColumnType)],
-    args: &FindArgs,
-) -> Result<Grouped<'s>> {
-    let grouped = find
-        .group_by(args.group_by.iter().flatten(), aggregates.iter().map(|(aggregate, _)| aggregate.clone()));
-    let grouped = grouped.order_by(order(args)?);
-    Ok(args.limit.map_or_else(|| grouped.clone(), |limit| grouped.limit(limit)))
 }
 
 /// Prints the groups.
 pub(super) fn show(
+    db: &Reading,
     schema: &Schema,
-    find: &Find<'_>,
+    query: &v1::Find,
     plan: &FindPlan,
     args: &FindArgs,
     out: Output,
 ) -> Result<()> {
     let aggregates = aggregates(schema, args)?;
-    let mut found = Found::of(&grouped(find, &aggregates, args)?)?;
+    let mut found = Found::of(db, query)?;
     let fields = args
         .group_by
         .iter()
         .flatten()
         .map(|field| (field.clone(), schema.kind(field).unwrap_or(ColumnType::Any)));
-    let results = aggregates.iter().map(|(aggregate, kind)| (aggregate.name().to_owned(), *kind));
+    let results = aggregates.into_iter().map(|named| (named.name, named.kind));
     let columns: Vec<Column> = fields.chain(results).map(|(name, kind)| Column { name, kind }).collect();
     let count = results::write(schema, &columns, &mut || found.next(), u64::MAX, args.format, out)?;
     found.check_signal(out)?;
@@ -107,25 +117,27 @@ pub(super) fn show(
 }
 
 /// How many documents satisfy the conditions.
-pub(super) fn count(find: &Find<'_>, out: Output) -> Result<u64> {
-    let none: [&str; 0] = [];
-    let mut found = Found::of(&find.group_by(none, [Aggregate::count()]))?;
+pub(super) fn count(db: &Reading, query: &v1::Find, out: Output) -> Result<u64> {
+    let grouping = v1::Grouping { fields: Vec::new(), aggregates: vec![v1::Aggregate::default()] };
+    let mut found = Found::of(db, &v1::Find { grouping: Some(grouping), ..query.clone() })?;
     let counted = found.next()?;
     found.check_signal(out)?;
     let counted = counted.as_ref().and_then(|counted| counted.get("count"));
-    let Some(Value::Int(count)) = counted else { unreachable!("it was asked for") };
-    Ok((*count).try_into().expect("a count of documents"))
+    match counted {
+        Some(Value::Int(count)) => u64::try_from(*count).map_err(|_| unexpected("a negative count")),
+        _ => Err(unexpected("no count")),
+    }
 }
 
 /// The groups, until a signal comes.
 struct Found<'a> {
-    groups: GroupIter<'a>,
+    groups: backend::Found<'a>,
     signals: Signals,
 }
 
 impl<'a> Found<'a> {
-    fn of(grouped: &Grouped<'a>) -> Result<Found<'a>> {
-        Ok(Found { groups: grouped.iter()?, signals: Signals::watch()? })
+    fn of(db: &'a Reading, query: &v1::Find) -> Result<Found<'a>> {
+        Ok(Found { groups: db.find(query)?, signals: Signals::watch()? })
     }
 
     /// Fails if a signal ended the query.

@@ -5,10 +5,12 @@
 use std::collections::BTreeSet;
 
 use duramen::find::Condition;
-use duramen::{Reads, Schema, Snapshot, Value};
+use duramen::{Schema, Value};
+use duramen_proto::v1;
 
 use super::text_numbers::Warning;
 use crate::args::FindArgs;
+use crate::backend::Reading;
 use crate::database::candidates;
 use crate::failure::Result;
 use crate::numbers::grouped;
@@ -17,13 +19,13 @@ use crate::numbers::grouped;
 const SAMPLE_MAX: u64 = 500;
 
 /// The warnings about the paths in conditions and flags.
-pub(super) fn warnings<'a>(
-    snapshot: &Snapshot,
+pub(super) fn warnings(
+    db: &Reading,
     stored: &Schema,
     args: &FindArgs,
-    conditions: impl Iterator<Item = &'a String>,
+    conditions: &[String],
 ) -> Result<Vec<Warning>> {
-    let mut named: BTreeSet<&str> = conditions.filter_map(|text| Condition::field_of(text)).collect();
+    let mut named: BTreeSet<&str> = conditions.iter().filter_map(|text| Condition::field_of(text)).collect();
     named.extend(args.fields.iter().chain(&args.group_by).flatten().map(String::as_str));
     let order = args.order_by.iter().flatten();
     named.extend(order.map(|text| text.rsplit_once(':').map_or(text.as_str(), |(field, _)| field)));
@@ -33,20 +35,23 @@ pub(super) fn warnings<'a>(
         let column = path.split(['.', '[']).next().unwrap_or_default();
         // What is joined has other documents.
         if is_path && stored.kind(column).is_some() {
-            warnings.extend(absent(snapshot, stored, path)?);
+            warnings.extend(absent(db, stored, path)?);
         }
     }
     Ok(warnings)
 }
 
-fn absent(snapshot: &Snapshot, stored: &Schema, path: &str) -> Result<Option<Warning>> {
-    let of = |path: &str| snapshot.documents(stored.name()).find([]).fields([path]).limit(SAMPLE_MAX);
+fn absent(db: &Reading, stored: &Schema, path: &str) -> Result<Option<Warning>> {
+    let of = |path: &str| {
+        let collection = stored.name().to_owned();
+        let fields = vec![path.to_owned()];
+        db.sample(&v1::Find { collection, fields, limit: Some(SAMPLE_MAX), ..v1::Find::default() })
+    };
     // A path that cannot be read is an error of the query itself.
-    let Ok(documents) = of(path).iter() else { return Ok(None) };
-    let mut count = 0;
-    for document in documents {
-        count += 1;
-        match document?.get(path) {
+    let Ok(sample) = of(path) else { return Ok(None) };
+    let count = sample.documents.len() as u64;
+    for document in &sample.documents {
+        match document.get(path) {
             None | Some(Value::Null) => {}
             Some(Value::List(items)) if items.iter().all(|item| *item == Value::Null) => {}
             Some(_) => return Ok(None),
@@ -62,8 +67,8 @@ fn absent(snapshot: &Snapshot, stored: &Schema, path: &str) -> Result<Option<War
     };
     let (above, last) = path.rsplit_once('.').unwrap_or((path, path));
     let mut names = BTreeSet::new();
-    for document in of(above).iter()? {
-        if let Some(value) = document?.get(above) {
+    for document in of(above).iter().flat_map(|sample| &sample.documents) {
+        if let Some(value) = document.get(above) {
             add_names(value, &mut names);
         }
     }

@@ -31,7 +31,7 @@ pub(super) fn others(stored: &Schema, plan: &FindPlan, args: &FindArgs) -> Vec<S
 /// The sums of all documents, which the tree of the collection keeps.
 fn kept_sums(stored: &Schema, args: &FindArgs) -> Option<String> {
     let sums = sums_only(args).filter(|sums| !sums.is_empty() && args.group_by.is_empty())?;
-    let database = shell_word(&args.target.database.db.to_string_lossy());
+    let database = args.target.database.words();
     sums.iter().all(|field| stored.sum_columns().contains(field)).then(|| {
         format!(
             "the collection keeps these sums: `duramen reduce {database} -c {}` reads no document",
@@ -90,12 +90,9 @@ fn sums_only(args: &FindArgs) -> Option<Vec<String>> {
 
 /// The command that adds a view, under a name that no view has.
 fn view_add(stored: &Schema, args: &FindArgs, fields: &str, key: &str, flags: &str) -> String {
-    let database = &args.target.database;
-    let wal = database.wal.as_ref().map(|wal| format!(" --wal {}", shell_word(&wal.to_string_lossy())));
     format!(
-        "duramen view add {}{} -c {} {} --key {}{flags}",
-        shell_word(&database.db.to_string_lossy()),
-        wal.unwrap_or_default(),
+        "duramen view add {} -c {} {} --key {}{flags}",
+        args.target.database.words(),
         shell_word(stored.name()),
         shell_word(&free_name(stored, &format!("by_{fields}"))),
         shell_word(key),

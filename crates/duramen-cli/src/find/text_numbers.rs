@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 
 use duramen::find::OrderBy;
 use duramen::schema::ColumnType;
-use duramen::{Reads, Schema, Snapshot, Value, cell, json};
+use duramen::{Schema, Value, cell, json};
+use duramen_proto::v1;
 
 use super::groups;
 use crate::args::FindArgs;
+use crate::backend::Reading;
 use crate::failure::{Failure, Result};
 use crate::import::{is_null_word, is_number_to_a_person, null_flag, type_flag};
 use crate::output::{Output, shell_word};
@@ -33,7 +35,7 @@ impl Warning {
     }
 
     /// The warning about a condition in text, if it needs one. With JSON, as in `n:="5"`, the text is meant.
-    pub(super) fn of(snapshot: &Snapshot, schema: &Schema, text: &str) -> Result<Option<Warning>> {
+    pub(super) fn of(db: &Reading, schema: &Schema, text: &str) -> Result<Option<Warning>> {
         let Some(Comparison { field, is_order, value, .. }) = Comparison::of(text) else { return Ok(None) };
         let is_number = value.parse::<f64>().is_ok_and(f64::is_finite);
         if !is_number || schema.kind(field) != Some(ColumnType::Text) {
@@ -45,24 +47,23 @@ impl Warning {
         };
         Ok(Some(Warning {
             message: format!("the column {field} is text, and {text} compares text: {how}"),
-            hint: Held::of(snapshot, schema, field)?.hint(schema, field, "compare"),
+            hint: Held::of(db, schema, field)?.hint(schema, field, "compare"),
         }))
     }
 
     /// The warning about a condition on values of any type, with a number, if some documents have numbers as
     /// text there.
-    pub(super) fn of_any_type(snapshot: &Snapshot, stored: &Schema, text: &str) -> Result<Option<Warning>> {
+    pub(super) fn of_any_type(db: &Reading, stored: &Schema, text: &str) -> Result<Option<Warning>> {
         let Some(Comparison { field, sign, is_order, value }) = Comparison::of(text) else { return Ok(None) };
         let is_number = matches!(json::parse(value), Ok(Value::Int(_) | Value::Float(_)));
         let column = if stored.kind(field).is_some() { Some(field) } else { field.split(['.', '[']).next() };
         if !is_number || column.and_then(|column| stored.kind(column)) != Some(ColumnType::Any) {
             return Ok(None);
         }
-        let documents = snapshot.documents(stored.name()).find([]).fields([field]).limit(SAMPLE_MAX);
         // A path that cannot be read is an error of the query itself.
-        let Ok(documents) = documents.iter() else { return Ok(None) };
-        for document in documents {
-            if let Some(found) = document?.get(field).and_then(text_of_number) {
+        let Ok(sample) = db.sample(&values(stored, field, false)) else { return Ok(None) };
+        for document in &sample.documents {
+            if let Some(found) = document.get(field).and_then(text_of_number) {
                 let how = match is_order {
                     true => format!("{text} compares numbers only"),
                     false => format!("{text} finds the number, and the text {value} as it is written"),
@@ -81,7 +82,7 @@ impl Warning {
     /// The warnings about the flags that compare the values of a field: one for each column of text in which
     /// two numbers are in another order than as text.
     pub(super) fn of_flags(
-        snapshot: &Snapshot,
+        db: &Reading,
         stored: &Schema,
         fields: &Schema,
         args: &FindArgs,
@@ -100,7 +101,7 @@ impl Warning {
         }
         let mut warnings = Vec::new();
         for (field, flags) in compared {
-            let held = Held::of(snapshot, stored, &field)?;
+            let held = Held::of(db, stored, &field)?;
             let Some((less, more)) = held.disorder() else { continue };
             let verb = if flags.len() == 1 { "compares" } else { "compare" };
             let flags = flags.join(" and ");
@@ -116,6 +117,17 @@ impl Warning {
 
     pub(super) fn say(&self, out: Output) {
         out.warning(&self.message, &self.hint);
+    }
+}
+
+/// The values of a field in the first documents, or in the last.
+fn values(stored: &Schema, field: &str, is_reverse: bool) -> v1::Find {
+    v1::Find {
+        collection: stored.name().to_owned(),
+        fields: vec![field.to_owned()],
+        reverse: is_reverse,
+        limit: Some(SAMPLE_MAX),
+        ..v1::Find::default()
     }
 }
 
@@ -170,11 +182,11 @@ fn comparisons(args: &FindArgs) -> Result<Vec<(String, String)>> {
 }
 
 /// Refuses sums of a column of text. The hint tells how its numbers are stored as numbers.
-pub(super) fn check_sum(snapshot: &Snapshot, stored: &Schema, flag: &str, field: &str) -> Result<()> {
+pub(super) fn check_sum(db: &Reading, stored: &Schema, flag: &str, field: &str) -> Result<()> {
     if stored.kind(field) != Some(ColumnType::Text) {
         return Ok(());
     }
-    let held = Held::of(snapshot, stored, field)?;
+    let held = Held::of(db, stored, field)?;
     let hint = match held.has_numbers() {
         true => held.hint(stored, field, "sum"),
         false => format!("{field} holds no numbers; --distinct, --min and --max take it"),
@@ -197,12 +209,15 @@ struct Held {
 }
 
 impl Held {
-    fn of(snapshot: &Snapshot, stored: &Schema, field: &str) -> Result<Held> {
-        let all = snapshot.documents(stored.name()).find([]).fields([field]).limit(SAMPLE_MAX);
+    fn of(db: &Reading, stored: &Schema, field: &str) -> Result<Held> {
         let mut held = Held::default();
-        for document in all.iter()?.chain(all.reverse().iter()?) {
-            if let Some(Value::Text(text)) = document?.get(field) {
-                held.add(text);
+        for is_reverse in [false, true] {
+            // Without them no number is found, and nothing else is wrong.
+            let Ok(sample) = db.sample(&values(stored, field, is_reverse)) else { continue };
+            for document in &sample.documents {
+                if let Some(Value::Text(text)) = document.get(field) {
+                    held.add(text);
+                }
             }
         }
         Ok(held)

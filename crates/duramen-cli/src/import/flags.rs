@@ -60,14 +60,7 @@ pub(super) fn warn_of_null_without_csv(words: &[String], out: Output) {
 
 /// The command that drops the collection of an import.
 pub(super) fn drop_command(args: &ImportArgs) -> String {
-    let database = &args.database;
-    let wal = database.wal.as_ref().map(|wal| format!(" --wal {}", shell_word(&wal.to_string_lossy())));
-    format!(
-        "`duramen drop {}{} -c {} --yes`",
-        shell_word(&database.db.to_string_lossy()),
-        wal.unwrap_or_default(),
-        shell_word(&args.collection)
-    )
+    format!("`duramen drop {} -c {} --yes`", args.database.words(), shell_word(&args.collection))
 }
 
 /// Refuses a list that names a column twice.

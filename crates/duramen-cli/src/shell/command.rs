@@ -6,6 +6,7 @@ use clap::{CommandFactory, Parser};
 
 use super::Shell;
 use crate::args::{Cli, Command};
+use crate::at;
 use crate::database::candidates;
 use crate::failure::{Failure, Result};
 
@@ -60,6 +61,7 @@ pub(super) fn parse(words: Vec<String>, shell: &Shell<'_>) -> Result<Parsed> {
         ));
     }
     let mut command = Box::new(cli.command);
+    at::give(&mut command, shell.args.database.at.as_ref())?;
     if let Some(database) = command.database_mut() {
         database.session = Some(shell.session.clone());
         database.wal = database.wal.take().or_else(|| shell.args.database.wal.clone());

@@ -7,8 +7,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::runner::{Ran, Scratch, start};
 
-/// A running `duramen serve db`.
-struct Serve {
+/// A running `duramen serve`.
+pub(crate) struct Serve {
     child: Child,
     /// The address of TCP.
     address: String,
@@ -16,14 +16,19 @@ struct Serve {
 
 impl Serve {
     fn new(scratch: &Scratch) -> Serve {
-        let mut command = scratch.command_as_is(&["serve", "db", "--listen", "127.0.0.1:0", "--json"]);
+        Serve::of(scratch, "db")
+    }
+
+    /// Serves the database of this name.
+    pub(crate) fn of(scratch: &Scratch, name: &str) -> Serve {
+        let mut command = scratch.command_as_is(&["serve", name, "--listen", "127.0.0.1:0", "--json"]);
         let mut child = start(command.stdout(Stdio::piped())).unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let told: serde_json::Value =
             serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
         assert_eq!(told["kind"], "serve");
-        assert_eq!(told["socket"], "db/serve.sock");
+        assert_eq!(told["socket"], format!("{name}/serve.sock"));
         Serve { address: told["addresses"][0].as_str().unwrap().to_owned(), child }
     }
 
@@ -51,6 +56,8 @@ const ROWS: &str = "city,id,n\nBergen,1,30\nOslo,1,NA\nOslo,2,75\nOslo,3,9007199
 fn rows() -> Scratch {
     let scratch = Scratch::with_rows(ROWS, &["--key", "city,id", "--sum", "n", "--null", "NA"]);
     scratch.ok(&["view", "add", "db", "-c", "rows", "by_n", "--key", "n", "--sum", "id", "--max", "id"]);
+    scratch.write("cities.csv", "city,country\nOslo,NO\nBergen,NO\nRome,IT\n");
+    scratch.ok(&["import", "db", "cities.csv", "-c", "cities", "--key", "city"]);
     scratch
 }
 
@@ -76,6 +83,65 @@ const COMMANDS: &[&[&str]] = &[
     &["reduce", "db", "-c", "rows", "--view", "by_n", "--group", "1", "--json"],
     &["reduce", "db", "-c", "rows", "--view", "by_n", "--group", "2"],
     &["collections", "db"],
+    &["find", "db", "-c", "rows"],
+    &["find", "db", "-c", "rows", "n>=50", "--json"],
+    &["find", "db", "-c", "rows", "city=Oslo", "--order-by", "n:desc", "--limit", "2", "--fields", "id,n"],
+    &["find", "db", "-c", "rows", "(", "city=Bergen", "or", "n>=76", ")", "--reverse"],
+    &["find", "db", "-c", "rows", "city starts with O", "--count"],
+    &["find", "db", "-c", "rows", "n is null", "--count", "--json"],
+    &["find", "db", "-c", "rows", "--group-by", "city", "--sum", "n", "--mean", "id", "--quantile", "n:0.5"],
+    &["find", "db", "-c", "rows", "--max", "n", "--format", "csv"],
+    &["find", "db", "-c", "rows", "--view", "by_n", "30"],
+    &["find", "db", "-c", "rows", "--view", "none"],
+    &["find", "db", "-c", "rows", "n>=30", "--explain"],
+    &["find", "db", "-c", "rows", "city=Oslo", "--explain", "--json"],
+    &[
+        "find",
+        "db",
+        "-c",
+        "rows",
+        "--join",
+        "cities=city",
+        "cities.country=NO",
+        "--fields",
+        "id,cities.country",
+    ],
+    &["find", "db", "-c", "rows", "--left-join", "cities=city", "--format", "ndjson"],
+    &["find", "db", "-c", "rows", "--join", "cities=id"],
+    &["find", "db", "-c", "rows", "--join", "none=city"],
+    &["find", "db", "-c", "rows", "ctiy=Oslo"],
+    &["find", "db", "-c", "rows", "n", ">=", "30"],
+    &["find", "db", "-c", "rows", "--sum", "city"],
+    &["find", "db", "-c", "rows", "--order-by", "code"],
+    &["find", "db", "-c", "rows", "--limit", "0"],
+    &["find", "db", "-c", "none"],
+    &["view", "list", "db"],
+    &["view", "list", "db", "-c", "rows", "--json"],
+    &["view", "add", "db", "-c", "rows", "by_city_n", "--key", "city,n:desc", "--nulls", "--top", "n"],
+    &[
+        "view",
+        "add",
+        "db",
+        "-c",
+        "rows",
+        "by_city_n",
+        "--key",
+        "city,n:desc",
+        "--nulls",
+        "--top",
+        "n",
+        "--json",
+    ],
+    &["view", "add", "db", "-c", "rows", "by_city_n", "--key", "city"],
+    &["view", "add", "db", "-c", "rows", "by_city_n", "--key", "city", "--replace"],
+    &["view", "add", "db", "-c", "rows", "by_city_n", "--key", "city", "--replace", "--unique"],
+    &["view", "add", "db", "-c", "rows", "once", "--key", "city", "--unique"],
+    &["view", "add", "db", "-c", "rows", "wrong", "--key", "ctiy"],
+    &["view", "list", "db", "-c", "rows"],
+    &["view", "rebuild", "db", "-c", "rows", "by_city_n"],
+    &["find", "db", "-c", "rows", "n>=31", "--limit", "1"],
+    &["view", "drop", "db", "-c", "rows", "by_city_n", "--json"],
+    &["view", "drop", "db", "-c", "rows", "by_city_n"],
     &["put", "db", "-c", "rows", r#"{"city": "Rome", "id": 1, "n": 5, "new": [1, {"a": null}]}"#],
     &["put", "db", "-c", "rows", r#"{"city": "Rome", "id": 1, "n": 6}"#, "--json"],
     &["put", "db", "-c", "rows", r#"{"city": "Rome", "n": 6}"#],
@@ -87,6 +153,9 @@ const COMMANDS: &[&[&str]] = &[
     &["del", "db", "-c", "rows", "--all"],
     &["del", "db", "-c", "rows", "--all", "--yes", "--quiet"],
     &["scan", "db", "-c", "rows"],
+    &["drop", "db", "-c", "cities"],
+    &["drop", "db", "-c", "cities", "--yes"],
+    &["drop", "db", "-c", "cities", "--yes", "--json"],
 ];
 
 fn shown(ran: &Ran) -> String {

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::runner::{Scratch, output, skipped};
+use crate::serving::Serve;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -120,6 +121,58 @@ fn every_shell_block_of_the_documentation_runs() {
         count += run(&path.display().to_string(), &document);
     }
     assert!(count >= 2, "only {count} blocks ran: they were not found");
+}
+
+/// The commands of README.md on its database, one a line.
+fn commands_of_the_readme() -> Vec<String> {
+    let readme = std::fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
+    let joined = |block: Block<'_>| block.text.replace("\\\n", " ");
+    let runs = |block: &Block<'_>| block.is_shell() && block.skip_reason().is_none();
+    let texts: Vec<String> = blocks(&readme).into_iter().filter(runs).map(joined).collect();
+    let lines = texts.iter().flat_map(|text| text.lines());
+    lines.filter(|line| line.contains("flights.duramen")).map(str::to_owned).collect()
+}
+
+/// Prints what a command prints, with the path of the database masked.
+fn printed(scratch: &Scratch, line: &str, database: &str) -> String {
+    let binaries = Path::new(env!("CARGO_BIN_EXE_duramen")).parent().unwrap();
+    let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
+    let ran = output(scratch.shell(line).env("PATH", path)).unwrap();
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    format!("{:?}\n{out}{err}", ran.status.code()).replace(database, "DATABASE")
+}
+
+#[test]
+fn the_commands_of_the_readme_print_the_same_by_a_server() {
+    let scratch = || {
+        let scratch = Scratch::new();
+        let data = Path::new(ROOT).join("data").canonicalize().unwrap();
+        std::os::unix::fs::symlink(data, scratch.path("data")).unwrap();
+        scratch
+    };
+    let (local, beside, by_at) = (scratch(), scratch(), scratch());
+    if local.lies_in_memory() {
+        return skipped("commands of README.md by a server — the target directory lies in memory");
+    }
+    let commands = commands_of_the_readme();
+    let (import, asked) = commands.split_first().unwrap();
+    assert!(import.starts_with("duramen import ") && asked.len() >= 10, "{commands:?}");
+    let name = "flights.duramen";
+    for scratch in [&local, &beside, &by_at] {
+        assert!(printed(scratch, import, name).starts_with("Some(0)"));
+    }
+    let wanted: Vec<String> = asked.iter().map(|line| printed(&local, line, name)).collect();
+    let _servers = [&beside, &by_at].map(|scratch| Serve::of(scratch, name));
+    for (line, wanted) in asked.iter().zip(wanted) {
+        assert!(wanted.starts_with("Some(0)"), "{line}: {wanted}");
+        assert_eq!(printed(&beside, line, name), wanted, "{line}, beside a server");
+        let at = "--at unix:flights.duramen/serve.sock";
+        let line = match line.strip_prefix("duramen flights.duramen") {
+            Some(rest) => format!("duramen {at} shell{rest}"),
+            None => line.replace(name, at),
+        };
+        assert_eq!(printed(&by_at, &line, at), wanted, "{line}");
+    }
 }
 
 #[test]
