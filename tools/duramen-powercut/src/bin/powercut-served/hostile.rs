@@ -43,12 +43,21 @@ pub(crate) enum Manner {
     Empty,
     /// Asks for much, and takes nothing of it.
     Unread,
+    /// Asks for everything in another order, and takes nothing of it.
+    Sorted,
     /// Sends what is no HTTP/2.
     Garbage,
 }
 
-const MANNERS: [Manner; 6] =
-    [Manner::HalfOpen, Manner::Slow, Manner::Giant, Manner::Empty, Manner::Unread, Manner::Garbage];
+const MANNERS: [Manner; 7] = [
+    Manner::HalfOpen,
+    Manner::Slow,
+    Manner::Giant,
+    Manner::Empty,
+    Manner::Unread,
+    Manner::Sorted,
+    Manner::Garbage,
+];
 
 /// Runs good clients alone, then beside hostile connections.
 pub(crate) fn run(args: &Hostile) -> Result<(), Wrong> {
@@ -181,9 +190,15 @@ fn attack(manner: Manner, socket: &Path, random: &mut Random, is_over: &AtomicBo
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
-        Manner::Unread => {
+        Manner::Unread | Manner::Sorted => {
             stream.write_all(&[begin(), headers("/duramen.v1.Data/Scan")].concat())?;
-            let request = [&[0x0a, 3], BIG.as_bytes()].concat();
+            // `collection`, of the scan or of its query, which has an `order_by`.
+            let mut request = [&[0x0a, 3], BIG.as_bytes()].concat();
+            if matches!(manner, Manner::Sorted) {
+                request.extend([&[0x32, 9], &b"text:desc"[..]].concat());
+                let length = u8::try_from(request.len()).expect("short");
+                request = [&[0x42, length], &request[..]].concat();
+            }
             let length = u32::try_from(request.len()).expect("short").to_be_bytes();
             stream.write_all(&data(&[&[0], &length[..], &request].concat(), true))?;
             // Nothing is read.
