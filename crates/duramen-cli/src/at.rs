@@ -54,8 +54,8 @@ pub(crate) fn give(command: &mut Command, address: Option<&Address>) -> Result<(
     let Some(address) = address else { return Ok(()) };
     if !is_served(command) {
         return Err(Failure::usage(
-            "this command works on the files of a database, and --at names a server",
-            "run it where the database is, with its directory in the place of --at",
+            "what it asks for is read from the files of a database, and no server is asked for it",
+            "run it where the database is, with its directory in the place of --at, when no process has it open",
         ));
     }
     if let Some(database) = command.database_mut() {

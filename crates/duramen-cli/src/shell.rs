@@ -134,7 +134,8 @@ impl<'a> Shell<'a> {
                 if let Err(failure) = &ran {
                     out.failure(failure);
                 }
-                self.learn()?;
+                // The command is done, whatever comes of this: the next one tells, if it fails, too.
+                let _ = self.learn();
                 // It was printed already, in the form that the line requested.
                 ran.map(|()| Next::Line).map_err(|failure| match failure {
                     Failure::Said(said) => Failure::Exit(said.exit),

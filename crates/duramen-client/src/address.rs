@@ -44,6 +44,9 @@ impl Address {
         if text.contains("://") {
             return Err(wrong(text, "only duramen:// is understood"));
         }
+        if text.contains("?token_file=") && !Path::new(text).exists() {
+            return Err(wrong(text, "before an address with a token stands duramen://"));
+        }
         if Path::new(text).is_dir() || text.contains('/') {
             return Ok(Address::Directory(text.into()));
         }
@@ -181,6 +184,7 @@ mod tests {
         assert_eq!(of("duramen://secret@shop:9").to_string(), "shop:9");
         assert_eq!(of("[::1]:80").to_string(), "[::1]:80");
         for wrong in [
+            "127.0.0.1:7420?token_file=none",
             "unix:",
             "http://shop",
             "duramen://",

@@ -55,7 +55,7 @@ impl Auth {
     fn by_token(&self, headers: &HeaderMap) -> Result<&'static str> {
         let refused = |why: &str| {
             Err(Error::new(Code::Unauthenticated, format!("the call has {why}")).with_hint(
-                "send the token in DB/serve.token as `authorization: Bearer TOKEN`; the command line takes it from DURAMEN_TOKEN or from the address",
+                "send the token in DB/serve.token as `authorization: Bearer TOKEN`; the command line takes it from DURAMEN_TOKEN, or by `--at duramen://HOST:PORT?token_file=DB/serve.token`",
             ))
         };
         let Some(given) = headers.get(AUTHORIZATION) else { return refused("no token") };

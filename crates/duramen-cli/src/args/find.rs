@@ -69,7 +69,8 @@ pub(crate) struct FindArgs {
     #[arg(long, value_enum, conflicts_with_all = ["count", "explain", "json"])]
     pub(crate) format: Option<FindFormat>,
 
-    /// Read as many documents as necessary; without this flag a query that reads more than 100,000 fails
+    /// Read as many documents as necessary; without this flag a query fails that reads more than 100,000 to
+    /// find those that satisfy its conditions
     #[arg(long)]
     pub(crate) scan: bool,
 

@@ -2171,7 +2171,7 @@ pub struct ViewState {
     /// Rows of a view that is ready.
     #[prost(uint64, tag = "7")]
     pub rows: u64,
-    /// Made by code that the server has.
+    /// The server can build it: it needs no code, or the server's program has it.
     #[prost(bool, tag = "8")]
     pub has_code: bool,
     /// A collection with this one view, in the form in which the database stores definitions.
