@@ -93,12 +93,12 @@ impl Call {
         Ok(())
     }
 
-    /// Charges bytes of work, on a thread and without waiting, for as long as the charge is there.
+    /// Charges bytes that a query works in, without waiting, for as long as the charge is there.
     ///
     /// # Errors
     /// `Overloaded` (E1103) if there is no room for them.
-    pub(crate) fn charge_now(&self, bytes: usize) -> Result<Charge> {
-        self.holder.take_now(bytes)
+    pub(crate) fn charge_work(&self, bytes: usize) -> Result<Charge> {
+        self.holder.take_to_work(bytes)
     }
 
     /// A run of it begins, on a thread: from now on it may have an effect.

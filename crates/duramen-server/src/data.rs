@@ -23,6 +23,9 @@ pub(crate) use read::Room;
 /// Threads of scans: those of reads are for reads that end soon.
 const SCAN_THREADS: usize = 2;
 
+/// Threads of queries that are answered whole.
+const QUERY_THREADS: usize = 2;
+
 /// Reads and writes of a database.
 #[derive(Clone)]
 pub(crate) struct DataService {
@@ -30,6 +33,8 @@ pub(crate) struct DataService {
     pub(crate) writes: AsyncDb,
     pub(crate) reads: AsyncDb,
     scans: AsyncDb,
+    /// Queries that are answered whole keep their threads until they are.
+    queries: AsyncDb,
     pub(crate) identity: Arc<Identity>,
 }
 
@@ -89,6 +94,7 @@ impl DataService {
             writes: AsyncDb::from(db.clone()),
             reads: AsyncDb::from(db.clone()),
             scans: AsyncDb::with_threads(db.clone(), SCAN_THREADS),
+            queries: AsyncDb::with_threads(db.clone(), QUERY_THREADS),
             identity: Arc::new(Identity { database, run: db.opening() }),
         }
     }

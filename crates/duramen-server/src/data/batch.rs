@@ -229,7 +229,7 @@ impl Batch {
         let conditions = request.conditions.iter().map(Condition::new).collect::<Result<Vec<_>>>()?;
         let operation = |operation| Operation::new(operation, form);
         let operations = request.operations.into_iter().map(operation).collect::<Result<Vec<_>>>()?;
-        request.reads.iter().try_for_each(find::check_in_batch)?;
+        find::check_in_batch(&request.reads)?;
         let parts = conditions.len() + operations.len() + request.reads.len();
         let is_small = parts <= ALONE_MAX
             && conditions.iter().all(|condition| !matches!(condition, Condition::CountIs { .. }))

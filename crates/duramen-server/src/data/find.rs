@@ -33,12 +33,13 @@ const FIELDS_MAX: usize = 256;
 const GROUP_FIELDS_MAX: usize = 16;
 const AGGREGATES_MAX: usize = 64;
 
-/// A query that reads no more is short: it may run where reads do that end soon, and in a batch.
+/// Queries that read no more are short: they may run where reads do that end soon, and in a batch.
 const SHORT_ROWS: u64 = 1_000;
 
-/// Documents that are read between two looks at the deadline: by one thread, by several.
+/// Documents that are read between two looks at the deadline: by one thread, by each of several. With fewer
+/// these would not start.
 const LOOK_ROWS: u64 = 64;
-const THREADS_LOOK_ROWS: u64 = 16 * 1_024;
+const THREAD_LOOK_ROWS: u64 = 4 * 1_024;
 
 /// A message ends once it has this many bytes of documents.
 pub(super) const MESSAGE_BYTES: usize = 64 << 10;
@@ -81,27 +82,32 @@ pub(super) fn working_bytes(find: &v1::Find) -> usize {
     if is_plain { MESSAGE_BYTES } else { MEMORY_BYTES }
 }
 
-/// Whether a query reads few documents, whatever there are.
-pub(super) fn is_short(find: &v1::Find) -> bool {
-    (1..=SHORT_ROWS).contains(&find.read_max)
+/// Whether the queries of a call read few documents together, whatever there are.
+pub(super) fn are_short(reads: &[v1::Read]) -> bool {
+    let read_max = |read: &v1::Read| match &read.kind {
+        // The groups of a view are made of no documents, and may be many.
+        Some(v1::read::Kind::Find(find)) if find.read_max == 0 || find.grouping.is_some() => u64::MAX,
+        Some(v1::read::Kind::Find(find)) => find.read_max,
+        _ => 0,
+    };
+    reads.iter().map(read_max).fold(0, u64::saturating_add) <= SHORT_ROWS
 }
 
-/// Refuses a query in a batch that reads many documents: the batch would keep a thread of writers, and all
+/// Refuses queries in a batch that read many documents: the batch would keep a thread of writers, and all
 /// that it has read may conflict.
 ///
 /// # Errors
 /// `InvalidArgument` (E0201).
-pub(super) fn check_in_batch(read: &v1::Read) -> Result<()> {
-    match &read.kind {
-        Some(v1::read::Kind::Find(find)) if !is_short(find) => {
-            let what = format!("a query in a batch reads at most {SHORT_ROWS} documents");
-            Err(Error::invalid(what).with_hint("set its `read_max`, or ask in a read"))
-        }
-        Some(v1::read::Kind::Explain(_)) => {
-            Err(Error::invalid("a batch explains no query").with_hint("ask in a read"))
-        }
-        _ => Ok(()),
+pub(super) fn check_in_batch(reads: &[v1::Read]) -> Result<()> {
+    if reads.iter().any(|read| matches!(read.kind, Some(v1::read::Kind::Explain(_)))) {
+        return Err(Error::invalid("a batch explains no query").with_hint("ask in a read"));
     }
+    if are_short(reads) {
+        return Ok(());
+    }
+    let what =
+        format!("the queries of a batch read at most {SHORT_ROWS} documents together, and make no groups");
+    Err(Error::invalid(what).with_hint("set their `read_max`, or ask in a read"))
 }
 
 /// A query, bounded.
@@ -210,7 +216,7 @@ fn read(
         let left = read_max - found.read_count();
         match found.next_within(look_rows(found.threads()).min(left))? {
             Step::Found(document) => add(document, room)?,
-            Step::Unfinished => room.hold(0)?,
+            Step::Unfinished => room.look()?,
             Step::End => return Ok((found.read_count(), true)),
         }
     }
@@ -218,7 +224,10 @@ fn read(
 }
 
 fn look_rows(threads: usize) -> u64 {
-    if threads > 1 { THREADS_LOOK_ROWS } else { LOOK_ROWS }
+    match threads {
+        0 | 1 => LOOK_ROWS,
+        threads => threads as u64 * THREAD_LOOK_ROWS,
+    }
 }
 
 /// A query between two messages.

@@ -21,9 +21,9 @@ pub(super) async fn run(
     call: Call,
 ) -> Result<v1::ReadReply> {
     // Threads and places of reads are for those that end soon.
-    let (class, threads) = match request.reads.iter().any(is_long) {
-        true => (Class::Bulk, &service.scans),
-        false => (Class::Calls, &service.reads),
+    let (class, threads) = match find::are_short(&request.reads) {
+        true => (Class::Calls, &service.reads),
+        false => (Class::Bulk, &service.queries),
     };
     call.take_place_of(class).await?;
     let identity = Arc::clone(&service.identity);
@@ -35,11 +35,6 @@ pub(super) async fn run(
         Ok(v1::ReadReply { at: Some(identity.at(&snapshot, db)), results })
     };
     threads.run(read).await
-}
-
-/// Whether a read may take as long as a scan.
-fn is_long(read: &v1::Read) -> bool {
-    matches!(&read.kind, Some(v1::read::Kind::Find(query)) if !find::is_short(query))
 }
 
 /// Of a message, for what is not in its results.
@@ -82,11 +77,17 @@ impl<'a> Room<'a> {
     /// # Errors
     /// As [`Room::take`].
     pub(super) fn hold(&mut self, bytes: usize) -> Result<()> {
-        self.call.check_deadline()?;
-        if self.is_for_client {
-            self.call.check_client()?;
-        }
+        self.look()?;
         self.call.charge_run(bytes)
+    }
+
+    /// Fails once nobody waits for the answer any more.
+    ///
+    /// # Errors
+    /// `DeadlinePassed` (E1108).
+    pub(super) fn look(&self) -> Result<()> {
+        self.call.check_deadline()?;
+        if self.is_for_client { self.call.check_client() } else { Ok(()) }
     }
 
     /// Holds bytes for as long as the charge.
@@ -94,8 +95,8 @@ impl<'a> Room<'a> {
     /// # Errors
     /// As [`Room::take`].
     pub(super) fn working(&mut self, bytes: usize) -> Result<Charge> {
-        self.hold(0)?;
-        self.call.charge_now(bytes)
+        self.look()?;
+        self.call.charge_work(bytes)
     }
 
     /// Fails if a result of this length does not fit.

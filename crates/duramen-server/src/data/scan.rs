@@ -32,7 +32,8 @@ type Making = Pin<Box<dyn Future<Output = Result<Option<v1::ScanReply>>> + Send>
 pub(super) async fn run(service: &DataService, request: v1::ScanRequest, call: Call) -> Result<Documents> {
     if let Some(query) = &request.find {
         check_only(&request)?;
-        call.charge(find::cost(query)? + find::working_bytes(query)).await?;
+        call.charge(find::cost(query)?).await?;
+        call.charges.add(call.charge_work(find::working_bytes(query))?);
     }
     call.take_place().await?;
     let identity = Arc::clone(&service.identity);

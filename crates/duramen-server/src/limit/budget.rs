@@ -172,6 +172,18 @@ impl Holder {
         Err(overloaded("memory for messages"))
     }
 
+    /// Bytes that a query works in, without waiting. No connection is closed for them: there is room again
+    /// once another query has ended.
+    ///
+    /// # Errors
+    /// `Overloaded` (E1103) if there is no room.
+    pub(crate) fn take_to_work(self: &Arc<Self>, bytes: usize) -> Result<Charge> {
+        if self.try_take(bytes) {
+            return Ok(Charge::new(self, bytes, false));
+        }
+        Err(overloaded("memory for queries"))
+    }
+
     fn try_take(&self, bytes: usize) -> bool {
         self.budget.try_take(self.held.load(Ordering::Relaxed), bytes)
     }

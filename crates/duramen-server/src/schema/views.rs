@@ -63,20 +63,19 @@ pub(super) fn build(db: &Db, request: &v1::BuildViewsRequest, call: &Call) -> Re
         reached = Some(progress.clone());
         Err(Error::invalid("the call has built for long enough"))
     });
+    if built.is_ok() || is_ready(db, request)? {
+        return Ok(v1::BuildViewsReply { is_complete: true, ..v1::BuildViewsReply::default() });
+    }
     match (built, reached) {
-        (Ok(()), _) => Ok(v1::BuildViewsReply { is_complete: true, ..v1::BuildViewsReply::default() }),
         (Err(_), Some(Progress { view, documents, of })) => {
             Ok(v1::BuildViewsReply { is_complete: false, view, documents, of })
         }
-        // The first error of any view: that of another one is not the caller's.
-        (Err(error), None) => match is_ready(db, request)? {
-            true => Ok(v1::BuildViewsReply { is_complete: true, ..v1::BuildViewsReply::default() }),
-            false => Err(error),
-        },
+        (built, _) => built.map(|()| v1::BuildViewsReply::default()),
     }
 }
 
-/// Whether the view that is waited for is complete.
+/// Whether the view that is waited for is complete. Then the time and the errors that others take are not the
+/// caller's.
 fn is_ready(db: &Db, request: &v1::BuildViewsRequest) -> Result<bool> {
     let states = db.snapshot()?.documents(&request.collection).views()?;
     let mut own = states.iter().filter(|state| state.view.name() == request.view).peekable();

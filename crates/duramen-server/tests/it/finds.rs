@@ -94,7 +94,15 @@ fn a_batch_finds_its_own_writes() {
     };
     let find = v1::Find { conditions: texts(&["cents=7"]), ..of_orders() };
     // One that reads everything would keep a thread of writers.
-    for long in [read::Kind::Find(find.clone()), read::Kind::Explain(find.clone())] {
+    let grouping = Some(v1::Grouping::default());
+    let groups = v1::Find { grouping, read_max: 1, ..find.clone() };
+    let too_many = v1::Find { read_max: 1_001, ..find.clone() };
+    for long in [
+        read::Kind::Find(find.clone()),
+        read::Kind::Find(too_many),
+        read::Kind::Find(groups),
+        read::Kind::Explain(find.clone()),
+    ] {
         assert_eq!(batch(long).expect_err("refused").code(), Code::InvalidArgument);
     }
     assert_eq!(super::count(&served.client), 3);

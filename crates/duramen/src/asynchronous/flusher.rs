@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use crate::store::{Durability, Receipt};
 
 use super::pool::{LINGER, Pool};
-use crate::store::error::Result;
+use crate::store::error::{Code, Error, Result};
 use crate::store::{Rest, Worker};
 
 const POISON: &str = "nothing panics while the flusher is locked";
@@ -132,6 +132,11 @@ impl Drop for Flushing<'_> {
     }
 }
 
+fn panicked() -> Error {
+    Error::new(Code::OutcomeUnknown, "the transaction may or may not survive: the wait for the disk panicked")
+        .with_hint("this is a fault of the library: report it, and open the database again")
+}
+
 /// Waits for commits, and completes them.
 fn complete(pool: &Arc<Pool>, waiting: Vec<Waiting>) {
     let (disk, others): (Vec<_>, Vec<_>) =
@@ -141,7 +146,11 @@ fn complete(pool: &Arc<Pool>, waiting: Vec<Waiting>) {
         // The newest commit waits, and that flush covers the others. Each commit still checks its own
         // receipt: an error of one that was dropped for want of room does not apply to those before it.
         waiting.sort_unstable_by_key(|waiting| Reverse(waiting.receipt.seq()));
-        let wait = |Waiting { receipt, level, then }| (then, receipt.waited(level));
+        let wait = |Waiting { receipt, level, then }| {
+            // Each is completed, whatever comes of its wait: its task would wait for ever.
+            let waited = catch_unwind(AssertUnwindSafe(|| receipt.waited(level)));
+            (then, waited.unwrap_or_else(|_| Err(panicked())))
+        };
         let waited: Vec<_> = waiting.into_iter().map(wait).collect();
         for (then, waited) in waited.into_iter().rev() {
             // A panic in the destructor of a program's value must not prevent the other completions.

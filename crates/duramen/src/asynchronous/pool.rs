@@ -102,9 +102,13 @@ impl Drop for Crew {
             let job = pool.lock().waiting.pop_first();
             match job {
                 Some((_, job)) => {
-                    if let Some(waiting) = job.step(pool) {
-                        pool.wait_for(waiting);
-                    }
+                    let step = || {
+                        if let Some(waiting) = job.step(pool) {
+                            pool.wait_for(waiting);
+                        }
+                    };
+                    // A panic in the destructor of a program's value must not lose the jobs that follow.
+                    drop(catch_unwind(AssertUnwindSafe(step)));
                 }
                 None if pool.flusher.flush(pool) => {}
                 None => return,
