@@ -66,21 +66,21 @@ pub(crate) fn give(command: &mut Command, address: Option<&Address>) -> Result<(
 
 /// Whether a command can ask a server.
 fn is_served(command: &Command) -> bool {
-    matches!(command, Command::Inspect(args) if !args.space && args.tree.is_none())
-        || matches!(
-            command,
-            Command::Get(_)
-                | Command::Put(_)
-                | Command::Del(_)
-                | Command::Scan(_)
-                | Command::Count(_)
-                | Command::Find(_)
-                | Command::Drop(_)
-                | Command::View(_)
-                | Command::Shell(_)
-                | Command::Reduce(_)
-                | Command::Collections(_)
-        )
+    match command {
+        Command::Inspect(args) => !args.space && args.tree.is_none(),
+        Command::Collections(_)
+        | Command::Count(_)
+        | Command::Del(_)
+        | Command::Drop(_)
+        | Command::Find(_)
+        | Command::Get(_)
+        | Command::Put(_)
+        | Command::Reduce(_)
+        | Command::Scan(_)
+        | Command::Shell(_)
+        | Command::View(_) => true,
+        _ => false,
+    }
 }
 
 fn is_flag(word: &OsStr) -> bool {

@@ -232,7 +232,7 @@ impl Client {
     }
 
     /// Builds the views of a collection for a moment. Call it until they are complete. If `view` names one,
-    /// an error of another is none once that one is complete.
+    /// errors of other views are not reported once that one is complete.
     ///
     /// # Errors
     /// Those of the build; `Unreachable` (E1111) if the connection is lost.

@@ -1,13 +1,36 @@
-//! Definitions of views, between messages and the library.
+//! Views, between messages and the library.
 
 use duramen::error::{Code, Error, Result};
 use duramen::view::{KeyField, Reduce};
-use duramen::{Schema, ViewPhase, ViewSpec, ViewState};
+use duramen::{Reads as _, Schema, Transaction, ViewPhase, ViewSpec, ViewState};
 
 use crate::v1;
 
 /// The most values, and the most reductions, of a view.
 const PARTS_MAX: usize = 64;
+
+/// Adds a view. Returns whether it is new.
+///
+/// # Errors
+/// As [`Transaction::add_view`]; `AlreadyExists` (E0210) if there is one of the same name with another
+/// definition, and it is not to be replaced.
+pub fn add(tx: &mut Transaction<'_>, collection: &str, spec: &ViewSpec, replaces: bool) -> Result<bool> {
+    let schema = tx.documents(collection).schema()?;
+    let is_known = schema.views().iter().any(|view| view.name() == spec.name());
+    let is_new = tx.add_view(collection, spec)?;
+    if is_new && is_known && !replaces {
+        let what = format!("{collection} has a view {} with other terms", spec.name());
+        return Err(Error::new(Code::AlreadyExists, what).with_hint("replace it, or choose another name"));
+    }
+    Ok(is_new)
+}
+
+/// Whether the view of this name is complete, and not being built anew.
+#[must_use]
+pub fn is_complete(states: &[ViewState], view: &str) -> bool {
+    let mut own = states.iter().filter(|state| state.view.name() == view).peekable();
+    own.peek().is_some() && own.all(ViewState::is_ready)
+}
 
 /// The view of a message.
 ///

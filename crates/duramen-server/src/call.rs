@@ -150,7 +150,7 @@ impl Call {
     }
 }
 
-/// While the client of a call waits. Dropped without an answer, the client is gone.
+/// The client of a call waits for its answer. Dropped before [`Waits::end`], this marks the client as gone.
 pub(crate) struct Waits(Option<Arc<AtomicBool>>);
 
 impl Waits {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use duramen::error::{Error, Result};
 use duramen::{AsyncDb, Db, Durability, Reads as _, Receipt, Snapshot, Span, Transaction};
 use duramen_proto::v1::{self, schema_server};
+use duramen_proto::view;
 use tonic::{Request, Response, Status};
 
 use crate::call::Call;
@@ -109,9 +110,9 @@ impl schema_server::Schema for SchemaService {
     async fn add_view(&self, request: Request<v1::AddViewRequest>) -> Answer<v1::AddViewReply> {
         let (call, request) = (call_of(&request), request.into_inner());
         let level = request.level;
-        let spec = duramen_proto::view::required(request.view.as_ref()).map_err(refused)?;
+        let spec = view::required(request.view.as_ref()).map_err(refused)?;
         let change =
-            move |tx: &mut Transaction<'_>| views::add(tx, &request.collection, &spec, request.replace);
+            move |tx: &mut Transaction<'_>| view::add(tx, &request.collection, &spec, request.replace);
         let (is_new, receipt) = self.change(call, level, change).await?;
         Ok(Response::new(v1::AddViewReply { receipt: Some(receipt), is_new }))
     }

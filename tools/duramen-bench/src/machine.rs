@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Clock ticks per second, as the kernel reports times to programs on every Linux.
-pub(crate) const TICKS: f64 = 100.0;
+const TICKS: f64 = 100.0;
 
 /// Bytes of a sector in the counters of a block device.
 const SECTOR_BYTES: u64 = 512;
@@ -26,10 +26,35 @@ pub(crate) fn children_cpu_seconds() -> f64 {
 
 /// The sum of two times after the name of this process in its status.
 fn times_from(field: usize) -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let times = fields.split_whitespace().skip(field).take(2);
+    times_of(&fs::read_to_string("/proc/self/stat").unwrap_or_default(), field)
+}
+
+/// The sum of two times after the name of the process in a status.
+fn times_of(stat: &str, field: usize) -> f64 {
+    let times = after_name(stat).skip(field).take(2);
     times.filter_map(|time| time.parse::<f64>().ok()).sum::<f64>() / TICKS
+}
+
+fn after_name(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
+}
+
+/// Processor time of another process and of its children.
+#[cfg(feature = "serve")]
+pub(crate) fn cpu_seconds_of(process: u32) -> f64 {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let seconds = processes.filter_map(|entry| {
+        let number: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let parent: u32 = after_name(&stat).nth(1)?.parse().ok()?;
+        // Children that have ended count where their parent waited for them.
+        match (number == process, parent == process) {
+            (true, _) => Some(times_of(&stat, 11) + times_of(&stat, 13)),
+            (_, true) => Some(times_of(&stat, 11)),
+            _ => None,
+        }
+    });
+    seconds.sum()
 }
 
 /// The peak resident memory of another process, in bytes.

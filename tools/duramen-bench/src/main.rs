@@ -29,6 +29,8 @@ mod machine;
 #[cfg(feature = "sqlite")]
 mod model;
 mod output;
+#[cfg(any(feature = "postgres", feature = "serve"))]
+mod postgres_script;
 #[cfg(feature = "sqlite")]
 mod queries;
 mod reference;

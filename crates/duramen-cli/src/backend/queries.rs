@@ -80,11 +80,10 @@ impl Reading {
 
     /// What a query finds in the first `find.read_max` documents that it reads.
     pub(crate) fn sample(&self, find: &v1::Find) -> Result<Sample> {
-        let served = match self {
-            Reading::Served(served) => return served.sample(find.clone()),
-            Reading::Local { .. } => self,
-        };
-        let mut found = served.find(find)?;
+        if let Reading::Served(served) = self {
+            return served.sample(find.clone());
+        }
+        let mut found = self.find(find)?;
         let read_max = if find.read_max == 0 { u64::MAX } else { find.read_max };
         let (mut documents, mut is_complete) = (Vec::new(), false);
         while found.read_count() < read_max && !is_complete {

@@ -1,7 +1,7 @@
 //! Definitions of collections and views, local or served.
 
 use duramen::view::Progress;
-use duramen::{Code, Durability, Error, Reads as _, Schema, Snapshot, Span, ViewSpec, ViewState};
+use duramen::{Durability, Reads as _, Schema, Snapshot, Span, ViewSpec, ViewState};
 use duramen_proto::{v1, view};
 
 use super::{Reading, Writing};
@@ -82,15 +82,8 @@ impl Writing {
             Writing::Local(db) => db,
             Writing::Served(served) => return served.add_view(schema, spec, replaces, level),
         };
-        let is_known = schema.views().iter().any(|view| view.name() == spec.name());
-        let (is_new, receipt) = db.transact_with_receipt(|tx| {
-            let is_new = tx.add_view(schema.name(), spec)?;
-            if is_new && is_known && !replaces {
-                let what = format!("{} has a view {} with other terms", schema.name(), spec.name());
-                return Err(Error::new(Code::AlreadyExists, what));
-            }
-            Ok(is_new)
-        })?;
+        let (is_new, receipt) =
+            db.transact_with_receipt(|tx| view::add(tx, schema.name(), spec, replaces))?;
         Ok((is_new, receipt.seq().0))
     }
 
@@ -123,31 +116,30 @@ impl Writing {
         Ok(receipt.seq().0)
     }
 
-    /// Builds the unfinished views of a collection. Errors of others than this one are none.
+    /// Builds the unfinished views of a collection. Once the one of this name is complete, errors of others
+    /// are not reported.
     pub(crate) fn build_views(
         &self,
         collection: &str,
-        view: &str,
+        name: &str,
         on_progress: OnProgress<'_>,
     ) -> Result<()> {
         let served = match self {
             Writing::Local(db) => {
                 let built = db.documents(collection).build_views(on_progress);
                 let states = db.documents(collection).views()?;
-                let mut own = states.iter().filter(|state| state.view.name() == view).peekable();
-                // The error is then that of another view, which had failed before.
-                let is_ready = own.peek().is_some() && own.all(ViewState::is_ready);
-                return if is_ready { Ok(()) } else { Ok(built?) };
+                // Once it is complete, an error is that of another view, which had failed before.
+                return if view::is_complete(&states, name) { Ok(()) } else { Ok(built?) };
             }
             Writing::Served(served) => served,
         };
         loop {
-            let v1::BuildViewsReply { is_complete, view: building, documents, of } =
-                served.build_views(collection, view)?;
+            let v1::BuildViewsReply { is_complete, view, documents, of } =
+                served.build_views(collection, name)?;
             if is_complete {
                 return Ok(());
             }
-            on_progress(&Progress { view: building, documents, of })?;
+            on_progress(&Progress { view, documents, of })?;
         }
     }
 

@@ -810,7 +810,8 @@ pub struct Find {
     /// Threads that read, for groups; 0: one.
     #[prost(uint32, tag = "11")]
     pub threads: u32,
-    /// Read at most this many documents, and answer with what is found in them; 0: all. Not for scans.
+    /// Read at most this many documents, and answer with what is found in them; 0: all. A query that sorts or
+    /// groups answers with nothing if it reaches this number. Not for scans.
     #[prost(uint64, tag = "12")]
     pub read_max: u64,
 }
@@ -2381,7 +2382,7 @@ impl ::prost::Name for RebuildViewReply {
 pub struct BuildViewsRequest {
     #[prost(string, tag = "1")]
     pub collection: ::prost::alloc::string::String,
-    /// An error of another view is none once this one is complete; not set: any error is one.
+    /// Once this view is complete, errors of other views are not reported; not set: all are.
     #[prost(string, tag = "2")]
     pub view: ::prost::alloc::string::String,
 }

@@ -81,7 +81,7 @@ impl<'a> Room<'a> {
         self.call.charge_run(bytes)
     }
 
-    /// Fails once nobody waits for the answer any more.
+    /// Fails once the deadline has passed, or the client that only reads is gone.
     ///
     /// # Errors
     /// `DeadlinePassed` (E1108).

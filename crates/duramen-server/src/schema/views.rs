@@ -1,10 +1,10 @@
-//! Views: their states, new ones, and building them in steps.
+//! Views: their states, and building them in steps.
 
 use std::time::{Duration, Instant};
 
-use duramen::error::{Code, Error, Result};
+use duramen::error::{Error, Result};
 use duramen::view::Progress;
-use duramen::{Db, Reads as _, Snapshot, Transaction, ViewSpec, ViewState};
+use duramen::{Db, Reads as _, Snapshot};
 use duramen_proto::{v1, view};
 use prost::Message as _;
 
@@ -34,23 +34,6 @@ pub(super) fn all(snapshot: &Snapshot, names: &[String], room: &mut Room<'_>) ->
     Ok(found)
 }
 
-/// Adds a view. Returns whether it is new.
-pub(super) fn add(
-    tx: &mut Transaction<'_>,
-    collection: &str,
-    spec: &ViewSpec,
-    replaces: bool,
-) -> Result<bool> {
-    let schema = tx.documents(collection).schema()?;
-    let is_known = schema.views().iter().any(|view| view.name() == spec.name());
-    let is_new = tx.add_view(collection, spec)?;
-    if is_new && is_known && !replaces {
-        let what = format!("{collection} has a view {} with other terms", spec.name());
-        return Err(Error::new(Code::AlreadyExists, what).with_hint("replace it, or choose another name"));
-    }
-    Ok(is_new)
-}
-
 /// Builds the views of a collection for a while.
 pub(super) fn build(db: &Db, request: &v1::BuildViewsRequest, call: &Call) -> Result<v1::BuildViewsReply> {
     call.check_deadline()?;
@@ -63,7 +46,9 @@ pub(super) fn build(db: &Db, request: &v1::BuildViewsRequest, call: &Call) -> Re
         reached = Some(progress.clone());
         Err(Error::invalid("the call has built for long enough"))
     });
-    if built.is_ok() || is_ready(db, request)? {
+    // Once the caller's view is complete, neither the time nor the errors of other views are the caller's.
+    let states = db.documents(collection).views()?;
+    if built.is_ok() || view::is_complete(&states, &request.view) {
         return Ok(v1::BuildViewsReply { is_complete: true, ..v1::BuildViewsReply::default() });
     }
     match (built, reached) {
@@ -72,12 +57,4 @@ pub(super) fn build(db: &Db, request: &v1::BuildViewsRequest, call: &Call) -> Re
         }
         (built, _) => built.map(|()| v1::BuildViewsReply::default()),
     }
-}
-
-/// Whether the view that is waited for is complete. Then the time and the errors that others take are not the
-/// caller's.
-fn is_ready(db: &Db, request: &v1::BuildViewsRequest) -> Result<bool> {
-    let states = db.snapshot()?.documents(&request.collection).views()?;
-    let mut own = states.iter().filter(|state| state.view.name() == request.view).peekable();
-    Ok(own.peek().is_some() && own.all(ViewState::is_ready))
 }

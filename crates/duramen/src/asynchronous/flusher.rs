@@ -123,7 +123,7 @@ impl Flusher {
     }
 }
 
-/// While a thread waits for the disk, and if it panics.
+/// Counts a thread that waits for the disk, until it is done or panics.
 struct Flushing<'a>(&'a Flusher);
 
 impl Drop for Flushing<'_> {

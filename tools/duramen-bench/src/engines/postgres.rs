@@ -4,7 +4,6 @@
 //! process, so it runs only W1, W2 and W2b.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use postgres::error::SqlState;
 use postgres::{Client, Config, IsolationLevel, NoTls};
@@ -13,6 +12,7 @@ use crate::data::Key;
 use crate::engine::{
     Engine, Entry, Place, Range, Result, Row, Scope, See, Session, Shape, number_of, raised,
 };
+use crate::postgres_script;
 
 /// The entry in the list of engines.
 pub const ENTRY: Entry = Entry {
@@ -24,8 +24,6 @@ pub const ENTRY: Entry = Entry {
     is_tree: true,
     open,
 };
-
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/bench-postgres");
 
 struct Postgres {
     dir: PathBuf,
@@ -43,8 +41,7 @@ struct Handle {
 /// # Errors
 /// That the script failed.
 pub fn script(word: &str, dir: &Path) -> Result<()> {
-    let status = Command::new(SCRIPT).arg(word).arg(dir).stdout(std::process::Stdio::null()).status()?;
-    if status.success() { Ok(()) } else { Err(format!("{SCRIPT} {word} ended with {status}").into()) }
+    postgres_script::run(&[word.as_ref(), dir.as_os_str()])
 }
 
 /// A connection to the server of a directory.

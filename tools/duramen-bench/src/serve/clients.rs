@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 
 use super::Serve;
-use super::server::{Server, Writer, processor_seconds};
+use super::server::{Server, Writer};
 use crate::data::Rows;
 use crate::engine::{Result, Row};
 use crate::job::Outcome;
@@ -40,11 +40,11 @@ pub(super) fn drive(server: &dyn Server, words: &Serve, tasks: usize, first: u64
         .collect();
     let (server_before, clients_before) = runtime.block_on(async {
         tokio::time::sleep_until(begun.into()).await;
-        (processor_seconds(server.process()), machine::cpu_seconds())
+        (machine::cpu_seconds_of(server.process()), machine::cpu_seconds())
     });
     let (server_seconds, clients_seconds) = runtime.block_on(async {
         tokio::time::sleep_until(end.into()).await;
-        (processor_seconds(server.process()) - server_before, machine::cpu_seconds() - clients_before)
+        (machine::cpu_seconds_of(server.process()) - server_before, machine::cpu_seconds() - clients_before)
     });
     let mut latencies = Vec::new();
     for task in running {

@@ -10,6 +10,7 @@ use tokio_postgres::{Client, NoTls, Statement};
 use super::Serve;
 use super::server::{Entry, Server, Writer, free_port};
 use crate::engine::{Result, Row};
+use crate::postgres_script;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "postgres",
@@ -18,24 +19,16 @@ pub(super) const ENTRY: Entry = Entry {
     start: Postgres::start,
 };
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/bench-postgres");
-
 struct Postgres {
     dir: PathBuf,
     port: u16,
     process: u32,
 }
 
-fn script(words: &[&std::ffi::OsStr]) -> Result<()> {
-    let status =
-        std::process::Command::new(SCRIPT).args(words).stdout(std::process::Stdio::null()).status()?;
-    if status.success() { Ok(()) } else { Err(format!("{SCRIPT} ended with {status}").into()) }
-}
-
 impl Postgres {
     fn start(dir: &Path, _: &Serve) -> Result<Box<dyn Server>> {
         let port = free_port()?;
-        script(&["start".as_ref(), dir.as_os_str(), port.to_string().as_ref()])?;
+        postgres_script::run(&["start".as_ref(), dir.as_os_str(), port.to_string().as_ref()])?;
         let written = fs::read_to_string(dir.join("data/postmaster.pid"))?;
         let process = written.lines().next().unwrap_or_default().trim().parse()?;
         let postgres = Postgres { dir: dir.to_owned(), port, process };
@@ -88,7 +81,7 @@ impl Server for Postgres {
 /// The server ends with the turn, however that ends.
 impl Drop for Postgres {
     fn drop(&mut self) {
-        if let Err(failed) = script(&["stop".as_ref(), self.dir.as_os_str()]) {
+        if let Err(failed) = postgres_script::run(&["stop".as_ref(), self.dir.as_os_str()]) {
             crate::output::progress(&failed.to_string());
         }
     }

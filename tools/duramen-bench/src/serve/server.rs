@@ -1,6 +1,5 @@
 //! What every server under measurement offers.
 
-use std::fs;
 use std::future::Future;
 use std::net::TcpListener;
 use std::path::Path;
@@ -42,24 +41,4 @@ pub(super) trait Writer: Send {
 /// A port of this machine that was free a moment ago.
 pub(super) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-/// Processor time of a process and of its children.
-pub(super) fn processor_seconds(process: u32) -> f64 {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let times = processes.filter_map(|entry| {
-        let number: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        let parent: u32 = fields.get(1)?.parse().ok()?;
-        let time = |at: usize| fields.get(at).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0);
-        let own = time(11) + time(12);
-        // Children that have ended count where their parent waited for them.
-        match (number == process, parent == process) {
-            (true, _) => Some(own + time(13) + time(14)),
-            (_, true) => Some(own),
-            _ => None,
-        }
-    });
-    times.sum::<f64>() / crate::machine::TICKS
 }
