@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use clap::{CommandFactory as _, Parser as _};
 use duramen_client::Address;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, ReferenceCommand};
 use crate::failure::{Failure, Result};
 use crate::shell;
 
@@ -68,16 +68,20 @@ pub(crate) fn give(command: &mut Command, address: Option<&Address>) -> Result<(
 fn is_served(command: &Command) -> bool {
     match command {
         Command::Inspect(args) => !args.space && args.tree.is_none(),
+        Command::Reference(args) => matches!(args.what, ReferenceCommand::List(_)),
         Command::Collections(_)
         | Command::Count(_)
         | Command::Del(_)
         | Command::Drop(_)
+        | Command::Export(_)
         | Command::Find(_)
         | Command::Get(_)
+        | Command::Import(_)
         | Command::Put(_)
         | Command::Reduce(_)
         | Command::Scan(_)
         | Command::Shell(_)
+        | Command::Top(_)
         | Command::View(_) => true,
         _ => false,
     }

@@ -6,6 +6,7 @@
 
 pub(crate) mod figures;
 mod queries;
+mod rows;
 mod schemas;
 mod served;
 
@@ -14,8 +15,8 @@ use std::path::Path;
 use duramen::tuple::Element;
 use duramen::view::ViewReduction;
 use duramen::{
-    Code, Direction, Document, Durability, Followed, Observer, Reads, Rows, Schema, Snapshot, Span, Value,
-    ViewSpec,
+    Code, Direction, Document, Durability, Followed, LentDocument, Observer, Reads, Rows, Schema, Snapshot,
+    Span, Value, ViewSpec,
 };
 use duramen_client::{Address, Client};
 
@@ -25,7 +26,7 @@ use crate::failure::{FAILED, Failure, Result};
 use crate::read::exact;
 use crate::view;
 pub(crate) use queries::{Found, Planned};
-pub(crate) use schemas::views_in;
+pub(crate) use rows::{RowsToStore, StoredRowBatch};
 pub(crate) use served::{Served, unexpected};
 
 /// A database to read: one state of it, or a server.
@@ -85,12 +86,41 @@ pub(crate) enum StoredRows<'a> {
     Served(served::Scanned<'a>),
 }
 
+/// A document with its key, valid until the next one is read.
+pub(crate) struct LentRow<'r> {
+    pub(crate) key: &'r [u8],
+    pub(crate) document: &'r Document,
+    /// As [`LentDocument::has_same_fields`].
+    pub(crate) has_same_fields: bool,
+}
+
 impl StoredRows<'_> {
     /// The next document, valid until the next call.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>> {
+        Ok(self.next_with_key()?.map(|(_, stored)| stored))
+    }
+
+    /// The next document with its key, which a server does not tell: it is empty then.
+    pub(crate) fn next_with_key(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         match self {
-            StoredRows::Local(rows) => Ok(rows.next()?.map(|(_, stored)| stored)),
-            StoredRows::Served(scanned) => scanned.next(),
+            StoredRows::Local(rows) => Ok(rows.next()?),
+            StoredRows::Served(scanned) => Ok(scanned.next()?.map(|stored| (&[][..], stored))),
+        }
+    }
+
+    /// As [`StoredRows::next_with_key`], not as it is stored.
+    pub(crate) fn next_document(&mut self) -> Result<Option<LentRow<'_>>> {
+        match self {
+            StoredRows::Local(rows) => {
+                let Some(LentDocument { key, document, has_same_fields, .. }) = rows.next_document()? else {
+                    return Ok(None);
+                };
+                Ok(Some(LentRow { key, document, has_same_fields }))
+            }
+            StoredRows::Served(scanned) => {
+                let document = scanned.next_document()?;
+                Ok(document.map(|document| LentRow { key: &[], document, has_same_fields: false }))
+            }
         }
     }
 }
@@ -124,11 +154,6 @@ impl Reading {
             Reading::Local { snapshot, .. } => Some(snapshot),
             Reading::Served(_) => None,
         }
-    }
-
-    /// The state, for what works only on a database that this command has open.
-    pub(crate) fn local(&self, what: &str) -> Result<&Snapshot> {
-        self.snapshot().ok_or_else(|| not_served(what))
     }
 
     /// A collection.
@@ -241,18 +266,28 @@ impl Reading {
 impl Writing {
     /// Opens a database to write, or connects to the process that serves it.
     pub(crate) fn open(args: &DatabaseArgs, level: Durability) -> Result<Writing> {
-        if let Some(served) = named(args)? {
-            served::check_level(level)?;
-            return Ok(Writing::Served(served));
-        }
-        match database::open_to_write(args, level) {
-            Ok(db) => Ok(Writing::Local(db)),
-            Err(failure) => {
-                let served = holder(args, failure)?;
-                served::check_level(level)?;
-                Ok(Writing::Served(served))
-            }
-        }
+        Writing::opened(args, level, database::open_to_write)
+    }
+
+    /// As [`Writing::open`]; a database that does not exist is created.
+    pub(crate) fn open_or_create(args: &DatabaseArgs, level: Durability) -> Result<Writing> {
+        Writing::opened(args, level, database::open_or_create)
+    }
+
+    fn opened(
+        args: &DatabaseArgs,
+        level: Durability,
+        open: impl FnOnce(&DatabaseArgs, Durability) -> Result<Opened>,
+    ) -> Result<Writing> {
+        let served = match named(args)? {
+            Some(served) => served,
+            None => match open(args, level) {
+                Ok(db) => return Ok(Writing::Local(db)),
+                Err(failure) => holder(args, failure)?,
+            },
+        };
+        served::check_level(level)?;
+        Ok(Writing::Served(served))
     }
 
     /// A collection.
@@ -422,12 +457,4 @@ fn check_identity(path: &Path, client: &Client) -> Result<()> {
         format!("the server that the files in {} name serves another database", path.display()),
         "start a server of this one, or remove serve.json and serve.sock there",
     ))
-}
-
-/// What only works on files.
-fn not_served(what: &str) -> Failure {
-    Failure::usage(
-        format!("{what} works on the files of a database, and this one is served by another process"),
-        "run it when no other process has the database open",
-    )
 }

@@ -33,6 +33,11 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
+    /// Of one command.
+    pub(crate) fn alone(db: Db) -> Opened {
+        Opened { db, is_shared: false }
+    }
+
     /// Closes the database unless a shell shares it.
     pub(crate) fn close(&self) -> duramen::Result<()> {
         if self.is_shared { Ok(()) } else { self.db.close() }
@@ -62,7 +67,7 @@ impl Deref for Opened {
 pub(crate) fn open_to_read(args: &DatabaseArgs) -> Result<Opened> {
     match &args.session {
         Some(session) => session.to_read(|| read(args)),
-        None => Ok(Opened { db: read(args)?, is_shared: false }),
+        None => Ok(Opened::alone(read(args)?)),
     }
 }
 
@@ -76,7 +81,7 @@ pub(crate) fn open_to_write(args: &DatabaseArgs, level: Durability) -> Result<Op
     };
     match &args.session {
         Some(session) => session.to_write(level, write, || read(args)),
-        None => Ok(Opened { db: write()?, is_shared: false }),
+        None => Ok(Opened::alone(write()?)),
     }
 }
 
@@ -94,7 +99,7 @@ pub(crate) fn open_or_create(args: &DatabaseArgs, level: Durability) -> Result<O
         true => error.into(),
         false => Failure::from(error).when_full("make room on the disk, or name another place for it"),
     })?;
-    Ok(Opened { db, is_shared: false })
+    Ok(Opened::alone(db))
 }
 
 fn read(args: &DatabaseArgs) -> Result<Db> {

@@ -2,12 +2,10 @@
 
 use std::path::Path;
 
-use duramen::{
-    CheckReport, Document, DocumentReport, Reads, Schema, Snapshot, Span, Unreadable, Value, ViewSpec, doc,
-};
+use duramen::{CheckReport, Document, DocumentReport, Schema, Unreadable, Value, ViewSpec, doc};
 
 use crate::args::{CheckArgs, DatabaseArgs};
-use crate::backend::{Reading, figures, views_in};
+use crate::backend::{Reading, figures};
 use crate::database;
 use crate::failure::{CORRUPT, Failure, Result, Said};
 use crate::keys;
@@ -20,13 +18,11 @@ use crate::view;
 /// Every collection with its rows, key, columns and sums.
 pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
     let reading = Reading::open(args)?;
-    if out.is_json() {
-        let snapshot = reading.local("collections --json")?;
-        let schemas = snapshot.collections()?;
-        let all = schemas.iter().map(|schema| as_json(snapshot, schema)).collect::<Result<Vec<_>>>()?;
-        return out.object("collections", doc! { "collections": all });
-    }
     let schemas = reading.collections()?;
+    if out.is_json() {
+        let all = schemas.iter().map(|(schema, rows)| as_json(&reading, schema, *rows));
+        return out.object("collections", doc! { "collections": all.collect::<Result<Vec<_>>>()? });
+    }
     if schemas.is_empty() {
         out.note("no collections: `duramen import` makes one");
         return Ok(());
@@ -58,17 +54,17 @@ pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
     out.table(&table)
 }
 
-fn as_json(snapshot: &Snapshot, schema: &Schema) -> Result<Value> {
+fn as_json(reading: &Reading, schema: &Schema, rows: u64) -> Result<Value> {
     let texts = |names: &[String]| Value::List(names.iter().map(|name| Value::from(name.as_str())).collect());
     let columns = schema
         .columns()
         .iter()
         .map(|column| Value::Map(doc! { "name": column.name.as_str(), "type": column.kind.name() }))
         .collect::<Vec<_>>();
-    let rows = snapshot.documents(schema.name()).count(Span::all())?;
-    let views = views_in(snapshot, std::slice::from_ref(schema))?;
+    let only = std::slice::from_ref(schema);
+    let views = reading.views(only)?;
     let views = views.iter().map(|(state, rows)| view::as_json(state, *rows)).collect::<Vec<_>>();
-    let references = snapshot.documents(schema.name()).references()?;
+    let references = reading.references(only)?;
     let referred_by = schema
         .referred_by()
         .iter()

@@ -6,16 +6,17 @@
 #[cfg(feature = "parquet")]
 mod parquet_columns;
 
+use std::collections::HashSet;
 #[cfg(feature = "parquet")]
 use std::io::IsTerminal;
 use std::io::Write;
 
 use duramen::schema::{Column, ColumnType};
-use duramen::{Direction, Document, LentDocument, Reads, Rows, Schema, Value, json};
+use duramen::{Direction, Document, Schema, Value, json};
 
 use crate::args::{ExportArgs, Format};
+use crate::backend::{LentRow, Reading, StoredRows};
 use crate::byte_tree;
-use crate::database;
 use crate::failure::{CORRUPT, Failure, Result};
 use crate::flatten::{FlatColumns, flattened};
 use crate::import;
@@ -30,22 +31,24 @@ const LOOK_ROWS: u64 = 1024;
 
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.target.database)?;
+    let reading = Reading::open(&args.target.database)?;
     // With --flatten all documents are read twice.
     if !args.flatten {
-        db.keep_few_pages()?;
+        reading.keep_few_pages()?;
     }
-    let snapshot = db.snapshot()?;
-    if byte_tree::is_one(&snapshot, &args.target.collection)? {
-        return byte_tree::export(&snapshot, args, out);
+    if let Some(snapshot) = reading.snapshot()
+        && byte_tree::is_one(snapshot, &args.target.collection)?
+    {
+        return byte_tree::export(snapshot, args, out);
     }
-    let schema = database::schema(&snapshot, &args.target.collection)?;
+    let schema = reading.schema(&args.target.collection)?;
     let span = keys::span(&schema, &args.range)?;
-    let count = || snapshot.documents(schema.name()).count(span.clone());
+    let count = || reading.count(schema.name(), None, span.clone());
+    let rows = || reading.rows(schema.name(), span.clone(), Direction::Forward, u64::MAX);
     // A corrupt node that ends the count ends the export only where the export meets it.
     let total = if out.shows_progress() { count().unwrap_or(0) } else { 0 };
     let mut export = Export {
-        rows: snapshot.documents(schema.name()).rows(span.clone(), Direction::Forward)?,
+        rows: rows()?,
         schema: &schema,
         signals: Signals::watch()?,
         progress: Progress::of_rows(out, total),
@@ -64,9 +67,8 @@ pub(crate) fn run(args: &ExportArgs, out: Output) -> Result<()> {
     let written = match args.format {
         Format::Csv if args.flatten => {
             let names = export.flat_columns();
-            let rows = snapshot.documents(schema.name()).rows(span, Direction::Forward)?;
             names.and_then(|names| {
-                export.rows = rows;
+                export.rows = rows()?;
                 export.flat_csv(&names, null, args.delimiter.unwrap_or(b','), out)
             })
         }
@@ -152,7 +154,7 @@ impl Frame {
 
 /// A running export.
 struct Export<'a> {
-    rows: Rows,
+    rows: StoredRows<'a>,
     schema: &'a Schema,
     signals: Signals,
     progress: Progress,
@@ -171,14 +173,14 @@ impl Export<'_> {
         if self.is_stopped() {
             return Ok(None);
         }
-        let Some((key, stored)) = self.rows.next()? else { return Ok(None) };
+        let Some((key, stored)) = self.rows.next_with_key()? else { return Ok(None) };
         self.key.clear();
         self.key.extend_from_slice(key);
         Ok(Some(stored))
     }
 
     /// As [`Export::next`], not as it is stored.
-    fn next_document(&mut self) -> Result<Option<LentDocument<'_>>> {
+    fn next_document(&mut self) -> Result<Option<LentRow<'_>>> {
         if self.is_stopped() {
             return Ok(None);
         }
@@ -241,7 +243,7 @@ impl Export<'_> {
         let (mut row, mut text) = (csv::StringRecord::new(), String::new());
         // Where the columns are in the documents.
         let mut places = Vec::new();
-        while let Some(LentDocument { document, has_same_fields, .. }) = self.next_document()? {
+        while let Some(LentRow { document, has_same_fields, .. }) = self.next_document()? {
             if !has_same_fields {
                 refuse_what_has_no_column(schema, document)?;
                 let place = |column: &Column| document.iter().position(|(name, _)| name == column.name);
@@ -265,7 +267,7 @@ impl Export<'_> {
         let mut columns = FlatColumns::new(self.schema);
         let mut count = 0_u64;
         while !(count.is_multiple_of(LOOK_ROWS) && self.signals.received().is_some())
-            && let Some((_, stored)) = self.rows.next()?
+            && let Some(stored) = self.rows.next()?
         {
             columns.look(&Document::from_bytes(stored)?);
             count += 1;
@@ -317,6 +319,7 @@ impl Export<'_> {
         let schema = self.schema;
         let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(out.stream());
         writer.write_record(names).map_err(csv_failure)?;
+        let known: HashSet<&str> = names.iter().map(String::as_str).collect();
         // A row is written whole: one that is refused leaves nothing.
         let (mut row, mut text) = (csv::StringRecord::new(), String::new());
         while let Some(stored) = self.next()? {
@@ -325,6 +328,12 @@ impl Export<'_> {
                 let what = format!("two fields have the name {name} once they are flat");
                 refused(schema, &document, &what, NDJSON)
             })?;
+            // A served database may have got a document since its columns were looked at.
+            let is_new = |name: &str, value: &Value| !matches!(value, Value::Null) && !known.contains(name);
+            if let Some((name, _)) = flat.iter().find(|(name, value)| is_new(name, value)) {
+                let what = format!("the field {name} came while the database was exported");
+                return Err(refused(schema, &document, &what, "export it again"));
+            }
             row.clear();
             for name in names {
                 text.clear();

@@ -26,11 +26,13 @@ mod shapes;
 mod source;
 mod stream;
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use duramen::{Db, Reads, Schema, Span};
+use duramen::{Durability, Schema, Span};
 
 use crate::args::{Format, ImportArgs};
+use crate::backend::Writing;
 use crate::database;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
@@ -69,14 +71,12 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
     let signals = Signals::watch()?;
     let input = input.until(signals.clone());
     let level = args.durability;
-    database::check_level(&args.database, level)?;
-    let db =
-        if args.database.db.exists() { Some(database::open_or_create(&args.database, level)?) } else { None };
-    let stored = match &db {
-        Some(db) => db.collections()?.into_iter().find(|schema| schema.name() == args.collection),
+    let target = existing(args, level)?;
+    let stored = match &target {
+        Some(target) => target.find_schema(&args.collection)?,
         None => None,
     };
-    let ids = AssignedIds::of(args, db.as_deref(), stored.as_ref())?;
+    let ids = AssignedIds::of(args, target.as_ref(), stored.as_ref())?;
     description.fit(stored, ids.clone())?;
     let progress = Progress::new(out, input.bytes_read(), input.bytes_total());
     if let Some(ids) = &ids {
@@ -95,41 +95,58 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
         }
         prepared => prepared?,
     };
-    let db = match db {
-        Some(db) => db,
-        None => database::open_or_create(&args.database, level)?,
+    let target = match target {
+        Some(target) => target,
+        None => Writing::open_or_create(&args.database, level)?,
     };
-    let syncs_before = db.stats().log.sync_count;
+    let syncs_before = target.sync_count()?;
     let terms = Terms {
         schema,
         batch: args.batch.map_or(BatchSize::DEFAULT, BatchSize::of_rows),
         threads: usize::from(args.threads),
         replace: args.replace,
+        level,
         ack: args.ack,
         drop_command: drop_command(args),
-        documents_before: description.stored.as_ref().map(|schema| documents(&db, schema)).transpose()?,
+        documents_before: description.stored.as_ref().map(|schema| documents(&target, schema)).transpose()?,
     };
-    let mut loaded = pipeline::run(&db, &terms, rows, memory_of(args, &db)?, out, &signals, &progress);
+    let memory = memory_of(args, &target)?;
+    let target = Arc::new(target);
+    let mut loaded = pipeline::run(&target, &terms, rows, memory, out, &signals, &progress);
     progress.finish();
     loaded.failure = loaded.failure.map(|failure| findings.beside_text(failure, &description));
-    let effect = Effect::of(&db, &terms, &loaded)?;
-    let syncs = db.stats().log.sync_count.saturating_sub(syncs_before);
+    // A server that went away says nothing about what it has stored, and the report does.
+    let has_failed = loaded.failure.is_some();
+    let effect = Effect::of(&target, &terms, &loaded)?;
+    let syncs = if has_failed { 0 } else { target.sync_count()?.saturating_sub(syncs_before) };
     report.say(&loaded, effect, &findings, syncs)?;
-    let closed = db.close();
+    let closed = target.close();
     report.finish(loaded, &again, &signals)?;
-    Ok(closed?)
+    closed
 }
 
-/// The memory that the import begins with.
-fn memory_of(args: &ImportArgs, db: &database::Opened) -> Result<Memory> {
+/// The database, if it exists: one that does not is created once the input has been read.
+fn existing(args: &ImportArgs, level: Durability) -> Result<Option<Writing>> {
+    if args.database.at.is_none() {
+        database::check_level(&args.database, level)?;
+        if !args.database.db.exists() {
+            return Ok(None);
+        }
+    }
+    Writing::open_or_create(&args.database, level).map(Some)
+}
+
+/// The memory that the import begins with; `None` if another process has the database open.
+fn memory_of(args: &ImportArgs, target: &Writing) -> Result<Option<Memory>> {
+    let Some(db) = target.local() else { return Ok(None) };
     // The commands of a shell share its memory; several threads are there for speed.
     let is_small = args.threads == 1 && !db.is_shared();
-    if is_small { Memory::small(db) } else { Ok(Memory::full(db)) }
+    Ok(Some(if is_small { Memory::small(db)? } else { Memory::full(db) }))
 }
 
 /// How many documents a collection has.
-fn documents(db: &Db, schema: &Schema) -> Result<u64> {
-    Ok(db.snapshot()?.documents(schema.name()).count(Span::all())?)
+fn documents(target: &Writing, schema: &Schema) -> Result<u64> {
+    target.count(schema.name(), Span::all())
 }
 
 /// Rows ready to be stored, and what their columns are.

@@ -157,8 +157,7 @@ pub(crate) fn reduce(args: &ReduceArgs, out: Output) -> Result<()> {
         return of_view::reduce(&reading, &schema, view, args, out);
     }
     if args.explain {
-        let snapshot = reading.local("reduce --explain")?;
-        return reductions::explain_key(snapshot, &schema, args, out);
+        return reductions::explain_key(&reading, &schema, args, out);
     }
     let reduction = reading.reduce(schema.name(), keys::span(&schema, &args.range)?)?;
     if out.is_json() {

@@ -1,10 +1,11 @@
 //! `duramen reference`: adds, drops and lists references between collections. They are catalogue data, so
 //! every writer keeps them.
 
-use duramen::{Code, Error, Reads, Reference, ReferenceState, Schema, Value, ViewPhase, doc};
+use duramen::{Code, Error, Reference, ReferenceState, Schema, Value, ViewPhase, doc};
 
 use crate::args::{ReferenceAddArgs, ReferenceArgs, ReferenceCommand, ReferenceDropArgs, ReferenceListArgs};
-use crate::database::{self, candidates};
+use crate::backend::Reading;
+use crate::database::candidates;
 use crate::definitions::{Change, missing, phase_and_failure};
 use crate::failure::{Failure, Result};
 use crate::numbers::grouped;
@@ -121,16 +122,8 @@ pub(crate) fn shown(reference: &Reference) -> String {
 }
 
 fn list(args: &ReferenceListArgs, out: Output) -> Result<()> {
-    let db = database::open_to_read(&args.database)?;
-    let snapshot = db.snapshot()?;
-    let schemas = match &args.collection {
-        Some(name) => vec![database::schema(&snapshot, name)?],
-        None => snapshot.collections()?,
-    };
-    let mut states = Vec::new();
-    for schema in &schemas {
-        states.extend(snapshot.documents(schema.name()).references()?);
-    }
+    let reading = Reading::open(&args.database)?;
+    let states = reading.references(&reading.schemas(args.collection.as_deref())?)?;
     if out.is_json() {
         return out
             .object("references", doc! { "references": states.iter().map(as_json).collect::<Vec<_>>() });

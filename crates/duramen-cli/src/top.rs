@@ -1,5 +1,7 @@
 //! `duramen top`: the figures of a database that another process has open, observed from outside.
 
+mod served;
+
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -51,6 +53,9 @@ struct Look {
 
 /// Runs the command.
 pub(crate) fn run(args: &TopArgs, out: Output) -> Result<()> {
+    if args.database.at.is_some() {
+        return served::run(args, out);
+    }
     let mut observer = observe(&args.database, None, ObserveFrom::Now)?;
     let signals = Signals::watch()?;
     let mut before = (observer.look()?, Instant::now());
@@ -62,7 +67,7 @@ pub(crate) fn run(args: &TopArgs, out: Output) -> Result<()> {
         before = (look.now, Instant::now());
         match out.is_json() {
             true => out.object("top", as_json(&look))?,
-            false => show(&args.database.db, &look, out)?,
+            false => print(&as_text(&args.database.db, &look), out)?,
         }
         looks += 1;
     }
@@ -154,11 +159,11 @@ fn as_json(look: &Look) -> Document {
     shown
 }
 
-fn show(db: &Path, look: &Look, out: Output) -> Result<()> {
-    let text = as_text(db, look);
+/// Prints a look; on a terminal in the place of the one before.
+fn print(text: &str, out: Output) -> Result<()> {
     let mut stdout = std::io::stdout();
     if !stdout.is_terminal() {
-        return out.line(&text);
+        return out.line(text);
     }
     // Cursor home, each line cleared to its end, then everything below cleared.
     let lines = text.replace('\n', "\x1b[K\n");

@@ -150,15 +150,27 @@ impl Client {
     /// Those of the batch; `TooLarge` (E0203) for a longer message than the server takes; `OutcomeUnknown`
     /// (E0401) if the connection is lost before the answer.
     pub fn batch(&self, request: v1::BatchRequest) -> Result<v1::BatchReply> {
+        self.try_batch(request).map_err(|failed| failed.error)
+    }
+
+    /// As [`Client::batch`], with the number of the operation that failed.
+    ///
+    /// # Errors
+    /// As [`Client::batch`].
+    pub fn try_batch(&self, request: v1::BatchRequest) -> std::result::Result<v1::BatchReply, FailedBatch> {
         let bytes_max = self.hello.message_bytes_max;
         if request.encoded_len() as u64 > bytes_max {
             let what =
                 format!("the batch takes {} bytes, and the server takes {bytes_max}", request.encoded_len());
-            return Err(Error::new(Code::TooLarge, what).with_hint("send several smaller ones"));
+            let error = Error::new(Code::TooLarge, what).with_hint("send several smaller ones");
+            return Err(FailedBatch { error, operation: None });
         }
         let mut data = self.data.clone();
-        let done = self.wait(async move { data.batch(with_deadline(request, DEADLINE)).await });
-        done.map_err(in_doubt_if_lost)
+        let done = self.runtime.block_on(async move { data.batch(with_deadline(request, DEADLINE)).await });
+        done.map(Response::into_inner).map_err(|status| FailedBatch {
+            error: in_doubt_if_lost(self.failed(&status)),
+            operation: status::operation(&status),
+        })
     }
 
     /// What has become of a batch with a request id.
@@ -271,6 +283,15 @@ impl Client {
             Error::new(Code::Unreachable, why).with_hint("look whether it still runs, and try again")
         })
     }
+}
+
+/// Why a batch failed.
+#[derive(Debug)]
+pub struct FailedBatch {
+    /// The error.
+    pub error: Error,
+    /// The number of the operation whose error it is, from 1; `None` if it is of no operation.
+    pub operation: Option<usize>,
 }
 
 /// The messages of a scan.

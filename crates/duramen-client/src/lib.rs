@@ -13,4 +13,4 @@ mod client;
 mod connect;
 
 pub use address::Address;
-pub use client::{Client, Scanned};
+pub use client::{Client, FailedBatch, Scanned};

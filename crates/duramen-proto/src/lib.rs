@@ -1,8 +1,8 @@
 //! The wire protocol of Duramen: messages and services of gRPC, and what they mean to the library.
 //!
 //! `proto/duramen/v1` has the definitions, with the meaning of each field. [`v1`] is the code made from them,
-//! which is committed: no build needs `protoc`. [`key`], [`document`], [`query`],
-//! [`view`] and [`status`] translate keys, documents, queries, views and errors of the library; [`codec`]
+//! which is committed: no build needs `protoc`. [`key`], [`document`], [`query`], [`collection`], [`view`]
+//! and [`status`] translate keys, documents, queries, collections, views and errors of the library; [`codec`]
 //! decodes messages of strangers in bounded memory.
 //!
 //! Version 1 only gains fields and calls. Servers and clients agree on a version in `Hello`.
@@ -15,6 +15,7 @@
 //! | `server` | the services themselves |
 
 pub mod codec;
+pub mod collection;
 pub mod discovery;
 pub mod document;
 pub mod key;

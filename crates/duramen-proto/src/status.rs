@@ -16,6 +16,9 @@ const DOMAIN: &str = "duramen";
 
 const HINT: &str = "hint";
 
+/// The number of an operation of a batch, from 1.
+const OPERATION: &str = "operation";
+
 /// A message or hint takes this many bytes at most.
 const TEXT_BYTES_MAX: usize = 1024;
 
@@ -46,6 +49,25 @@ pub fn error(status: &Status) -> Option<Error> {
         Some(hint) => error.with_hint(hint),
         None => error,
     })
+}
+
+/// The status of an error of a batch's operation, with its number from 1.
+#[must_use]
+pub fn of_operation(status: &Status, number: usize) -> Status {
+    let mut details = status.get_error_details();
+    if let Some(info) = details.error_info() {
+        let mut metadata = info.metadata.clone();
+        metadata.insert(OPERATION.to_owned(), number.to_string());
+        details.set_error_info(info.reason.clone(), info.domain.clone(), metadata);
+    }
+    Status::with_error_details(status.code(), status.message(), details)
+}
+
+/// The number of the operation of a batch, from 1, with whose error it ended, if it was one of Duramen's.
+#[must_use]
+pub fn operation(status: &Status) -> Option<usize> {
+    let info = status.get_details_error_info().filter(|info| info.domain == DOMAIN)?;
+    info.metadata.get(OPERATION)?.parse().ok()
 }
 
 fn grpc_code(code: Code) -> tonic::Code {

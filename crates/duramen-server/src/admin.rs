@@ -68,6 +68,7 @@ fn stats(db: &Db) -> Result<v1::StatsReply> {
         slow_commits: db.slow_commits()?.into_iter().map(slow).collect(),
         hot_keys: hot.collect(),
         held_snapshots: held.collect(),
+        durable: db.durability_status().durable.0,
     })
 }
 

@@ -171,7 +171,7 @@ impl Data for DataService {
 
     async fn batch(&self, request: Request<v1::BatchRequest>) -> Result<Response<v1::BatchReply>, Status> {
         let call = call_of(&request);
-        batch::run(self, request.into_inner(), call).await.map(Response::new).map_err(refused)
+        batch::answer(self, request.into_inner(), call).await.map(Response::new)
     }
 
     async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<v1::ReadReply>, Status> {

@@ -1,7 +1,7 @@
 //! Definitions of collections and views, local or served.
 
 use duramen::view::Progress;
-use duramen::{Durability, Reads as _, Schema, Snapshot, Span, ViewSpec, ViewState};
+use duramen::{Durability, Reads as _, ReferenceState, Schema, Snapshot, Span, ViewSpec, ViewState};
 use duramen_proto::{v1, view};
 
 use super::{Reading, Writing};
@@ -37,10 +37,26 @@ impl Reading {
         };
         views_in(snapshot, schemas)
     }
+
+    /// The references of collections.
+    pub(crate) fn references(&self, schemas: &[Schema]) -> Result<Vec<ReferenceState>> {
+        let snapshot = match self {
+            Reading::Local { snapshot, .. } => snapshot,
+            Reading::Served(_) if schemas.is_empty() => return Ok(Vec::new()),
+            Reading::Served(served) => {
+                return served.references(schemas.iter().map(|schema| schema.name().to_owned()).collect());
+            }
+        };
+        let mut states = Vec::new();
+        for schema in schemas {
+            states.extend(snapshot.documents(schema.name()).references()?);
+        }
+        Ok(states)
+    }
 }
 
-/// As [`Reading::views`].
-pub(crate) fn views_in(snapshot: &Snapshot, schemas: &[Schema]) -> Result<Vec<(ViewState, Option<u64>)>> {
+/// The views of collections.
+fn views_in(snapshot: &Snapshot, schemas: &[Schema]) -> Result<Vec<(ViewState, Option<u64>)>> {
     let mut states = Vec::new();
     for schema in schemas {
         for state in snapshot.documents(schema.name()).views()? {

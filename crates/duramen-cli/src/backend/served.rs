@@ -6,9 +6,11 @@ use std::time::Duration;
 use duramen::find::Step;
 use duramen::sums::FieldSum;
 use duramen::tuple::Element;
-use duramen::{Code, Direction, Document, Durability, ErrorKind, Followed, Schema, Span, ViewSpec};
+use duramen::{
+    Code, Direction, Document, Durability, ErrorKind, Followed, ReferenceState, Schema, Span, ViewSpec,
+};
 use duramen_client::Client;
-use duramen_proto::{document, key, v1, view};
+use duramen_proto::{collection, document, key, v1, view};
 
 use super::queries::Sample;
 use super::{Group, GroupPart, Reduced, Removed, Stored};
@@ -20,7 +22,7 @@ const STATS_WITHIN: Duration = Duration::from_secs(30);
 
 /// A connection to a server.
 pub(crate) struct Served {
-    client: Box<Client>,
+    pub(super) client: Box<Client>,
 }
 
 /// The documents of a scan.
@@ -28,6 +30,7 @@ pub(crate) struct Scanned<'a> {
     messages: duramen_client::Scanned<'a>,
     waiting: VecDeque<v1::Document>,
     current: Vec<u8>,
+    document: Document,
 }
 
 /// What a query finds.
@@ -86,6 +89,15 @@ impl Served {
     pub(super) fn schemas(&self) -> Result<Vec<Schema>> {
         let found = self.client.collections(Vec::new())?;
         found.iter().map(|collection| Ok(Schema::from_bytes(&collection.definition)?)).collect()
+    }
+
+    /// The references of collections.
+    pub(super) fn references(&self, collections: Vec<String>) -> Result<Vec<ReferenceState>> {
+        let mut states = Vec::new();
+        for found in self.client.collections(collections)? {
+            states.extend(collection::references(&found)?);
+        }
+        Ok(states)
     }
 
     pub(super) fn views(&self, collections: Vec<String>) -> Result<Vec<v1::ViewState>> {
@@ -169,7 +181,7 @@ impl Served {
             limit: limit.max(1),
             ..v1::ScanRequest::default()
         })?;
-        Ok(Scanned { messages, waiting: VecDeque::new(), current: Vec::new() })
+        Ok(Scanned { messages, waiting: VecDeque::new(), current: Vec::new(), document: Document::new() })
     }
 
     pub(super) fn count(&self, collection: &str, view: Option<&str>, span: Span) -> Result<u64> {
@@ -335,6 +347,13 @@ impl Scanned<'_> {
         }
         Ok(Some(&self.current))
     }
+
+    /// The next document.
+    pub(super) fn next_document(&mut self) -> Result<Option<&Document>> {
+        let Some(stored) = self.next()? else { return Ok(None) };
+        self.document = Document::from_bytes(stored)?;
+        Ok(Some(&self.document))
+    }
 }
 
 impl FoundRows<'_> {
@@ -371,12 +390,12 @@ fn group(group: v1::ReductionGroup) -> Result<Group> {
     })
 }
 
-fn level_of(level: Durability) -> v1::Level {
+pub(super) fn level_of(level: Durability) -> v1::Level {
     if level == Durability::Disk { v1::Level::Disk } else { v1::Level::Process }
 }
 
 /// The number of a commit.
-fn seq_of(receipt: Option<v1::Receipt>) -> u64 {
+pub(super) fn seq_of(receipt: Option<v1::Receipt>) -> u64 {
     receipt.and_then(|receipt| receipt.at).map_or(0, |at| at.seq)
 }
 
@@ -392,7 +411,7 @@ pub(super) fn check_level(level: Durability) -> Result<()> {
 }
 
 /// The failure of a call. A server that cannot commit any more has an exit code of its own.
-fn asked<T>(done: duramen::Result<T>) -> Result<T> {
+pub(super) fn asked<T>(done: duramen::Result<T>) -> Result<T> {
     done.map_err(|error| match error.kind() {
         ErrorKind::Poisoned => {
             let hint = "restart the server: opening the database finds what is durable";
@@ -409,4 +428,20 @@ pub(crate) fn unexpected(what: &str) -> Failure {
         format!("the server's answer has {what}"),
         "use a server and a command line of the same release",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    //! Scripts tell by the exit code what to do about a server.
+    use super::*;
+
+    #[test]
+    fn a_server_that_cannot_commit_has_an_exit_code_of_its_own() {
+        let exit =
+            |code: Code| asked::<()>(Err(duramen::Error::new(code, "why"))).expect_err("failed").exit();
+        assert_eq!(exit(Code::EnginePoisoned), 8);
+        assert_eq!(exit(Code::Unreachable), 6);
+        assert_eq!(exit(Code::Forbidden), 7);
+        assert_eq!(exit(Code::NoSuchTree), 1);
+    }
 }

@@ -1,9 +1,10 @@
 //! Ids for rows without a natural key: whole numbers in the order of the input, in a column of their own.
 
-use duramen::tuple::{self, Element};
-use duramen::{Db, Direction, Reads, Schema, Span};
+use duramen::tuple::Element;
+use duramen::{Schema, Value};
 
 use crate::args::ImportArgs;
+use crate::backend::Writing;
 use crate::failure::{Failure, Result};
 
 /// The ids of an import.
@@ -18,7 +19,7 @@ impl AssignedIds {
     /// The ids that the arguments ask for, beginning after those of the stored documents.
     pub(super) fn of(
         args: &ImportArgs,
-        db: Option<&Db>,
+        target: Option<&Writing>,
         stored: Option<&Schema>,
     ) -> Result<Option<AssignedIds>> {
         let Some(column) = args.assign_id.clone() else { return Ok(None) };
@@ -28,8 +29,8 @@ impl AssignedIds {
                 "name the first id of the import to complete, which that import printed: --first-id ID",
             ));
         }
-        let largest = match (db, stored) {
-            (Some(db), Some(stored)) => largest(db, stored, &column)?,
+        let largest = match (target, stored) {
+            (Some(target), Some(stored)) => largest(target, stored, &column)?,
             _ => 0,
         };
         let next = match args.first_id {
@@ -61,7 +62,7 @@ fn run_out() -> Failure {
 }
 
 /// The largest id of a collection; 0 without documents.
-fn largest(db: &Db, stored: &Schema, column: &str) -> Result<u64> {
+fn largest(target: &Writing, stored: &Schema, column: &str) -> Result<u64> {
     if stored.is_typed() {
         return Err(Failure::data(
             format!("the ids of {} are assigned by a program", stored.name()),
@@ -75,10 +76,9 @@ fn largest(db: &Db, stored: &Schema, column: &str) -> Result<u64> {
             "name that column, or import into another collection",
         ));
     }
-    let mut rows = db.snapshot()?.documents(stored.name()).rows(Span::all(), Direction::Reverse)?;
-    let Some((key, _)) = rows.next()? else { return Ok(0) };
-    match tuple::decode(key)?.as_slice() {
-        [Element::Int(id)] => Ok(u64::try_from(*id).unwrap_or(0)),
+    let Some(last) = target.last(stored.name())? else { return Ok(0) };
+    match last.get(column).and_then(Value::to_element) {
+        Some(Element::Int(id)) => Ok(u64::try_from(id).unwrap_or(0)),
         _ => Err(Failure::usage(
             format!("the column {column} of {} holds other values than integers", stored.name()),
             "import into another collection, or give the rows their keys",

@@ -20,8 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use duramen::{Code, Db, ErrorKind, Reads, RowBatch, Schema, doc};
+use duramen::{Code, Db, Durability, ErrorKind, RowBatch, Schema, doc};
 
+use crate::backend::{RowsToStore, StoredRowBatch, Writing};
 use crate::failure::{FAILED, Failure, Result};
 use crate::keys;
 use crate::output::Output;
@@ -52,6 +53,7 @@ pub(super) struct Terms {
     pub(super) batch: BatchSize,
     pub(super) threads: usize,
     pub(super) replace: bool,
+    pub(super) level: Durability,
     pub(super) ack: bool,
     /// The command that drops the collection, in backticks.
     pub(super) drop_command: String,
@@ -169,15 +171,15 @@ type Queue = Mutex<Receiver<Taken>>;
 
 /// Runs an import until its end, a failure or a signal.
 pub(super) fn run(
-    db: &Db,
+    target: &Arc<Writing>,
     terms: &Terms,
     rows: Box<dyn RowSource>,
-    memory: Memory,
+    memory: Option<Memory>,
     out: Output,
     signals: &Signals,
     progress: &Progress,
 ) -> Loaded {
-    let dropped_before = db.stats().commit.dropped;
+    let dropped_before = target.local().map(|db| db.stats().commit.dropped);
     let stop = Arc::new(AtomicBool::new(false));
     let (batches, queue) = mpsc::sync_channel(terms.threads + 1);
     let (events, inbox) = mpsc::channel();
@@ -185,7 +187,7 @@ pub(super) fn run(
     let reading = (terms.batch, Arc::clone(&stop));
     // Never joined: it may wait for standard input for ever, and ends with the process.
     thread::spawn(move || read(rows, shape, reading.0, &batches, &reading.1));
-    let writers = start_writers(&Writer::new(db, terms, memory, &stop), terms.threads, queue, &events);
+    let writers = start_writers(&Writer::new(target, terms, memory, &stop), terms.threads, queue, &events);
     drop(events);
     let mut loaded = attend(&inbox, terms.ack, out, signals, progress, &stop);
     for writer in writers {
@@ -194,12 +196,14 @@ pub(super) fn run(
         }
     }
     if loaded.complete && loaded.batches == 0 {
-        match db.transact_with_receipt(|tx| tx.ensure(&terms.schema)) {
-            Ok((_, receipt)) => loaded.seq = receipt.seq().0,
-            Err(error) => loaded.failed(error.into()),
+        match target.ensure(&terms.schema, terms.level) {
+            Ok(seq) => loaded.seq = seq,
+            Err(failure) => loaded.failed(failure),
         }
     }
-    if let Err(failure) = all_in_the_log(db, dropped_before) {
+    if let (Some(db), Some(dropped_before)) = (target.local(), dropped_before)
+        && let Err(failure) = all_in_the_log(db, dropped_before)
+    {
         loaded.failed(failure);
     }
     loaded
@@ -353,12 +357,14 @@ fn read(
 
 #[derive(Clone)]
 struct Writer {
-    db: Db,
+    target: Arc<Writing>,
     collection: String,
     replace: bool,
+    level: Durability,
     drop_command: String,
     documents_before: Option<u64>,
-    memory: Arc<Memory>,
+    /// Of a database that this command has open.
+    memory: Option<Arc<Memory>>,
     /// Whether batches are committed in the order of the input.
     in_order: bool,
     stop: Arc<AtomicBool>,
@@ -367,14 +373,15 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(db: &Db, terms: &Terms, memory: Memory, stop: &Arc<AtomicBool>) -> Writer {
+    fn new(target: &Arc<Writing>, terms: &Terms, memory: Option<Memory>, stop: &Arc<AtomicBool>) -> Writer {
         Writer {
-            db: db.clone(),
+            target: Arc::clone(target),
             collection: terms.schema.name().to_owned(),
             replace: terms.replace,
+            level: terms.level,
             drop_command: terms.drop_command.clone(),
             documents_before: terms.documents_before,
-            memory: Arc::new(memory),
+            memory: memory.map(Arc::new),
             in_order: terms.threads == 1,
             stop: Arc::clone(stop),
             committed: Arc::default(),
@@ -415,52 +422,45 @@ impl Writer {
 
     /// Commits a batch, with more memory if it needs that.
     fn commit(&self, batch: &Batch) -> Result<Event> {
+        let (Some(memory), Some(db)) = (&self.memory, self.target.local()) else {
+            return self.try_commit(batch);
+        };
         let stored = match self.try_commit(batch) {
-            Err(Failure::Said(said)) if said.code == Code::TooLarge && self.memory.raise(&self.db)? => {
+            Err(Failure::Said(said)) if said.code == Code::TooLarge && memory.raise(db)? => {
                 self.try_commit(batch)
             }
             stored => stored,
         };
-        self.memory.review(&self.db, batch.rows.len())?;
+        memory.review(db, batch.rows.len())?;
         stored
     }
 
     fn try_commit(&self, batch: &Batch) -> Result<Event> {
-        let mut in_the_way = None;
-        let known = self.committed.load(Ordering::Acquire) >= batch.shape.version;
-        let stored = self.db.transact_with_receipt(|tx| {
-            if !known {
-                tx.ensure(&batch.shape.schema)?;
-            }
-            let documents = tx.documents(&self.collection);
-            if self.replace {
-                return documents.put_rows(&batch.rows);
-            }
-            in_the_way = documents.insert_rows(&batch.rows)?;
-            match in_the_way {
-                None => Ok(()),
-                Some(_) => Err(duramen::Error::new(Code::AlreadyExists, "a key exists already")),
-            }
+        let is_known = self.committed.load(Ordering::Acquire) >= batch.shape.version;
+        let stored = self.target.store(&RowsToStore {
+            collection: &self.collection,
+            rows: &batch.rows,
+            ensure: (!is_known).then_some(&*batch.shape.schema),
+            replace: self.replace,
+            level: self.level,
         });
-        match (stored, in_the_way) {
-            (Ok(((), receipt)), _) => {
+        match stored {
+            Ok(StoredRowBatch::Committed(seq)) => {
                 self.committed.fetch_max(batch.shape.version, Ordering::AcqRel);
                 Ok(Event::Stored(Stored {
                     number: batch.number,
                     rows: batch.rows.len() as u64,
-                    seq: receipt.seq().0,
+                    seq,
                     repeats: batch.repeats.clone(),
                     has_forgotten_keys: batch.has_forgotten_keys,
                 }))
             }
-            (Err(error), Some(index)) if error.code() == Code::AlreadyExists => {
-                Err(self.repeated(batch, index))
-            }
-            (Err(error), _) if error.code() == Code::MissingTarget => Err(Failure::from(error).hinted(
+            Ok(StoredRowBatch::KeyExists(index)) => Err(self.repeated(batch, index)),
+            Err(failure) if failure.code() == Some(Code::MissingTarget) => Err(failure.hinted(
                 "import the collection that it refers to first; rows that refer to rows of the same import must \
                  be in one batch with them, or after them: --batch, --threads 1",
             )),
-            (Err(error), _) => Err(error.into()),
+            Err(failure) => Err(failure),
         }
     }
 

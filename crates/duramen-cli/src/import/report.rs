@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
-use duramen::{Code, Db, Document, doc};
+use duramen::{Code, Document, ErrorKind, doc};
 
 use super::documents;
 use super::findings::Findings;
 use super::flags::drop_command;
 use super::pipeline::{Loaded, Terms};
 use crate::args::ImportArgs;
+use crate::backend::Writing;
 use crate::failure::{Failure, Result};
 use crate::numbers::{counted, grouped, rate, time};
 use crate::output::Output;
@@ -30,13 +31,13 @@ pub(super) struct Effect {
 }
 
 impl Effect {
-    /// The effect of a finished import. No other writer has the database open.
-    pub(super) fn of(db: &Db, terms: &Terms, loaded: &Loaded) -> Result<Effect> {
+    /// The effect of a finished import. Other writers of a served database may have added documents, too.
+    pub(super) fn of(target: &Writing, terms: &Terms, loaded: &Loaded) -> Result<Effect> {
         if !terms.replace || loaded.failure.is_some() || loaded.rows == 0 {
             return Ok(Effect { new: loaded.rows, ..Effect::default() });
         }
         let before = terms.documents_before.unwrap_or(0);
-        let new = documents(db, &terms.schema)?.saturating_sub(before);
+        let new = documents(target, &terms.schema)?.saturating_sub(before).min(loaded.rows);
         let replaced = loaded.rows.saturating_sub(new);
         let example = loaded.first_repeat.map(|repeat| (repeat.earlier, repeat.line));
         Ok(Effect {
@@ -138,6 +139,13 @@ impl Report<'_> {
             let hint = match loaded.rows {
                 0 => "make room on the disk, and repeat".to_owned(),
                 _ => format!("make room on the disk: then the same command with {again} completes the rows"),
+            };
+            let failure = match failure.code().map(Code::kind) {
+                // Also if a server went away: a row may be stored twice.
+                Some(ErrorKind::InDoubt | ErrorKind::Unavailable) => {
+                    failure.hinted(format!("the same command with {again} completes the rows"))
+                }
+                _ => failure,
             };
             let failure = failure.when_full(hint).when_batched().when_vague("correct the input, and repeat");
             return Err(self.with_way_back(failure, loaded.rows).and(&format!("; {left}")));

@@ -2,7 +2,7 @@
 
 use duramen::schema::ColumnType;
 use duramen::view::KeyField;
-use duramen::{Reads, Schema, Span, Value, ViewSpec, doc};
+use duramen::{Schema, Span, Value, ViewSpec, doc};
 
 use super::{reductions, shown};
 use crate::args::{RangeFlags, ReduceArgs};
@@ -52,7 +52,8 @@ pub(super) fn reduce(
     args: &ReduceArgs,
     out: Output,
 ) -> Result<()> {
-    let query = ViewQuery::of(schema, &reading.view(schema, name)?, &args.range)?;
+    let spec = reading.view(schema, name)?;
+    let query = ViewQuery::of(schema, &spec, &args.range)?;
     let elements = query.keyed.key_columns().len();
     // A view in code has no named fields.
     if let Some(group) = args.group.filter(|group| *group > elements && elements > 0) {
@@ -66,10 +67,7 @@ pub(super) fn reduce(
         ));
     }
     if args.explain {
-        let snapshot = reading.local("reduce --explain")?;
-        let documents = snapshot.documents(schema.name());
-        let rows = documents.view(name).range(query.span);
-        return reductions::explain_view(snapshot, schema, &rows, args, out);
+        return reductions::explain_view(reading, schema, (&spec, query.span), args, out);
     }
     let groups = reading.groups(schema.name(), name, query.span.clone(), args.group)?;
     if out.is_json() {

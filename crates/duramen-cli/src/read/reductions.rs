@@ -1,10 +1,10 @@
 //! `reduce --explain`: which tree answers, and how much of it is read.
 
-use duramen::view::DocumentView;
-use duramen::{Reads, Schema, Snapshot, Span, Value, doc};
+use duramen::{Schema, Span, Value, ViewSpec, doc};
 
 use super::of_view;
 use crate::args::{RangeFlags, ReduceArgs};
+use crate::backend::Reading;
 use crate::failure::Result;
 use crate::keys;
 use crate::names::listed;
@@ -24,18 +24,12 @@ struct Plan {
 }
 
 /// Explains the reductions of a range of the collection's key.
-pub(super) fn explain_key(
-    snapshot: &Snapshot,
-    schema: &Schema,
-    args: &ReduceArgs,
-    out: Output,
-) -> Result<()> {
-    let documents = snapshot.documents(schema.name());
-    let document_count = documents.count(Span::all())?;
+pub(super) fn explain_key(reading: &Reading, schema: &Schema, args: &ReduceArgs, out: Output) -> Result<()> {
+    let document_count = reading.count(schema.name(), None, Span::all())?;
     let plan = Plan {
         view: None,
         path: format!("the key{}", range_shown(&args.range)),
-        rows: documents.count(keys::span(schema, &args.range)?)?,
+        rows: reading.count(schema.name(), None, keys::span(schema, &args.range)?)?,
         rows_of_tree: document_count,
         document_count,
         reductions: schema.sum_columns().iter().map(|column| format!("sum of {column}")).collect(),
@@ -46,14 +40,13 @@ pub(super) fn explain_key(
 
 /// Explains the reductions of rows of a view.
 pub(super) fn explain_view(
-    snapshot: &Snapshot,
+    reading: &Reading,
     schema: &Schema,
-    rows: &DocumentView<'_>,
+    (spec, span): (&ViewSpec, Span),
     args: &ReduceArgs,
     out: Output,
 ) -> Result<()> {
-    let documents = snapshot.documents(schema.name());
-    let spec = rows.spec()?;
+    let count = |view: Option<&str>, span: Span| reading.count(schema.name(), view, span);
     let field = |at: usize| spec.value_fields().get(at).map(String::as_str);
     let reductions = spec
         .reductions()
@@ -63,9 +56,9 @@ pub(super) fn explain_view(
     let plan = Plan {
         view: Some(spec.name().to_owned()),
         path: format!("the view {}{}", spec.name(), range_shown(&args.range)),
-        rows: rows.count()?,
-        rows_of_tree: documents.view(spec.name()).count()?,
-        document_count: documents.count(Span::all())?,
+        rows: count(Some(spec.name()), span)?,
+        rows_of_tree: count(Some(spec.name()), Span::all())?,
+        document_count: count(None, Span::all())?,
         reductions: reductions.collect(),
         group_by: fields.take(args.group.unwrap_or(0)).collect(),
     };

@@ -1,6 +1,6 @@
 //! Commands beside the process that has the database open print what they print without it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -57,6 +57,14 @@ fn rows() -> Scratch {
     let scratch = Scratch::with_rows(ROWS, &["--key", "city,id", "--sum", "n", "--null", "NA"]);
     scratch.ok(&["view", "add", "db", "-c", "rows", "by_n", "--key", "n", "--sum", "id", "--max", "id"]);
     scratch.write("cities.csv", "city,country\nOslo,NO\nBergen,NO\nRome,IT\n");
+    scratch.write("more.csv", "city,id,n\nBergen,1,31\nRome,1,NA\n");
+    scratch.write(
+        "wider.ndjson",
+        "{\"city\":\"Rome\",\"id\":2,\"wide\":true}\n{\"city\":\"Rome\",\"id\":3,\"n\":1}\n",
+    );
+    scratch.write("repeats.csv", "a,b\n1,x\n2,y\n1,z\n");
+    scratch.write("wrong.csv", "city,id,n\nRome,7,1\nRome,x,1\n");
+    scratch.write("empty.csv", "a,b\n");
     scratch.ok(&["import", "db", "cities.csv", "-c", "cities", "--key", "city"]);
     scratch
 }
@@ -115,6 +123,32 @@ const COMMANDS: &[&[&str]] = &[
     &["find", "db", "-c", "rows", "--order-by", "code"],
     &["find", "db", "-c", "rows", "--limit", "0"],
     &["find", "db", "-c", "none"],
+    &["collections", "db", "--json"],
+    &["reduce", "db", "-c", "rows", "--prefix", "Oslo", "--explain"],
+    &["reduce", "db", "-c", "rows", "--view", "by_n", "--from", "31", "--group", "1", "--explain", "--json"],
+    &["reference", "list", "db"],
+    &["export", "db", "-c", "rows"],
+    &["export", "db", "-c", "rows", "--from", "Oslo", "--format", "ndjson"],
+    &["export", "db", "-c", "rows", "--format", "json", "--prefix", "Rome"],
+    &["export", "db", "-c", "none"],
+    &["import", "db", "more.csv", "-c", "rows"],
+    &["import", "db", "more.csv", "-c", "rows", "--replace", "--null", "NA"],
+    &["import", "db", "wider.ndjson", "-c", "rows", "--ack"],
+    &["import", "db", "wider.ndjson", "-c", "rows", "--batch", "1"],
+    &["import", "db", "wrong.csv", "-c", "rows", "--batch", "1"],
+    &["import", "db", "repeats.csv", "-c", "repeats", "--key", "a"],
+    &["import", "db", "repeats.csv", "-c", "repeats", "--key", "a", "--batch", "1"],
+    &["count", "db", "-c", "repeats"],
+    &["import", "db", "repeats.csv", "-c", "repeats", "--key", "b"],
+    &["import", "db", "repeats.csv", "-c", "kept", "--assign-id", "id", "--sum", "a", "--threads", "3"],
+    &["import", "db", "repeats.csv", "-c", "kept", "--assign-id", "id"],
+    &["export", "db", "-c", "kept", "--flatten"],
+    &["import", "db", "empty.csv", "-c", "empty", "--key", "a"],
+    &["import", "db", "none.csv", "-c", "empty"],
+    &["collections", "db"],
+    &["scan", "db", "-c", "rows", "--json"],
+    &["drop", "db", "-c", "kept", "--yes"],
+    &["del", "db", "-c", "rows", "--prefix", "Rome"],
     &["view", "list", "db"],
     &["view", "list", "db", "-c", "rows", "--json"],
     &["view", "add", "db", "-c", "rows", "by_city_n", "--key", "city,n:desc", "--nulls", "--top", "n"],
@@ -159,8 +193,14 @@ const COMMANDS: &[&[&str]] = &[
 ];
 
 fn shown(ran: &Ran) -> String {
-    // The numbers of commits also count those of other writers.
-    let mut text = format!("{:?}\n{}{}", ran.code, ran.stdout, ran.stderr);
+    // The numbers of commits also count those of other writers; times are those of this run.
+    let text = format!("{:?}\n{}{}", ran.code, ran.stdout, ran.stderr);
+    // A hint names the server of the command.
+    let mut text = text.replace("--at unix:db/serve.sock", "db");
+    if let Some((start, rest)) = text.split_once(" rows/s)") {
+        let start = start.rsplit_once(" in ").expect("the time that an import took").0;
+        text = format!("{start}{rest}");
+    }
     for before in ["seq ", "\"seq\":"] {
         let parts: Vec<String> =
             text.split(before)
@@ -380,4 +420,38 @@ fn commands_of_the_readme_print_the_same_by_at() {
         assert_eq!(&shown(&with_database(command)), wanted, "{command:?} beside a server");
     }
     drop(serve);
+}
+
+/// An import whose server goes away says what is stored, and how the rest is.
+#[test]
+fn an_import_tells_what_a_server_that_went_away_has_stored() {
+    let scratch = rows();
+    let serve = Serve::new(&scratch);
+    let args = ["import", "db", "-", "-c", "rows", "--format", "ndjson", "--batch", "1", "--ack"];
+    let mut command = scratch.command(&args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut import = command.spawn().unwrap();
+    // The types are those of the first 10,000 rows.
+    let line = |id: u32| format!("{{\"city\": \"Rome\", \"id\": {id}, \"n\": 1}}\n");
+    let mut input = import.stdin.take().unwrap();
+    let fed = std::thread::spawn(move || {
+        // The import ends before it has read all.
+        (0..30_000).try_for_each(|id| input.write_all(line(id).as_bytes())).is_ok()
+    });
+    let mut acks = BufReader::new(import.stdout.take().unwrap()).lines();
+    assert!(acks.next().unwrap().unwrap().starts_with("ack 1 1 "));
+    serve.signal(Signal::KILL);
+    let stored = 1 + acks.count();
+    let mut said = String::new();
+    import.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(import.wait().unwrap().code(), Some(1), "{said}");
+    assert!(!fed.join().unwrap(), "{stored} rows stored: {said}");
+    for wanted in
+        ["error[E0401]", "with --replace completes the rows", "and what was being committed may be too"]
+    {
+        assert!(said.contains(wanted), "{said}");
+    }
+    drop(serve);
+    let count: usize = scratch.ok(&["count", "db", "-c", "rows", "--prefix", "Rome"]).trim().parse().unwrap();
+    assert!(count == stored || count == stored + 1, "{count} rows, {stored} of them acknowledged");
 }

@@ -45,6 +45,25 @@ impl ::prost::Name for Element {
         "/duramen.v1.Element".into()
     }
 }
+/// A field of a collection's documents, and what it holds.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Column {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// int, float, text, bool, time or any; unknown: its first value decides
+    #[prost(string, tag = "2")]
+    pub r#type: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Column {
+    const NAME: &'static str = "Column";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Column".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Column".into()
+    }
+}
 /// A point in time: seconds since 1970, negative before, and nanoseconds after that second.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Time {
@@ -464,7 +483,7 @@ impl ::prost::Name for KeyValueIs {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Operation {
-    #[prost(oneof = "operation::Kind", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "operation::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub kind: ::core::option::Option<operation::Kind>,
 }
 /// Nested message and enum types in `Operation`.
@@ -487,6 +506,8 @@ pub mod operation {
         DeleteKeyValue(super::KeyValueKey),
         #[prost(message, tag = "7")]
         Increment(super::Increment),
+        #[prost(message, tag = "8")]
+        Ensure(super::EnsureCollection),
     }
 }
 impl ::prost::Name for Operation {
@@ -497,6 +518,35 @@ impl ::prost::Name for Operation {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/duramen.v1.Operation".into()
+    }
+}
+/// Creates a collection, or gives one that is there the columns that it lacks. InvalidArgument (E0201) if it is there
+/// with another key, with other sums, or with another type for a column.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct EnsureCollection {
+    #[prost(string, tag = "1")]
+    pub collection: ::prost::alloc::string::String,
+    /// The fields that tell its documents apart, in the order to sort by.
+    #[prost(string, repeated, tag = "2")]
+    pub key: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// A field that is not named here gets its type from the first document that has it.
+    #[prost(message, repeated, tag = "3")]
+    pub columns: ::prost::alloc::vec::Vec<Column>,
+    /// Fields with integers whose exact sums are kept for every range.
+    #[prost(string, repeated, tag = "4")]
+    pub sums: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The text that stands for null in CSV.
+    #[prost(string, optional, tag = "5")]
+    pub null_marker: ::core::option::Option<::prost::alloc::string::String>,
+}
+impl ::prost::Name for EnsureCollection {
+    const NAME: &'static str = "EnsureCollection";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.EnsureCollection".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.EnsureCollection".into()
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -635,7 +685,7 @@ pub struct OperationResult {
 pub mod operation_result {
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Kind {
-        /// Of puts and insert.
+        /// Of puts, insert and ensure.
         #[prost(message, tag = "1")]
         Stored(super::Stored),
         /// Of deletes.
@@ -2041,6 +2091,8 @@ pub struct Collection {
     /// The definition in the form in which the database stores it.
     #[prost(bytes = "bytes", tag = "6")]
     pub definition: ::prost::bytes::Bytes,
+    #[prost(message, repeated, tag = "7")]
+    pub references: ::prost::alloc::vec::Vec<ReferenceState>,
 }
 impl ::prost::Name for Collection {
     const NAME: &'static str = "Collection";
@@ -2052,22 +2104,39 @@ impl ::prost::Name for Collection {
         "/duramen.v1.Collection".into()
     }
 }
+/// The documents of a collection refer to those of another one by its keys.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Column {
+pub struct ReferenceState {
+    /// The field that has the key.
     #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    /// any, bool, int, float, text, bytes, time, ...
+    pub field: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
-    pub r#type: ::prost::alloc::string::String,
+    pub to: ::prost::alloc::string::String,
+    /// What the delete of a document does to those that refer to it: restrict, cascade, clear.
+    #[prost(string, tag = "3")]
+    pub on_delete: ::prost::alloc::string::String,
+    /// The field is a list of keys.
+    #[prost(bool, tag = "4")]
+    pub each: bool,
+    /// Every document was checked. Else so many of so many; writes are checked already.
+    #[prost(bool, tag = "5")]
+    pub is_checked: bool,
+    #[prost(uint64, tag = "6")]
+    pub documents: u64,
+    #[prost(uint64, tag = "7")]
+    pub of: u64,
+    /// Why the last attempt to check them failed.
+    #[prost(string, tag = "8")]
+    pub failed: ::prost::alloc::string::String,
 }
-impl ::prost::Name for Column {
-    const NAME: &'static str = "Column";
+impl ::prost::Name for ReferenceState {
+    const NAME: &'static str = "ReferenceState";
     const PACKAGE: &'static str = "duramen.v1";
     fn full_name() -> ::prost::alloc::string::String {
-        "duramen.v1.Column".into()
+        "duramen.v1.ReferenceState".into()
     }
     fn type_url() -> ::prost::alloc::string::String {
-        "/duramen.v1.Column".into()
+        "/duramen.v1.ReferenceState".into()
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -3213,6 +3282,9 @@ pub struct StatsReply {
     /// older one needs it.
     #[prost(message, repeated, tag = "5")]
     pub held_snapshots: ::prost::alloc::vec::Vec<HeldSnapshot>,
+    /// The newest commit that is on disk.
+    #[prost(uint64, tag = "6")]
+    pub durable: u64,
 }
 impl ::prost::Name for StatsReply {
     const NAME: &'static str = "StatsReply";

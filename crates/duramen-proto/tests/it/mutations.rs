@@ -45,11 +45,23 @@ fn batch() -> v1::BatchRequest {
             operation::Kind::Put(put),
             operation::Kind::Delete(one),
             operation::Kind::DeleteRange(delete),
+            operation::Kind::Ensure(collection()),
         ]
         .map(|kind| v1::Operation { kind: Some(kind) })
         .to_vec(),
         reads: vec![v1::Read { kind: Some(read::Kind::Count(count)) }],
         form: 1,
+    }
+}
+
+fn collection() -> v1::EnsureCollection {
+    let column = |name: &str, kind: &str| v1::Column { name: name.into(), r#type: kind.into() };
+    v1::EnsureCollection {
+        collection: "items".into(),
+        key: vec!["id".into()],
+        columns: vec![column("id", "int"), column("n", "unknown")],
+        sums: vec!["n".into()],
+        null_marker: Some("NA".into()),
     }
 }
 

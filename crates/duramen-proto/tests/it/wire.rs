@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use duramen::ViewSpec;
 use duramen::prelude::*;
-use duramen_proto::{codec, document, key, query, v1, view};
+use duramen_proto::{codec, collection, document, key, query, v1, view};
 use prost::{Message, Name};
 
 /// What a run has come to: that it decoded, and how many keys, queries and views it held that are good ones.
@@ -67,6 +67,7 @@ fn of_batch(batch: &v1::BatchRequest) -> Ran {
             }
             Some(operation::Kind::Delete(of)) => ran.keys += usize::from(is_key(of.key.as_ref())),
             Some(operation::Kind::DeleteRange(of)) => check_range(of.range.as_ref()),
+            Some(operation::Kind::Ensure(asked)) => check_collection(asked),
             _ => {}
         }
     }
@@ -111,6 +112,15 @@ fn is_key(message: Option<&v1::Key>) -> bool {
     let Some(Ok(elements)) = message.map(key::elements) else { return false };
     assert_eq!(key::elements(&key::of(&elements)).expect("it was a key"), elements);
     true
+}
+
+/// A collection that can be created becomes the same message again, but for columns that are named twice.
+fn check_collection(asked: &v1::EnsureCollection) {
+    let Ok(schema) = collection::asked(asked) else { return };
+    drop(schema.validate());
+    let again = collection::ensure(&schema);
+    assert!(again.columns.len() <= asked.columns.len());
+    assert_eq!(collection::asked(&again).expect("it was one"), schema);
 }
 
 fn check_range(message: Option<&v1::Range>) {

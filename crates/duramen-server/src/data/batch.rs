@@ -4,18 +4,19 @@
 //! run it alone, with all other commits waiting: only a small batch of single keys may, a large one gives up
 //! with `WriteConflict`. No client can stop all commits for the time of a scan.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use duramen::error::{Code, Error, Result};
 use duramen::requests::{ANSWER_BYTES_MAX, Request};
 use duramen::tuple::Element;
-use duramen::{Document, Reads as _, Span, Transaction, Ttl, Value};
-use duramen_proto::{document, key, v1};
+use duramen::{Document, Reads as _, Schema, Span, Transaction, Ttl, Value};
+use duramen_proto::{collection, document, key, status, v1};
 use prost::Message as _;
+use tonic::Status;
 
 use super::read::Room;
-use super::{DataService, find, request_id};
+use super::{DataService, find, refused, request_id};
 use crate::call::Call;
 use crate::schema::durability;
 
@@ -51,6 +52,7 @@ enum Operation {
     PutKeyValue { namespace: String, key: Vec<Element>, value: Value, ttl: Ttl },
     DeleteKeyValue { namespace: String, key: Vec<Element> },
     Increment { namespace: String, key: Vec<Element>, by: i64 },
+    Ensure(Box<Schema>),
 }
 
 /// What a batch has done, as it is remembered under its request id.
@@ -67,11 +69,27 @@ pub(super) fn decode_answer(stored: &[u8]) -> Result<Answer> {
     })
 }
 
-/// Runs a batch.
-pub(super) async fn run(
+/// Runs a batch. The status of an error of an operation names it by its number.
+pub(super) async fn answer(
+    service: &DataService,
+    request: v1::BatchRequest,
+    call: Call,
+) -> std::result::Result<v1::BatchReply, Status> {
+    let course = Arc::new(Course::default());
+    run(service, request, call, &course).await.map_err(|error| {
+        let status = refused(error);
+        match course.failed_operation.load(Ordering::Relaxed) {
+            0 => status,
+            number => status::of_operation(&status, number),
+        }
+    })
+}
+
+async fn run(
     service: &DataService,
     mut request: v1::BatchRequest,
     call: Call,
+    course: &Arc<Course>,
 ) -> Result<v1::BatchReply> {
     let write = request.write.take().unwrap_or_default();
     let level = durability(write.level)?;
@@ -86,14 +104,13 @@ pub(super) async fn run(
     call.take_place().await?;
     let request_of = id.map(|id| Request::new(id, &body_of(&mut request)).by(call.user));
     let db = service.writes.at(level);
-    let gave_up = Arc::new(AtomicBool::new(false));
-    let running = Running { batch: Batch::new(request)?, call, gave_up: Arc::clone(&gave_up) };
+    let running = Running { batch: Batch::new(request)?, call, course: Arc::clone(course) };
     let done = match request_of {
         Some(request) => once(service, &db, &request, running).await,
         None => plain(service, &db, running).await,
     };
     match done {
-        Err(_) if gave_up.load(Ordering::Relaxed) => Err(conflict()),
+        Err(_) if course.gave_up.load(Ordering::Relaxed) => Err(conflict()),
         done => done,
     }
 }
@@ -189,17 +206,26 @@ fn body_of(request: &mut v1::BatchRequest) -> Vec<u8> {
 struct Running {
     batch: Batch,
     call: Call,
+    course: Arc<Course>,
+}
+
+/// What has become of the runs of a batch.
+#[derive(Default)]
+struct Course {
     /// It may not run alone, and conflicted until it would have.
-    gave_up: Arc<AtomicBool>,
+    gave_up: AtomicBool,
+    /// The number of the operation with whose error the latest run ended, from 1; 0 if none did.
+    failed_operation: AtomicUsize,
 }
 
 impl Running {
     /// One run of the transaction's closure.
     fn run(&self, tx: &mut Transaction<'_>) -> Result<(Answer, Vec<v1::ReadResult>)> {
         if tx.runs_alone() && !self.batch.may_run_alone(tx)? {
-            self.gave_up.store(true, Ordering::Relaxed);
+            self.course.gave_up.store(true, Ordering::Relaxed);
             return Err(Error::invalid("the batch may not run alone"));
         }
+        self.course.failed_operation.store(0, Ordering::Relaxed);
         let call = self.call.clone();
         tx.only_if(move || call.check_deadline());
         let batch = &self.batch;
@@ -213,11 +239,13 @@ impl Running {
         }
         let mut room = Room::new(&self.call);
         let mut results = Vec::with_capacity(batch.operations.len());
-        for operation in &batch.operations {
+        for (number, operation) in (1..).zip(&batch.operations) {
+            self.course.failed_operation.store(number, Ordering::Relaxed);
             let result = operation.run(tx, &self.call)?;
             room.take(result.encoded_len())?;
             results.push(result);
         }
+        self.course.failed_operation.store(0, Ordering::Relaxed);
         let reads = room.all(tx, &batch.reads, batch.form)?;
         Ok((Answer { committed: true, failed_condition: 0, results }, reads))
     }
@@ -330,10 +358,11 @@ impl Operation {
             Kind::Increment(v1::Increment { namespace, key, by }) => {
                 Operation::Increment { namespace, key: key::required(key.as_ref())?, by }
             }
+            Kind::Ensure(asked) => Operation::Ensure(Box::new(collection::asked(&asked)?)),
         })
     }
 
-    fn run(&self, tx: &Transaction<'_>, call: &Call) -> Result<v1::OperationResult> {
+    fn run(&self, tx: &mut Transaction<'_>, call: &Call) -> Result<v1::OperationResult> {
         use v1::operation_result::Kind;
         let deleted = |count: u64| Kind::Deleted(v1::Deleted { count, ..v1::Deleted::default() });
         let kind = match self {
@@ -362,6 +391,10 @@ impl Operation {
             Operation::DeleteKeyValue { namespace, key } => deleted(u64::from(tx.kv(namespace).delete(key)?)),
             Operation::Increment { namespace, key, by } => {
                 Kind::Incremented(tx.kv(namespace).increment(key, *by)?)
+            }
+            Operation::Ensure(schema) => {
+                tx.ensure(schema)?;
+                Kind::Stored(v1::Stored::default())
             }
         };
         Ok(v1::OperationResult { kind: Some(kind) })

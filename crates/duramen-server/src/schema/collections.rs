@@ -3,7 +3,7 @@
 use duramen::error::{Code, Error, Result};
 use duramen::view::KeyField;
 use duramen::{Reads as _, Schema, Snapshot};
-use duramen_proto::v1;
+use duramen_proto::{collection, v1};
 use prost::Message as _;
 
 use crate::data::Room;
@@ -12,14 +12,14 @@ use crate::data::Room;
 pub(super) fn all(snapshot: &Snapshot, names: &[String], room: &mut Room<'_>) -> Result<Vec<v1::Collection>> {
     let mut fits = |found: v1::Collection| room.take(found.encoded_len()).map(|()| found);
     if names.is_empty() {
-        return snapshot.collections()?.iter().map(|schema| fits(collection(schema)?)).collect();
+        return snapshot.collections()?.iter().map(|schema| fits(message(snapshot, schema)?)).collect();
     }
     names.iter().map(|name| fits(named(snapshot, name)?)).collect()
 }
 
 fn named(snapshot: &Snapshot, name: &str) -> Result<v1::Collection> {
     match snapshot.documents(name).schema() {
-        Ok(schema) => collection(&schema),
+        Ok(schema) => message(snapshot, &schema),
         Err(error) if error.code() == Code::NoSuchTree => {
             let names: Vec<String> =
                 snapshot.collections()?.iter().map(|schema| schema.name().to_owned()).collect();
@@ -30,21 +30,19 @@ fn named(snapshot: &Snapshot, name: &str) -> Result<v1::Collection> {
     }
 }
 
-fn collection(schema: &Schema) -> Result<v1::Collection> {
-    let columns = schema
-        .columns()
-        .iter()
-        .map(|column| v1::Column { name: column.name.clone(), r#type: column.kind.to_string() });
+fn message(snapshot: &Snapshot, schema: &Schema) -> Result<v1::Collection> {
     let views = schema.views().iter().map(|view| v1::View {
         name: view.name().to_owned(),
         key: view.key_fields().iter().map(KeyField::name).map(str::to_owned).collect(),
     });
+    let references = snapshot.documents(schema.name()).references()?;
     Ok(v1::Collection {
         name: schema.name().to_owned(),
         key: schema.key_columns().to_vec(),
-        columns: columns.collect(),
+        columns: collection::columns(schema),
         sums: schema.sum_columns().to_vec(),
         views: views.collect(),
         definition: schema.to_bytes()?.into(),
+        references: references.iter().map(collection::of_reference).collect(),
     })
 }

@@ -62,8 +62,69 @@ fn operations_happen_together_and_reads_see_them() {
         want_before: false,
     };
     let failing = batch(vec![put("Oslo", 4, 1), operation(operation::Kind::Insert(insert))]);
-    assert_eq!(served.client.batch(failing).expect_err("it is there").code(), Code::AlreadyExists);
+    let failed = served.client.try_batch(failing).expect_err("it is there");
+    assert_eq!((failed.error.code(), failed.operation), (Code::AlreadyExists, Some(2)));
     assert_eq!(count(&served.client), 3);
+    // An error of the batch is of no operation.
+    let failed = served.client.try_batch(batch(vec![v1::Operation { kind: None }])).expect_err("no kind");
+    assert_eq!((failed.error.code(), failed.operation), (Code::InvalidArgument, None));
+}
+
+#[test]
+fn a_collection_is_created_with_its_first_documents() {
+    let served = Served::new();
+    let column = |name: &str, kind: &str| v1::Column { name: name.to_owned(), r#type: kind.to_owned() };
+    let ensure = v1::EnsureCollection {
+        collection: "items".to_owned(),
+        key: vec!["id".to_owned()],
+        columns: vec![column("id", "int"), column("n", "int")],
+        sums: vec!["n".to_owned()],
+        null_marker: Some("NA".to_owned()),
+    };
+    let item = |text: &str| {
+        operation(operation::Kind::Insert(v1::PutDocument {
+            collection: "items".to_owned(),
+            document: crate::reads::json(text),
+            want_before: false,
+        }))
+    };
+    let with = |ensure: &v1::EnsureCollection, items: &[&str]| {
+        let ensure = operation(operation::Kind::Ensure(ensure.clone()));
+        batch([ensure].into_iter().chain(items.iter().copied().map(item)).collect())
+    };
+    let there = || served.db.collections().expect("collections").len();
+    let before = there();
+    // Both or nothing.
+    let failed = served.client.try_batch(with(&ensure, &[r#"{"id":1}"#, r#"{"id":1}"#])).expect_err("twice");
+    assert_eq!((failed.error.code(), failed.operation, there()), (Code::AlreadyExists, Some(3), before));
+    let reply = served.client.batch(with(&ensure, &[r#"{"id":1,"n":7}"#, r#"{"id":2}"#])).expect("committed");
+    assert_eq!(reply.results.len(), 3);
+    let items = served.db.documents("items");
+    assert_eq!(items.reduce(Span::all()).expect("reduced").sums().next().expect("a sum").1.sum, 7);
+    // Again, with a column more.
+    let more = v1::EnsureCollection { columns: vec![column("text", "text")], ..ensure.clone() };
+    served.client.batch(with(&more, &[r#"{"id":3,"text":"x"}"#])).expect("committed");
+    let schema = items.schema().expect("it is there");
+    assert_eq!((schema.columns().len(), schema.null()), (3, Some("NA")));
+
+    for (other, code) in [
+        (v1::EnsureCollection { key: vec!["n".to_owned()], ..ensure.clone() }, Code::InvalidArgument),
+        (v1::EnsureCollection { sums: vec![], ..ensure.clone() }, Code::InvalidArgument),
+        (
+            v1::EnsureCollection { columns: vec![column("n", "text")], ..ensure.clone() },
+            Code::InvalidArgument,
+        ),
+        (
+            v1::EnsureCollection { columns: vec![column("n", "number")], ..ensure.clone() },
+            Code::InvalidArgument,
+        ),
+        (v1::EnsureCollection { columns: vec![column("n", "int"); 5_000], ..ensure.clone() }, Code::TooLarge),
+        (v1::EnsureCollection { key: vec![], collection: "new".to_owned(), ..ensure }, Code::InvalidArgument),
+    ] {
+        let error = served.client.batch(with(&other, &[])).expect_err("refused");
+        assert_eq!(error.code(), code, "{other:?}: {}", error.message());
+    }
+    assert_eq!(there(), before + 1);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use duramen_proto::v1::{self, read, read_result};
 
 use super::{Served, all_orders, answer, key, order_key, reading};
 
-fn json(text: &str) -> Option<v1::Document> {
+pub(crate) fn json(text: &str) -> Option<v1::Document> {
     Some(v1::Document { form: Some(v1::document::Form::Json(text.to_owned())) })
 }
 

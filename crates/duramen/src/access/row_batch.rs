@@ -10,7 +10,7 @@ use crate::catalog::cell::{BadCell, RowEncoder};
 use crate::catalog::entries::Entry;
 use crate::catalog::schema::Schema;
 use crate::catalog::shapes::{Layout, Shape};
-use crate::store::error::Result;
+use crate::store::error::{Error, Result};
 use crate::value::document::Document;
 
 /// Rows encoded and ready to be written, in the order they were added.
@@ -125,18 +125,36 @@ impl RowBatch {
         self.rows().map(|row| row.key)
     }
 
+    /// Appends the document of a row, with the names of its fields, as [`Document::to_bytes`] has it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) if there is no such row.
+    pub fn write_document(&self, index: usize, out: &mut Vec<u8>) -> Result<()> {
+        if index >= self.len() {
+            return Err(Error::invalid(format!("the batch has no row {index}")));
+        }
+        let row = self.row(index);
+        match row.layout {
+            Some(layout) => layout.write_named(row.document, out)?,
+            None => out.extend_from_slice(row.document),
+        }
+        Ok(())
+    }
+
     /// The rows.
     pub(crate) fn rows(&self) -> impl ExactSizeIterator<Item = BatchRow<'_>> {
-        (0..self.len()).map(|index| {
-            let (key, document) = if index == 0 { (0, 0) } else { self.ends[index - 1] };
-            let (key_end, document_end) = self.ends[index];
-            let run = self.runs.partition_point(|run| run.from <= index) - 1;
-            BatchRow {
-                key: &self.keys[key..key_end],
-                document: &self.documents[document..document_end],
-                layout: self.runs[run].layout.as_deref(),
-            }
-        })
+        (0..self.len()).map(|index| self.row(index))
+    }
+
+    fn row(&self, index: usize) -> BatchRow<'_> {
+        let (key, document) = if index == 0 { (0, 0) } else { self.ends[index - 1] };
+        let (key_end, document_end) = self.ends[index];
+        let run = self.runs.partition_point(|run| run.from <= index) - 1;
+        BatchRow {
+            key: &self.keys[key..key_end],
+            document: &self.documents[document..document_end],
+            layout: self.runs[run].layout.as_deref(),
+        }
     }
 }
 

@@ -58,6 +58,12 @@ fn rows_of_cells_are_the_documents_of_their_columns() {
     for names_fields in [false, true] {
         let (batch, grown, expected) = batch();
         assert_eq!((batch.len(), batch.keys().len(), batch.is_empty()), (5, 5, false));
+        for (index, document) in expected.iter().enumerate() {
+            let mut written = Vec::new();
+            batch.write_document(index, &mut written).unwrap();
+            assert_eq!(&Document::from_bytes(&written).unwrap(), document);
+        }
+        assert!(batch.write_document(5, &mut Vec::new()).is_err());
         for insert in [false, true] {
             let db = open(names_fields);
             db.ensure(&grown).unwrap();

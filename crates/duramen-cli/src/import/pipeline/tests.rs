@@ -1,9 +1,10 @@
 //! Batches that are committed without those before them, as happens with several threads and at a kill; their
 //! size, and the memory they are given.
 
-use duramen::doc;
+use duramen::{Db, doc};
 
 use super::*;
+use crate::database::Opened;
 
 /// Three batches of one stream. The second adds the column `q` and repeats a key of the first; the third has
 /// `q` too.
@@ -20,6 +21,7 @@ fn stream() -> Stream {
         batch: BatchSize::of_rows(1),
         threads: 2,
         replace: false,
+        level: Durability::Disk,
         ack: false,
         drop_command: String::new(),
         documents_before: None,
@@ -37,7 +39,8 @@ fn stream() -> Stream {
     });
     let batches = batches.collect();
     let memory = Memory::full(&db);
-    Stream { writer: Writer::new(&db, &terms, memory, &Arc::default()), db, batches }
+    let target = Arc::new(Writing::Local(Opened::alone(db.clone())));
+    Stream { writer: Writer::new(&target, &terms, Some(memory), &Arc::default()), db, batches }
 }
 
 fn check(db: &Db, documents: u64) {
@@ -113,6 +116,7 @@ fn import(batch: BatchSize, count: u32, text_bytes: usize, id: fn(u32) -> u32) -
         batch,
         threads: 1,
         replace: false,
+        level: Durability::Disk,
         ack: false,
         drop_command: String::new(),
         documents_before: None,
@@ -120,8 +124,9 @@ fn import(batch: BatchSize, count: u32, text_bytes: usize, id: fn(u32) -> u32) -
     let db = Db::options().in_memory().unwrap();
     let memory = Memory::small(&db).unwrap();
     let out = Output::new(false, true);
-    let loaded =
-        run(&db, &terms, rows, memory, out, &Signals::default(), &Progress::new(out, Arc::default(), None));
+    let target = Arc::new(Writing::Local(Opened::alone(db.clone())));
+    let progress = Progress::new(out, Arc::default(), None);
+    let loaded = run(&target, &terms, rows, Some(memory), out, &Signals::default(), &progress);
     assert!(loaded.failure.is_none() && loaded.complete, "{loaded:?}");
     assert_eq!(loaded.rows, u64::from(count));
     (loaded.batches, db.durability_status().memory_bytes)

@@ -1,0 +1,160 @@
+//! Rows of an import, stored in a database that is local or served.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use duramen::{Code, Durability, Reads as _, RowBatch, Schema};
+use duramen_client::FailedBatch;
+use duramen_proto::{collection, v1};
+
+use super::served::{Served, asked, level_of, seq_of};
+use super::{Writing, unexpected};
+use crate::failure::Result;
+
+/// A server without room for a batch gets it again so often, for so long.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+const AGAIN_WITHIN: Duration = Duration::from_secs(30);
+
+/// Rows for a collection, to be stored in one transaction.
+pub(crate) struct RowsToStore<'a> {
+    pub(crate) collection: &'a str,
+    pub(crate) rows: &'a RowBatch,
+    /// The collection is created, or gets the columns that it lacks.
+    pub(crate) ensure: Option<&'a Schema>,
+    /// Documents with the same keys are replaced.
+    pub(crate) replace: bool,
+    pub(crate) level: Durability,
+}
+
+/// What has become of rows.
+pub(crate) enum StoredRowBatch {
+    /// All are stored, by the commit of this number.
+    Committed(u64),
+    /// Nothing is: this row has a key that is there already.
+    KeyExists(usize),
+}
+
+impl Writing {
+    /// The collection of this name, if there is one.
+    pub(crate) fn find_schema(&self, name: &str) -> Result<Option<Schema>> {
+        let schemas = match self {
+            Writing::Local(db) => db.collections()?,
+            Writing::Served(served) => served.schemas()?,
+        };
+        Ok(schemas.into_iter().find(|schema| schema.name() == name))
+    }
+
+    /// Creates a collection, or gives it the columns that it lacks. Returns the number of the commit.
+    pub(crate) fn ensure(&self, schema: &Schema, level: Durability) -> Result<u64> {
+        match self {
+            Writing::Local(db) => {
+                let (_, receipt) = db.transact_with_receipt(|tx| tx.ensure(schema))?;
+                Ok(receipt.seq().0)
+            }
+            Writing::Served(served) => served.ensure(schema, level),
+        }
+    }
+
+    /// Stores rows.
+    pub(crate) fn store(&self, batch: &RowsToStore<'_>) -> Result<StoredRowBatch> {
+        let db = match self {
+            Writing::Local(db) => db,
+            Writing::Served(served) => return served.store(batch),
+        };
+        let mut in_the_way = None;
+        let stored = db.transact_with_receipt(|tx| {
+            if let Some(schema) = batch.ensure {
+                tx.ensure(schema)?;
+            }
+            let documents = tx.documents(batch.collection);
+            if batch.replace {
+                return documents.put_rows(batch.rows);
+            }
+            in_the_way = documents.insert_rows(batch.rows)?;
+            match in_the_way {
+                None => Ok(()),
+                Some(_) => Err(duramen::Error::new(Code::AlreadyExists, "a key exists already")),
+            }
+        });
+        match (stored, in_the_way) {
+            (Ok(((), receipt)), _) => Ok(StoredRowBatch::Committed(receipt.seq().0)),
+            (Err(error), Some(index)) if error.code() == Code::AlreadyExists => {
+                Ok(StoredRowBatch::KeyExists(index))
+            }
+            (Err(error), _) => Err(error.into()),
+        }
+    }
+
+    /// How often the log was synced since the database was opened.
+    pub(crate) fn sync_count(&self) -> Result<u64> {
+        match self {
+            Writing::Local(db) => Ok(db.stats().log.sync_count),
+            Writing::Served(served) => {
+                let stats = served.stats()?;
+                Ok(stats.timings.iter().find(|of| of.part == "sync").map_or(0, |of| of.count))
+            }
+        }
+    }
+}
+
+impl Served {
+    fn ensure(&self, schema: &Schema, level: Durability) -> Result<u64> {
+        let ensure = v1::operation::Kind::Ensure(collection::ensure(schema));
+        Ok(seq_of(asked(self.client.batch(batch_of(vec![ensure], level)))?.receipt))
+    }
+
+    fn store(&self, batch: &RowsToStore<'_>) -> Result<StoredRowBatch> {
+        let ensure = batch.ensure.map(|schema| v1::operation::Kind::Ensure(collection::ensure(schema)));
+        let before = usize::from(ensure.is_some());
+        let put = |index| {
+            let mut stored = Vec::new();
+            batch.rows.write_document(index, &mut stored)?;
+            let put = v1::PutDocument {
+                collection: batch.collection.to_owned(),
+                document: Some(v1::Document { form: Some(v1::document::Form::Msgpack(stored.into())) }),
+                want_before: false,
+            };
+            Ok(if batch.replace { v1::operation::Kind::Put(put) } else { v1::operation::Kind::Insert(put) })
+        };
+        let rows = (0..batch.rows.len()).map(put);
+        let operations = ensure.into_iter().map(Ok).chain(rows).collect::<Result<Vec<_>>>()?;
+        let request = batch_of(operations, batch.level);
+        let failed = match self.until_there_is_room(&request) {
+            Ok(reply) => return Ok(StoredRowBatch::Committed(seq_of(reply.receipt))),
+            Err(failed) => failed,
+        };
+        let row = failed.operation.and_then(|number| number.checked_sub(1 + before));
+        match row.filter(|row| *row < batch.rows.len()) {
+            Some(row) if failed.error.code() == Code::AlreadyExists => Ok(StoredRowBatch::KeyExists(row)),
+            None if failed.operation.is_some_and(|number| number > before) => {
+                Err(unexpected("an operation that was not asked for"))
+            }
+            _ => asked(Err(failed.error)),
+        }
+    }
+
+    /// Sends a batch again while the server is overloaded: nothing was changed then.
+    fn until_there_is_room(
+        &self,
+        request: &v1::BatchRequest,
+    ) -> std::result::Result<v1::BatchReply, FailedBatch> {
+        let until = Instant::now() + AGAIN_WITHIN;
+        loop {
+            match self.client.try_batch(request.clone()) {
+                Err(failed) if failed.error.code() == Code::Overloaded && Instant::now() < until => {
+                    thread::sleep(AGAIN_AFTER);
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+fn batch_of(operations: Vec<v1::operation::Kind>, level: Durability) -> v1::BatchRequest {
+    let operation = |kind| v1::Operation { kind: Some(kind) };
+    v1::BatchRequest {
+        write: Some(v1::Write { level: level_of(level).into(), ..v1::Write::default() }),
+        operations: operations.into_iter().map(operation).collect(),
+        ..v1::BatchRequest::default()
+    }
+}
