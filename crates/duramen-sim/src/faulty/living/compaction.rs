@@ -81,8 +81,10 @@ impl Living {
         let is_in_doubt = engine.durability_status().poisoned.is_some();
         let published = engine.stats().commit.published.0;
         let mut notes = self.ledger.notes();
+        // Earlier calls of the event have made these, and returned no error.
+        let event_at = notes.event_at;
         while notes.book.latest().seq < published {
-            let seq = notes.book.begin(&[], began_at);
+            let seq = notes.book.begin(&[], event_at);
             notes.book.acknowledged(seq, Durability::Memory);
         }
         let seq = notes.book.begin(&[], began_at);
