@@ -108,6 +108,14 @@ impl StoredRows<'_> {
         }
     }
 
+    /// The latest document that a server sent, as it is stored; `None` if it is none of a server's.
+    pub(crate) fn latest_of_server(&self) -> Option<&[u8]> {
+        match self {
+            StoredRows::Local(_) => None,
+            StoredRows::Served(scanned) => Some(scanned.latest()),
+        }
+    }
+
     /// As [`StoredRows::next_with_key`], not as it is stored.
     pub(crate) fn next_document(&mut self) -> Result<Option<LentRow<'_>>> {
         match self {
@@ -118,8 +126,8 @@ impl StoredRows<'_> {
                 Ok(Some(LentRow { key, document, has_same_fields }))
             }
             StoredRows::Served(scanned) => {
-                let document = scanned.next_document()?;
-                Ok(document.map(|document| LentRow { key: &[], document, has_same_fields: false }))
+                let next = scanned.next_document()?;
+                Ok(next.map(|(document, has_same_fields)| LentRow { key: &[], document, has_same_fields }))
             }
         }
     }
@@ -225,6 +233,16 @@ impl Reading {
                 Ok(snapshot.documents(collection).view(view).range(span).count()?)
             }
             (Reading::Served(served), view) => served.count(collection, view, span),
+        }
+    }
+
+    /// Counts of one state, in their order: see [`Reading::count`].
+    pub(crate) fn counts(&self, collection: &str, of: Vec<(Option<&str>, Span)>) -> Result<Vec<u64>> {
+        match self {
+            Reading::Local { .. } => {
+                of.into_iter().map(|(view, span)| self.count(collection, view, span)).collect()
+            }
+            Reading::Served(served) => served.counts(collection, of),
         }
     }
 

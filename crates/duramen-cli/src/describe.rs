@@ -20,8 +20,16 @@ pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
     let reading = Reading::open(args)?;
     let schemas = reading.collections()?;
     if out.is_json() {
-        let all = schemas.iter().map(|(schema, rows)| as_json(&reading, schema, *rows));
-        return out.object("collections", doc! { "collections": all.collect::<Result<Vec<_>>>()? });
+        let only: Vec<Schema> = schemas.iter().map(|(schema, _)| schema.clone()).collect();
+        let (views, references) = (reading.views(&only)?, reading.references(&only)?);
+        let all = schemas.iter().map(|(schema, rows)| {
+            let views = views.iter().filter(|(state, _)| state.collection == schema.name());
+            let references = references.iter().filter(|state| state.collection == schema.name());
+            let views = views.map(|(state, rows)| view::as_json(state, *rows)).collect::<Vec<_>>();
+            let references = references.map(reference::as_json).collect::<Vec<_>>();
+            as_json(schema, *rows, views, references)
+        });
+        return out.object("collections", doc! { "collections": all.collect::<Vec<_>>() });
     }
     if schemas.is_empty() {
         out.note("no collections: `duramen import` makes one");
@@ -54,28 +62,24 @@ pub(crate) fn collections(args: &DatabaseArgs, out: Output) -> Result<()> {
     out.table(&table)
 }
 
-fn as_json(reading: &Reading, schema: &Schema, rows: u64) -> Result<Value> {
+fn as_json(schema: &Schema, rows: u64, views: Vec<Value>, references: Vec<Value>) -> Value {
     let texts = |names: &[String]| Value::List(names.iter().map(|name| Value::from(name.as_str())).collect());
     let columns = schema
         .columns()
         .iter()
         .map(|column| Value::Map(doc! { "name": column.name.as_str(), "type": column.kind.name() }))
         .collect::<Vec<_>>();
-    let only = std::slice::from_ref(schema);
-    let views = reading.views(only)?;
-    let views = views.iter().map(|(state, rows)| view::as_json(state, *rows)).collect::<Vec<_>>();
-    let references = reading.references(only)?;
     let referred_by = schema
         .referred_by()
         .iter()
         .map(|by| Value::Map(doc! { "collection": by.collection.as_str(), "field": by.field.as_str() }));
-    Ok(Value::Map(doc! {
+    Value::Map(doc! {
         "name": schema.name(), "rows": rows, "key": texts(schema.key_columns()),
         "sums": texts(schema.sum_columns()), "null": schema.null(), "columns": columns,
         "views": views,
-        "references": references.iter().map(reference::as_json).collect::<Vec<_>>(),
+        "references": references,
         "referred_by": referred_by.collect::<Vec<_>>(),
-    }))
+    })
 }
 
 /// Prints what the database consists of, and how durable it is.

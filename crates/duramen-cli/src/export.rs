@@ -12,7 +12,7 @@ use std::io::IsTerminal;
 use std::io::Write;
 
 use duramen::schema::{Column, ColumnType};
-use duramen::{Direction, Document, Schema, Value, json};
+use duramen::{Direction, Document, ErrorKind, Schema, Value, json};
 
 use crate::args::{ExportArgs, Format};
 use crate::backend::{LentRow, Reading, StoredRows};
@@ -332,7 +332,7 @@ impl Export<'_> {
             let is_new = |name: &str, value: &Value| !matches!(value, Value::Null) && !known.contains(name);
             if let Some((name, _)) = flat.iter().find(|(name, value)| is_new(name, value)) {
                 let what = format!("the field {name} came while the database was exported");
-                return Err(refused(schema, &document, &what, "export it again"));
+                return Err(refused(schema, &document, &what, NDJSON));
             }
             row.clear();
             for name in names {
@@ -378,6 +378,9 @@ impl Export<'_> {
 
     /// Corruption does not invalidate what was written before it.
     fn cut_short(&self, failure: Failure) -> Failure {
+        if let Some(stored) = self.rows.latest_of_server() {
+            return self.cut_short_by_server(failure, stored);
+        }
         if failure.exit() != CORRUPT {
             return failure;
         }
@@ -388,6 +391,25 @@ impl Export<'_> {
         failure
             .and(&format!("; before it {} were written{up_to}", counted(self.count, "row")))
             .hinted("`duramen check DB` names the first key after it: export the rest with --from that key")
+    }
+
+    /// A server, or the way to it, ended the export before its end.
+    fn cut_short_by_server(&self, failure: Failure, latest: &[u8]) -> Failure {
+        let is_of_server = failure.code().is_some_and(|code| {
+            matches!(
+                code.kind(),
+                ErrorKind::Corrupt | ErrorKind::Expired | ErrorKind::Unavailable | ErrorKind::Io
+            )
+        });
+        let key = || {
+            let (document, mut key) = (Document::from_bytes(latest).ok()?, Vec::new());
+            self.schema.write_key(&document, &mut key).ok().map(|()| keys::shown(&key))
+        };
+        let Some(key) = key().filter(|_| is_of_server && self.count > 0) else { return failure };
+        let rows = counted(self.count, "row");
+        failure
+            .and(&format!("; before it {rows} were written, the last {key}"))
+            .hinted(format!("export the rest with --from {}: that row comes again", shell_word(&key)))
     }
 }
 

@@ -83,15 +83,21 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
         progress.note(&format!("rows get the ids from {} on, in the column {}", ids.next, ids.column));
     }
     let first_id = ids.map(|ids| ids.next);
-    let report = Report { args, first_id, is_new: description.stored.is_none(), begun: Instant::now(), out };
-    let again = report.again();
-    let Prepared { schema, rows, findings } = match prepare(format, input, &description, &progress, &signals)
-    {
+    let has_others = target.as_ref().is_some_and(|target| target.local().is_none());
+    let report = Report {
+        args,
+        has_others,
+        first_id,
+        is_new: description.stored.is_none(),
+        begun: Instant::now(),
+        out,
+    };
+    let prepared = match prepare(format, input, &description, &progress, &signals) {
         Err(Failure::Exit(_)) => {
             progress.finish();
             let nothing = Loaded::default();
-            report.say(&nothing, Effect::default(), &Findings::default(), 0)?;
-            return report.finish(nothing, &again, &signals);
+            report.say(&nothing, Some(Effect::default()), &Findings::default(), Some(0))?;
+            return report.finish(nothing, &report.again(), &signals);
         }
         prepared => prepared?,
     };
@@ -99,29 +105,42 @@ pub(crate) fn run(args: &ImportArgs, out: Output) -> Result<()> {
         Some(target) => target,
         None => Writing::open_or_create(&args.database, level)?,
     };
-    let syncs_before = target.sync_count()?;
+    load(target, prepared, &description, &report, &signals, &progress)
+}
+
+/// Stores the rows, and reports what was stored.
+fn load(
+    target: Writing,
+    prepared: Prepared,
+    description: &RowDescription,
+    report: &Report<'_>,
+    signals: &Signals,
+    progress: &Progress,
+) -> Result<()> {
+    let (args, Prepared { schema, rows, findings }) = (report.args, prepared);
+    let syncs_before = target.sync_count();
+    let batch = args.batch.map_or(BatchSize::DEFAULT, BatchSize::of_rows);
     let terms = Terms {
         schema,
-        batch: args.batch.map_or(BatchSize::DEFAULT, BatchSize::of_rows),
+        batch: if target.local().is_some() { batch } else { batch.for_server() },
         threads: usize::from(args.threads),
         replace: args.replace,
-        level,
+        level: args.durability,
         ack: args.ack,
         drop_command: drop_command(args),
         documents_before: description.stored.as_ref().map(|schema| documents(&target, schema)).transpose()?,
+        assigns_ids: report.first_id.is_some(),
     };
     let memory = memory_of(args, &target)?;
     let target = Arc::new(target);
-    let mut loaded = pipeline::run(&target, &terms, rows, memory, out, &signals, &progress);
+    let mut loaded = pipeline::run(&target, &terms, rows, memory, report.out, signals, progress);
     progress.finish();
-    loaded.failure = loaded.failure.map(|failure| findings.beside_text(failure, &description));
-    // A server that went away says nothing about what it has stored, and the report does.
-    let has_failed = loaded.failure.is_some();
-    let effect = Effect::of(&target, &terms, &loaded)?;
-    let syncs = if has_failed { 0 } else { target.sync_count()?.saturating_sub(syncs_before) };
+    loaded.failure = loaded.failure.map(|failure| findings.beside_text(failure, description));
+    let effect = Effect::of(&target, &terms, &loaded);
+    let syncs = target.sync_count().zip(syncs_before).map(|(now, before)| now.saturating_sub(before));
     report.say(&loaded, effect, &findings, syncs)?;
     let closed = target.close();
-    report.finish(loaded, &again, &signals)?;
+    report.finish(loaded, &report.again(), signals)?;
     closed
 }
 

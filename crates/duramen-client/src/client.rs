@@ -163,13 +163,14 @@ impl Client {
             let what =
                 format!("the batch takes {} bytes, and the server takes {bytes_max}", request.encoded_len());
             let error = Error::new(Code::TooLarge, what).with_hint("send several smaller ones");
-            return Err(FailedBatch { error, operation: None });
+            return Err(FailedBatch { error, operation: None, retry_after: None });
         }
         let mut data = self.data.clone();
         let done = self.runtime.block_on(async move { data.batch(with_deadline(request, DEADLINE)).await });
         done.map(Response::into_inner).map_err(|status| FailedBatch {
             error: in_doubt_if_lost(self.failed(&status)),
             operation: status::operation(&status),
+            retry_after: status::retry_after(&status),
         })
     }
 
@@ -290,8 +291,10 @@ impl Client {
 pub struct FailedBatch {
     /// The error.
     pub error: Error,
-    /// The number of the operation whose error it is, from 1; `None` if it is of no operation.
+    /// The number of the operation that failed, from 1; `None` if no single one did.
     pub operation: Option<usize>,
+    /// The server asks to try again after this time.
+    pub retry_after: Option<Duration>,
 }
 
 /// The messages of a scan.

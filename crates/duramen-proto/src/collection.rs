@@ -1,12 +1,12 @@
 //! Collections, between messages and the library.
 
 use duramen::error::{Code, Error, Result};
-use duramen::schema::ColumnType;
+use duramen::schema::{Column, ColumnType};
 use duramen::{OnDelete, Reference, ReferenceState, Schema, ViewPhase};
 
 use crate::v1;
 
-/// The most columns of a message: each is compared with the others.
+/// The most columns of a message.
 const COLUMNS_MAX: usize = 4_096;
 
 /// The collection that a message asks for.
@@ -24,14 +24,14 @@ pub fn asked(ensure: &v1::EnsureCollection) -> Result<Schema> {
     if let Some(marker) = &ensure.null_marker {
         schema = schema.null_marker(marker);
     }
-    for v1::Column { name, r#type } in &ensure.columns {
+    let column = |v1::Column { name, r#type }: &v1::Column| {
         let kind = ColumnType::from_name(r#type).ok_or_else(|| {
             Error::invalid(format!("the column {name} has the type {type:?}"))
                 .with_hint("the types are int, float, text, bool, time and any")
         })?;
-        schema = schema.column(name, kind);
-    }
-    Ok(schema)
+        Ok(Column { name: name.clone(), kind })
+    };
+    Ok(schema.with_columns(ensure.columns.iter().map(column).collect::<Result<Vec<_>>>()?))
 }
 
 /// Asks for a collection with what documents without a Rust type need of it: no views, no references.

@@ -15,7 +15,7 @@ pub const PARTS_MAX: usize = 262_144;
 /// What a value or the name of a field takes in memory at most, beside its own bytes.
 pub const PART_BYTES: usize = 128;
 
-/// How many values and names of fields the documents and values of a batch hold.
+/// How many values and names of fields the documents, values and columns of a batch hold.
 ///
 /// # Errors
 /// `TooLarge` (E0203) for more than [`PARTS_MAX`].
@@ -25,6 +25,8 @@ pub fn parts_of(batch: &v1::BatchRequest) -> Result<usize> {
     let operations = batch.operations.iter().map(|operation| match &operation.kind {
         Some(Operation::Put(put) | Operation::Insert(put)) => parts_of_document(put.document.as_ref()),
         Some(Operation::PutKeyValue(put)) => parts_of_value(put.value.as_ref()),
+        // A name and a type in the message, and both again in the schema.
+        Some(Operation::Ensure(ensure)) => 4 * (ensure.columns.len() + ensure.key.len() + ensure.sums.len()),
         _ => 0,
     });
     let conditions = batch.conditions.iter().map(|condition| match &condition.kind {

@@ -63,6 +63,12 @@ pub fn of_operation(status: &Status, number: usize) -> Status {
     Status::with_error_details(status.code(), status.message(), details)
 }
 
+/// After which time to try again, if the status says so.
+#[must_use]
+pub fn retry_after(status: &Status) -> Option<Duration> {
+    status.get_details_retry_info()?.retry_delay
+}
+
 /// The number of the operation of a batch, from 1, with whose error it ended, if it was one of Duramen's.
 #[must_use]
 pub fn operation(status: &Status) -> Option<usize> {

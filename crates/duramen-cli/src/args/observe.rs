@@ -44,7 +44,8 @@ pub(crate) struct WatchArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Reads the files: takes no lock and writes nothing. If the process that has the database open serves it, that is asked how \
-                        its commits fare."
+                        its commits fare. With --at only the server is asked: what is written to which collection is not \
+                        told then."
 )]
 pub(crate) struct TopArgs {
     #[command(flatten)]

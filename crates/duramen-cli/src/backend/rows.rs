@@ -1,5 +1,6 @@
 //! Rows of an import, stored in a database that is local or served.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -7,13 +8,17 @@ use duramen::{Code, Durability, Reads as _, RowBatch, Schema};
 use duramen_client::FailedBatch;
 use duramen_proto::{collection, v1};
 
+use super::Writing;
 use super::served::{Served, asked, level_of, seq_of};
-use super::{Writing, unexpected};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
-/// A server without room for a batch gets it again so often, for so long.
+/// A batch that a server could not take, or to which it gave no answer, is sent again after this time, unless
+/// the server names another one, and for at most so long.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const AGAIN_WITHIN: Duration = Duration::from_secs(30);
+
+/// A batch of so many rows has a request id: what a server remembers of it has a limit.
+const ROWS_OF_REQUESTS: usize = 1_000;
 
 /// Rows for a collection, to be stored in one transaction.
 pub(crate) struct RowsToStore<'a> {
@@ -24,6 +29,8 @@ pub(crate) struct RowsToStore<'a> {
     /// Documents with the same keys are replaced.
     pub(crate) replace: bool,
     pub(crate) level: Durability,
+    /// Set once the command is to end: nothing is sent again then.
+    pub(crate) stop: &'a AtomicBool,
 }
 
 /// What has become of rows.
@@ -37,11 +44,15 @@ pub(crate) enum StoredRowBatch {
 impl Writing {
     /// The collection of this name, if there is one.
     pub(crate) fn find_schema(&self, name: &str) -> Result<Option<Schema>> {
-        let schemas = match self {
-            Writing::Local(db) => db.collections()?,
-            Writing::Served(served) => served.schemas()?,
+        let found = match self {
+            Writing::Local(db) => db.documents(name).schema(),
+            Writing::Served(served) => served.definition(name),
         };
-        Ok(schemas.into_iter().find(|schema| schema.name() == name))
+        match found {
+            Ok(schema) => Ok(Some(schema)),
+            Err(error) if error.code() == Code::NoSuchTree => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Creates a collection, or gives it the columns that it lacks. Returns the number of the commit.
@@ -85,13 +96,14 @@ impl Writing {
         }
     }
 
-    /// How often the log was synced since the database was opened.
-    pub(crate) fn sync_count(&self) -> Result<u64> {
+    /// How often the log was synced since the database was opened, by all its writers; `None` if a server
+    /// does not say.
+    pub(crate) fn sync_count(&self) -> Option<u64> {
         match self {
-            Writing::Local(db) => Ok(db.stats().log.sync_count),
+            Writing::Local(db) => Some(db.stats().log.sync_count),
             Writing::Served(served) => {
-                let stats = served.stats()?;
-                Ok(stats.timings.iter().find(|of| of.part == "sync").map_or(0, |of| of.count))
+                let stats = served.stats().ok()?;
+                stats.timings.iter().find(|of| of.part == "sync").map(|of| of.count)
             }
         }
     }
@@ -118,34 +130,51 @@ impl Served {
         };
         let rows = (0..batch.rows.len()).map(put);
         let operations = ensure.into_iter().map(Ok).chain(rows).collect::<Result<Vec<_>>>()?;
-        let request = batch_of(operations, batch.level);
-        let failed = match self.until_there_is_room(&request) {
+        let mut request = batch_of(operations, batch.level);
+        if batch.rows.len() <= ROWS_OF_REQUESTS
+            && let Some(write) = &mut request.write
+        {
+            write.request_id = self.client.new_request_id()?;
+        }
+        let failed = match self.until_it_is_taken(request, batch.stop) {
             Ok(reply) => return Ok(StoredRowBatch::Committed(seq_of(reply.receipt))),
             Err(failed) => failed,
         };
         let row = failed.operation.and_then(|number| number.checked_sub(1 + before));
-        match row.filter(|row| *row < batch.rows.len()) {
-            Some(row) if failed.error.code() == Code::AlreadyExists => Ok(StoredRowBatch::KeyExists(row)),
-            None if failed.operation.is_some_and(|number| number > before) => {
-                Err(unexpected("an operation that was not asked for"))
-            }
+        match (row, failed.error.code()) {
+            (Some(row), Code::AlreadyExists) if row < batch.rows.len() => Ok(StoredRowBatch::KeyExists(row)),
+            (_, Code::WriteConflict) => Err(Failure::from(failed.error).hinted(
+                "other writers change what its rows need: use --batch 256, which always ends, and --threads 1",
+            )),
             _ => asked(Err(failed.error)),
         }
     }
 
-    /// Sends a batch again while the server is overloaded: nothing was changed then.
-    fn until_there_is_room(
+    /// Sends a batch again while the server cannot take it, which changes nothing, and while it gives no
+    /// answer, if the batch has a request id.
+    fn until_it_is_taken(
         &self,
-        request: &v1::BatchRequest,
+        request: v1::BatchRequest,
+        stop: &AtomicBool,
     ) -> std::result::Result<v1::BatchReply, FailedBatch> {
         let until = Instant::now() + AGAIN_WITHIN;
+        let has_id = request.write.as_ref().is_some_and(|write| !write.request_id.is_empty());
         loop {
-            match self.client.try_batch(request.clone()) {
-                Err(failed) if failed.error.code() == Code::Overloaded && Instant::now() < until => {
-                    thread::sleep(AGAIN_AFTER);
-                }
-                done => return done,
+            let failed = match self.client.try_batch(request.clone()) {
+                Ok(reply) => return Ok(reply),
+                Err(failed) => failed,
+            };
+            let is_transient = match failed.error.code() {
+                Code::Overloaded | Code::DeadlinePassed | Code::Draining | Code::WriteConflict => true,
+                Code::OutcomeUnknown => has_id,
+                _ => false,
+            };
+            let after = failed.retry_after.unwrap_or(AGAIN_AFTER).min(AGAIN_WITHIN);
+            let is_over = stop.load(Ordering::Relaxed) || Instant::now() + after > until;
+            if !is_transient || is_over {
+                return Err(failed);
             }
+            thread::sleep(after);
         }
     }
 }

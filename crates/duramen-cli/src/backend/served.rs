@@ -7,7 +7,7 @@ use duramen::find::Step;
 use duramen::sums::FieldSum;
 use duramen::tuple::Element;
 use duramen::{
-    Code, Direction, Document, Durability, ErrorKind, Followed, ReferenceState, Schema, Span, ViewSpec,
+    Code, Direction, Document, Durability, Error, ErrorKind, Followed, ReferenceState, Schema, Span, ViewSpec,
 };
 use duramen_client::Client;
 use duramen_proto::{collection, document, key, v1, view};
@@ -29,7 +29,7 @@ pub(crate) struct Served {
 pub(crate) struct Scanned<'a> {
     messages: duramen_client::Scanned<'a>,
     waiting: VecDeque<v1::Document>,
-    current: Vec<u8>,
+    current: v1::Document,
     document: Document,
 }
 
@@ -45,10 +45,17 @@ impl Served {
         Served { client: Box::new(client) }
     }
 
+    /// The definition of a collection.
+    pub(super) fn definition(&self, name: &str) -> duramen::Result<Schema> {
+        let found = self.client.collections(vec![name.to_owned()])?;
+        let found = found.first().ok_or_else(|| Error::new(Code::NoSuchTree, "the server names none"))?;
+        Schema::from_bytes(&found.definition)
+    }
+
     /// A collection. The error suggests similar names.
     pub(super) fn schema(&self, name: &str) -> Result<Schema> {
-        let found = match self.client.collections(vec![name.to_owned()]) {
-            Ok(found) => found,
+        match self.definition(name) {
+            Ok(schema) => Ok(schema),
             Err(error) if error.code() == Code::NoSuchTree => {
                 let names: Vec<String> =
                     self.client.collections(Vec::new())?.into_iter().map(|known| known.name).collect();
@@ -57,12 +64,10 @@ impl Served {
                     names => candidates("collections", name, names),
                 };
                 let message = format!("there is no collection {name}");
-                return Err(Failure::said(FAILED, Code::NoSuchTree, message, hint));
+                Err(Failure::said(FAILED, Code::NoSuchTree, message, hint))
             }
-            Err(error) => return Err(error.into()),
-        };
-        let collection = found.first().ok_or_else(|| unexpected("no collection"))?;
-        Ok(Schema::from_bytes(&collection.definition)?)
+            Err(error) => Err(error.into()),
+        }
     }
 
     pub(super) fn collections(&self) -> Result<Vec<(Schema, u64)>> {
@@ -181,19 +186,32 @@ impl Served {
             limit: limit.max(1),
             ..v1::ScanRequest::default()
         })?;
-        Ok(Scanned { messages, waiting: VecDeque::new(), current: Vec::new(), document: Document::new() })
+        Ok(Scanned {
+            messages,
+            waiting: VecDeque::new(),
+            current: v1::Document::default(),
+            document: Document::new(),
+        })
     }
 
     pub(super) fn count(&self, collection: &str, view: Option<&str>, span: Span) -> Result<u64> {
-        let of = v1::RangeOf {
-            collection: collection.to_owned(),
-            range: Some(key::of_span(span)),
-            view: view.unwrap_or_default().to_owned(),
+        self.counts(collection, vec![(view, span)])?.pop().ok_or_else(|| unexpected("no count"))
+    }
+
+    /// Counts of one state, in their order.
+    pub(super) fn counts(&self, collection: &str, of: Vec<(Option<&str>, Span)>) -> Result<Vec<u64>> {
+        let read = |(view, span): (Option<&str>, Span)| v1::Read {
+            kind: Some(v1::read::Kind::Count(v1::RangeOf {
+                collection: collection.to_owned(),
+                range: Some(key::of_span(span)),
+                view: view.unwrap_or_default().to_owned(),
+            })),
         };
-        match self.one(v1::read::Kind::Count(of))? {
+        let count = |answer| match answer {
             v1::read_result::Kind::Number(count) => Ok(count),
             _ => Err(unexpected("no count")),
-        }
+        };
+        self.reads(of.into_iter().map(read).collect())?.into_iter().map(count).collect()
     }
 
     pub(super) fn reduce(&self, collection: &str, span: Span) -> Result<Reduced> {
@@ -341,18 +359,29 @@ impl Scanned<'_> {
             let Some(message) = self.messages.next()? else { return Ok(None) };
             self.waiting.extend(message.documents);
         }
-        match self.waiting.pop_front().and_then(|document| document.form) {
-            Some(v1::document::Form::Msgpack(bytes)) => self.current = bytes.to_vec(),
-            _ => return Err(unexpected("a document in another form")),
+        self.current = self.waiting.pop_front().unwrap_or_default();
+        match self.latest() {
+            [] => Err(unexpected("a document in another form")),
+            stored => Ok(Some(stored)),
         }
-        Ok(Some(&self.current))
     }
 
-    /// The next document.
-    pub(super) fn next_document(&mut self) -> Result<Option<&Document>> {
+    /// The next document, and whether it has the fields of the one before, in their order.
+    pub(super) fn next_document(&mut self) -> Result<Option<(&Document, bool)>> {
         let Some(stored) = self.next()? else { return Ok(None) };
-        self.document = Document::from_bytes(stored)?;
-        Ok(Some(&self.document))
+        let document = Document::from_bytes(stored)?;
+        let names = document.iter().map(|(name, _)| name);
+        let has_same_fields = names.eq(self.document.iter().map(|(name, _)| name));
+        self.document = document;
+        Ok(Some((&self.document, has_same_fields)))
+    }
+
+    /// The latest document, as it is stored; empty before the first.
+    pub(super) fn latest(&self) -> &[u8] {
+        match &self.current.form {
+            Some(v1::document::Form::Msgpack(stored)) => stored,
+            _ => &[],
+        }
     }
 }
 
@@ -437,8 +466,7 @@ mod tests {
 
     #[test]
     fn a_server_that_cannot_commit_has_an_exit_code_of_its_own() {
-        let exit =
-            |code: Code| asked::<()>(Err(duramen::Error::new(code, "why"))).expect_err("failed").exit();
+        let exit = |code: Code| asked::<()>(Err(Error::new(code, "why"))).expect_err("failed").exit();
         assert_eq!(exit(Code::EnginePoisoned), 8);
         assert_eq!(exit(Code::Unreachable), 6);
         assert_eq!(exit(Code::Forbidden), 7);

@@ -59,6 +59,8 @@ pub(super) struct Terms {
     pub(super) drop_command: String,
     /// The documents of the collection before the import; `None` if there is no collection.
     pub(super) documents_before: Option<u64>,
+    /// The rows get ids.
+    pub(super) assigns_ids: bool,
 }
 
 /// When a batch is full: at the first of two bounds.
@@ -66,19 +68,33 @@ pub(super) struct Terms {
 pub(super) struct BatchSize {
     rows: usize,
     bytes: usize,
+    /// Values and names of fields: a server takes 262,144 of them.
+    parts: usize,
 }
+
+/// Beyond so many, the next row could be too much for a server.
+const PARTS_OF_SERVED: usize = 200_000;
 
 impl BatchSize {
     /// Large rows make smaller batches, so that memory does not depend on the size of a row.
-    pub(super) const DEFAULT: BatchSize = BatchSize { rows: 1000, bytes: 1 << 20 };
+    pub(super) const DEFAULT: BatchSize = BatchSize { rows: 1000, bytes: 1 << 20, parts: usize::MAX };
 
     /// The user's number of rows, whatever their size: each batch is a transaction.
     pub(super) fn of_rows(rows: u32) -> BatchSize {
-        BatchSize { rows: rows as usize, bytes: usize::MAX }
+        BatchSize { rows: rows as usize, bytes: usize::MAX, parts: usize::MAX }
     }
 
-    fn is_reached(self, batch: &RowBatch) -> bool {
-        batch.len() >= self.rows || batch.bytes() >= self.bytes
+    /// For a server, unless it is the user's.
+    pub(super) fn for_server(self) -> BatchSize {
+        if self.bytes == usize::MAX { self } else { BatchSize { parts: PARTS_OF_SERVED, ..self } }
+    }
+
+    /// Whether a batch is full. `parts` counts those of its rows.
+    fn is_reached(self, batch: &RowBatch, parts: &mut usize) -> Result<bool> {
+        if self.parts < usize::MAX {
+            *parts += batch.count_parts(batch.len() - 1)?;
+        }
+        Ok(batch.len() >= self.rows || batch.bytes() >= self.bytes || *parts >= self.parts)
     }
 }
 
@@ -316,14 +332,23 @@ fn read(
 ) {
     let mut keys = Keys::default();
     for number in 1.. {
-        let (mut encoded, mut lines) = (RowBatch::new(), Vec::new());
+        let (mut encoded, mut lines, mut parts) = (RowBatch::new(), Vec::new(), 0);
         let ended = loop {
             if stop.load(Ordering::Relaxed) {
                 return;
             }
-            match rows.push_next(&mut encoded) {
-                Ok(Some(line)) => lines.push(line),
-                Ok(None) => break true,
+            let next = rows.push_next(&mut encoded).and_then(|line| {
+                let is_full = line.is_some() && size.is_reached(&encoded, &mut parts)?;
+                Ok((line, is_full))
+            });
+            match next {
+                Ok((Some(line), is_full)) => {
+                    lines.push(line);
+                    if is_full {
+                        break false;
+                    }
+                }
+                Ok((None, _)) => break true,
                 // The rows of this batch before the bad one are not stored: a batch is stored whole or not at
                 // all.
                 Err(failure) => {
@@ -334,9 +359,6 @@ fn read(
                     }
                     return;
                 }
-            }
-            if size.is_reached(&encoded) {
-                break false;
             }
         };
         if let Some(grown) = rows.grown() {
@@ -363,6 +385,7 @@ struct Writer {
     level: Durability,
     drop_command: String,
     documents_before: Option<u64>,
+    assigns_ids: bool,
     /// Of a database that this command has open.
     memory: Option<Arc<Memory>>,
     /// Whether batches are committed in the order of the input.
@@ -381,6 +404,7 @@ impl Writer {
             level: terms.level,
             drop_command: terms.drop_command.clone(),
             documents_before: terms.documents_before,
+            assigns_ids: terms.assigns_ids,
             memory: memory.map(Arc::new),
             in_order: terms.threads == 1,
             stop: Arc::clone(stop),
@@ -443,6 +467,7 @@ impl Writer {
             ensure: (!is_known).then_some(&*batch.shape.schema),
             replace: self.replace,
             level: self.level,
+            stop: &self.stop,
         });
         match stored {
             Ok(StoredRowBatch::Committed(seq)) => {
@@ -469,7 +494,9 @@ impl Writer {
         let key = batch.rows.keys().nth(index).map_or_else(String::new, keys::shown);
         let earlier = batch.repeats.iter().find(|repeat| repeat.index == index).map(|repeat| repeat.earlier);
         let collection = &self.collection;
-        let was_empty = self.documents_before.unwrap_or(0) == 0;
+        // Beside a server others store documents, too.
+        let is_only_writer = self.target.local().is_some();
+        let was_empty = is_only_writer && self.documents_before.unwrap_or(0) == 0;
         let (message, is_of_input) = match earlier {
             Some(earlier) => (format!("lines {earlier} and {line} have the same key: {key}"), true),
             None if was_empty => {
@@ -478,16 +505,23 @@ impl Writer {
             }
             None => {
                 let is_certain = self.in_order && !batch.has_forgotten_keys;
-                let since =
-                    if is_certain { "from before this import" } else { "from before or of another line" };
+                let since = match (is_only_writer, is_certain) {
+                    (true, true) => "from before this import",
+                    (true, false) => "from before or of another line",
+                    (false, true) => "from before or of another writer",
+                    (false, false) => "from before, of another writer or of another line",
+                };
                 (format!("line {line}: {collection} has a document under {key} already, {since}"), false)
             }
         };
         let hint = match (is_of_input, self.documents_before) {
+            (false, _) if self.assigns_ids => {
+                "another import took these ids: import again, and the ids begin after its last".to_owned()
+            }
             (false, _) => "--replace puts the row of the input in its place".to_owned(),
-            (true, Some(_)) => format!("import into a new collection, {APART}"),
-            (true, None) if batch.number > 1 => format!("{} and import again, {APART}", self.drop_command),
-            (true, None) => format!("import again, {APART}"),
+            (true, None) if batch.number == 1 => format!("import again, {APART}"),
+            (true, None) if is_only_writer => format!("{} and import again, {APART}", self.drop_command),
+            (true, _) => format!("import into a new collection, {APART}"),
         };
         Failure::said(FAILED, Code::AlreadyExists, message, hint)
     }

@@ -31,20 +31,22 @@ pub(super) struct Effect {
 }
 
 impl Effect {
-    /// The effect of a finished import. Other writers of a served database may have added documents, too.
-    pub(super) fn of(target: &Writing, terms: &Terms, loaded: &Loaded) -> Result<Effect> {
+    /// The effect of a finished import; `None` if a server that was to count documents gave no answer. Other
+    /// writers of a served database are counted, too.
+    pub(super) fn of(target: &Writing, terms: &Terms, loaded: &Loaded) -> Option<Effect> {
         if !terms.replace || loaded.failure.is_some() || loaded.rows == 0 {
-            return Ok(Effect { new: loaded.rows, ..Effect::default() });
+            return Some(Effect { new: loaded.rows, ..Effect::default() });
         }
         let before = terms.documents_before.unwrap_or(0);
-        let new = documents(target, &terms.schema)?.saturating_sub(before).min(loaded.rows);
+        let new = documents(target, &terms.schema).ok()?.saturating_sub(before).min(loaded.rows);
         let replaced = loaded.rows.saturating_sub(new);
         let example = loaded.first_repeat.map(|repeat| (repeat.earlier, repeat.line));
-        Ok(Effect {
+        let is_known = before == 0 && target.local().is_some();
+        Some(Effect {
             new,
             replaced,
-            repeated: if before == 0 { replaced } else { loaded.repeats },
-            is_at_least: before > 0 && loaded.has_forgotten_keys,
+            repeated: if is_known { replaced } else { loaded.repeats },
+            is_at_least: !is_known && loaded.has_forgotten_keys,
             example,
         })
     }
@@ -71,6 +73,8 @@ impl Effect {
 pub(super) struct Report<'a> {
     pub(super) args: &'a ImportArgs,
     pub(super) first_id: Option<u64>,
+    /// Whether other writers may have the database open, by a server.
+    pub(super) has_others: bool,
     /// Whether the import creates its collection.
     pub(super) is_new: bool,
     pub(super) begun: Instant,
@@ -81,13 +85,22 @@ impl Report<'_> {
     /// The flags with which the same command completes the rows.
     pub(super) fn again(&self) -> String {
         match self.first_id {
+            Some(first) if self.has_others => {
+                format!("--replace --first-id {first}, unless another import ran since,")
+            }
             Some(first) => format!("--replace --first-id {first}"),
             None => "--replace".to_owned(),
         }
     }
 
     /// Prints what is stored now, unless the failure will.
-    pub(super) fn say(&self, loaded: &Loaded, effect: Effect, findings: &Findings, syncs: u64) -> Result<()> {
+    pub(super) fn say(
+        &self,
+        loaded: &Loaded,
+        effect: Option<Effect>,
+        findings: &Findings,
+        syncs: Option<u64>,
+    ) -> Result<()> {
         let took = self.begun.elapsed();
         let level = self.args.durability.name();
         if loaded.failure.is_some() {
@@ -99,9 +112,9 @@ impl Report<'_> {
                 "seq": loaded.seq, "syncs": syncs, "durability": level, "complete": loaded.complete,
             };
             fields.set("seconds", took.as_secs_f64());
-            fields.set("new", effect.new);
-            fields.set("replaced", effect.replaced);
-            fields.set("repeated", effect.repeated);
+            fields.set("new", effect.map(|effect| effect.new));
+            fields.set("replaced", effect.map(|effect| effect.replaced));
+            fields.set("repeated", effect.map(|effect| effect.repeated));
             findings.write(&mut fields);
             if let Some(first) = self.first_id {
                 fields.set("first_id", first);
@@ -111,20 +124,24 @@ impl Report<'_> {
         if loaded.rows == 0 && !loaded.complete {
             return Ok(());
         }
-        effect.warn(self.out);
-        let changed = match self.args.replace {
-            true => format!("; {} new, {} replaced", counted(effect.new, "row"), grouped(effect.replaced)),
-            false => String::new(),
+        if let Some(effect) = effect {
+            effect.warn(self.out);
+        }
+        let changed = match effect.filter(|_| self.args.replace) {
+            Some(effect) => {
+                format!("; {} new, {} replaced", counted(effect.new, "row"), grouped(effect.replaced))
+            }
+            None => String::new(),
         };
+        let synced = syncs.map_or_else(String::new, |syncs| format!(", {}", counted(syncs, "sync")));
         self.out.note(&format!(
-            "{} in {} into {} in {} ({} rows/s), seq {}, {}, durability {level}{changed}",
+            "{} in {} into {} in {} ({} rows/s), seq {}{synced}, durability {level}{changed}",
             counted(loaded.rows, "row"),
             counted(loaded.batches, "batch"),
             self.args.collection,
             time(took),
             grouped(rate(loaded.rows, took)),
             loaded.seq,
-            counted(syncs, "sync"),
         ));
         if let Some(how) = findings.how_again(&drop_command(self.args)).filter(|_| self.is_new) {
             self.out.note(&how);
@@ -140,10 +157,15 @@ impl Report<'_> {
                 0 => "make room on the disk, and repeat".to_owned(),
                 _ => format!("make room on the disk: then the same command with {again} completes the rows"),
             };
-            let failure = match failure.code().map(Code::kind) {
-                // Also if a server went away: a row may be stored twice.
-                Some(ErrorKind::InDoubt | ErrorKind::Unavailable) => {
-                    failure.hinted(format!("the same command with {again} completes the rows"))
+            let is_of_server = matches!(
+                failure.code().map(Code::kind),
+                Some(ErrorKind::InDoubt | ErrorKind::Unavailable | ErrorKind::Conflict)
+            );
+            let failure = match (is_of_server, loaded.rows > 0 || loaded.in_doubt) {
+                // What is stored, or may be, is in the way of a second attempt without it.
+                (true, true) => failure.hinted(format!("the same command with {again} completes the rows")),
+                (true, false) if failure.code() != Some(Code::WriteConflict) => {
+                    failure.hinted("repeat the command once the server takes calls")
                 }
                 _ => failure,
             };
@@ -171,6 +193,7 @@ impl Report<'_> {
         match &failure {
             Failure::Said(said)
                 if self.is_new
+                    && !self.has_others
                     && rows > 0
                     && matches!(said.code, Code::InvalidArgument | Code::KeyTooLong)
                     && !said.hint.contains(&drop) =>

@@ -4,7 +4,7 @@ use duramen::{Schema, Span, Value, ViewSpec, doc};
 
 use super::of_view;
 use crate::args::{RangeFlags, ReduceArgs};
-use crate::backend::Reading;
+use crate::backend::{Reading, unexpected};
 use crate::failure::Result;
 use crate::keys;
 use crate::names::listed;
@@ -25,11 +25,13 @@ struct Plan {
 
 /// Explains the reductions of a range of the collection's key.
 pub(super) fn explain_key(reading: &Reading, schema: &Schema, args: &ReduceArgs, out: Output) -> Result<()> {
-    let document_count = reading.count(schema.name(), None, Span::all())?;
+    let counted = vec![(None, Span::all()), (None, keys::span(schema, &args.range)?)];
+    let counts = reading.counts(schema.name(), counted)?;
+    let [document_count, rows] = counts[..] else { return Err(unexpected("too few counts")) };
     let plan = Plan {
         view: None,
         path: format!("the key{}", range_shown(&args.range)),
-        rows: reading.count(schema.name(), None, keys::span(schema, &args.range)?)?,
+        rows,
         rows_of_tree: document_count,
         document_count,
         reductions: schema.sum_columns().iter().map(|column| format!("sum of {column}")).collect(),
@@ -46,7 +48,10 @@ pub(super) fn explain_view(
     args: &ReduceArgs,
     out: Output,
 ) -> Result<()> {
-    let count = |view: Option<&str>, span: Span| reading.count(schema.name(), view, span);
+    let name = Some(spec.name());
+    let counted = vec![(name, span), (name, Span::all()), (None, Span::all())];
+    let counts = reading.counts(schema.name(), counted)?;
+    let [rows, rows_of_tree, document_count] = counts[..] else { return Err(unexpected("too few counts")) };
     let field = |at: usize| spec.value_fields().get(at).map(String::as_str);
     let reductions = spec
         .reductions()
@@ -56,9 +61,9 @@ pub(super) fn explain_view(
     let plan = Plan {
         view: Some(spec.name().to_owned()),
         path: format!("the view {}{}", spec.name(), range_shown(&args.range)),
-        rows: count(Some(spec.name()), span)?,
-        rows_of_tree: count(Some(spec.name()), Span::all())?,
-        document_count: count(None, Span::all())?,
+        rows,
+        rows_of_tree,
+        document_count,
         reductions: reductions.collect(),
         group_by: fields.take(args.group.unwrap_or(0)).collect(),
     };

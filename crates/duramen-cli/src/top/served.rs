@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use duramen::{Document, Value, doc};
+use duramen::{Document, ErrorKind, Value, doc};
 use duramen_proto::v1;
 
 use super::{NAP, print, rest};
 use crate::args::TopArgs;
 use crate::backend::{Reading, figures, unexpected};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::numbers::{bytes, grouped, rate};
 use crate::output::Output;
 use crate::signals::Signals;
@@ -20,19 +20,27 @@ struct Told {
     at: Instant,
 }
 
-/// Runs the command.
+/// Runs the command. A look for which the server has no time is told, and the next one is tried.
 pub(super) fn run(args: &TopArgs, out: Output) -> Result<()> {
     let (reading, signals) = (Reading::open(&args.database)?, Signals::watch()?);
     let mut before = ask(&reading)?;
-    let mut looks = 0;
+    let (mut looks, mut looked_at) = (0, before.at);
     while args.count.is_none_or(|count| looks < count) {
-        rest(args.interval.saturating_sub(before.at.elapsed()).max(NAP), &signals)?;
-        let now = ask(&reading)?;
-        match out.is_json() {
-            true => out.object("top", as_json(&before, &now))?,
-            false => print(&as_text(&before, &now), out)?,
+        rest(args.interval.saturating_sub(looked_at.elapsed()).max(NAP), &signals)?;
+        looked_at = Instant::now();
+        match ask(&reading) {
+            Ok(now) => {
+                match out.is_json() {
+                    true => out.object("top", as_json(&before, &now))?,
+                    false => print(&as_text(&before, &now), out)?,
+                }
+                before = now;
+            }
+            Err(Failure::Said(said)) if said.code.kind() == ErrorKind::Unavailable => {
+                out.warning(&said.message, &said.hint);
+            }
+            Err(failure) => return Err(failure),
         }
-        before = now;
         looks += 1;
     }
     Ok(())

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::runner::{Scratch, output, skipped};
-use crate::serving::Serve;
+use crate::serving::{Serve, masked};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -139,12 +139,7 @@ fn printed(scratch: &Scratch, line: &str, database: &str) -> String {
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
     let ran = output(scratch.shell(line).env("PATH", path)).unwrap();
     let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    let text = format!("{:?}\n{out}{err}", ran.status.code()).replace(database, "DATABASE");
-    match text.split_once(" rows/s)") {
-        // The time that an import took.
-        Some((start, rest)) => format!("{}{rest}", start.rsplit_once(" in ").unwrap().0),
-        None => text,
-    }
+    masked(&format!("{:?}\n{out}{err}", ran.status.code()).replace(database, "DATABASE"))
 }
 
 #[test]

@@ -348,6 +348,8 @@ impl ::prost::Name for BatchRequest {
         "/duramen.v1.BatchRequest".into()
     }
 }
+/// If an operation fails, the batch does. The status then has its number, from 1, as `operation` in the metadata of
+/// its ErrorInfo.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BatchReply {
     /// The number of the first condition that does not hold, from 1; 0 if all do. Nothing was changed then.
@@ -535,7 +537,7 @@ pub struct EnsureCollection {
     /// Fields with integers whose exact sums are kept for every range.
     #[prost(string, repeated, tag = "4")]
     pub sums: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// The text that stands for null in CSV.
+    /// The text that stands for null in CSV. A collection that has one keeps it.
     #[prost(string, optional, tag = "5")]
     pub null_marker: ::core::option::Option<::prost::alloc::string::String>,
 }

@@ -104,7 +104,7 @@ async fn run(
     call.take_place().await?;
     let request_of = id.map(|id| Request::new(id, &body_of(&mut request)).by(call.user));
     let db = service.writes.at(level);
-    let running = Running { batch: Batch::new(request)?, call, course: Arc::clone(course) };
+    let running = Running { batch: Batch::new(request, course)?, call, course: Arc::clone(course) };
     let done = match request_of {
         Some(request) => once(service, &db, &request, running).await,
         None => plain(service, &db, running).await,
@@ -214,18 +214,18 @@ struct Running {
 struct Course {
     /// It may not run alone, and conflicted until it would have.
     gave_up: AtomicBool,
-    /// The number of the operation with whose error the latest run ended, from 1; 0 if none did.
+    /// The number of the operation that is checked or run, from 1: with its error the batch ends. 0: none is.
     failed_operation: AtomicUsize,
 }
 
 impl Running {
     /// One run of the transaction's closure.
     fn run(&self, tx: &mut Transaction<'_>) -> Result<(Answer, Vec<v1::ReadResult>)> {
+        self.course.failed_operation.store(0, Ordering::Relaxed);
         if tx.runs_alone() && !self.batch.may_run_alone(tx)? {
             self.course.gave_up.store(true, Ordering::Relaxed);
             return Err(Error::invalid("the batch may not run alone"));
         }
-        self.course.failed_operation.store(0, Ordering::Relaxed);
         let call = self.call.clone();
         tx.only_if(move || call.check_deadline());
         let batch = &self.batch;
@@ -242,26 +242,30 @@ impl Running {
         for (number, operation) in (1..).zip(&batch.operations) {
             self.course.failed_operation.store(number, Ordering::Relaxed);
             let result = operation.run(tx, &self.call)?;
+            self.course.failed_operation.store(0, Ordering::Relaxed);
             room.take(result.encoded_len())?;
             results.push(result);
         }
-        self.course.failed_operation.store(0, Ordering::Relaxed);
         let reads = room.all(tx, &batch.reads, batch.form)?;
         Ok((Answer { committed: true, failed_condition: 0, results }, reads))
     }
 }
 
 impl Batch {
-    fn new(request: v1::BatchRequest) -> Result<Batch> {
+    fn new(request: v1::BatchRequest, course: &Course) -> Result<Batch> {
         let form = request.form();
         let conditions = request.conditions.iter().map(Condition::new).collect::<Result<Vec<_>>>()?;
-        let operation = |operation| Operation::new(operation, form);
-        let operations = request.operations.into_iter().map(operation).collect::<Result<Vec<_>>>()?;
+        let mut operations = Vec::with_capacity(request.operations.len());
+        for (number, operation) in (1..).zip(request.operations) {
+            course.failed_operation.store(number, Ordering::Relaxed);
+            operations.push(Operation::new(operation, form)?);
+        }
+        course.failed_operation.store(0, Ordering::Relaxed);
         find::check_in_batch(&request.reads)?;
         let parts = conditions.len() + operations.len() + request.reads.len();
         let is_small = parts <= ALONE_MAX
             && conditions.iter().all(|condition| !matches!(condition, Condition::CountIs { .. }))
-            && operations.iter().all(|operation| !matches!(operation, Operation::DeleteRange { .. }))
+            && operations.iter().all(Operation::is_of_one_key)
             && request.reads.iter().all(is_single);
         Ok(Batch { conditions, operations, reads: request.reads, form, is_small })
     }
@@ -360,6 +364,11 @@ impl Operation {
             }
             Kind::Ensure(asked) => Operation::Ensure(Box::new(collection::asked(&asked)?)),
         })
+    }
+
+    /// Whether all that it needs is a key.
+    fn is_of_one_key(&self) -> bool {
+        !matches!(self, Operation::DeleteRange { .. } | Operation::Ensure(_))
     }
 
     fn run(&self, tx: &mut Transaction<'_>, call: &Call) -> Result<v1::OperationResult> {

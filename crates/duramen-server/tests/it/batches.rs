@@ -65,8 +65,13 @@ fn operations_happen_together_and_reads_see_them() {
     let failed = served.client.try_batch(failing).expect_err("it is there");
     assert_eq!((failed.error.code(), failed.operation), (Code::AlreadyExists, Some(2)));
     assert_eq!(count(&served.client), 3);
+    let of_no_kind = batch(vec![put("Oslo", 4, 1), v1::Operation { kind: None }]);
+    let failed = served.client.try_batch(of_no_kind).expect_err("no kind");
+    assert_eq!((failed.error.code(), failed.operation), (Code::InvalidArgument, Some(2)));
     // An error of the batch is of no operation.
-    let failed = served.client.try_batch(batch(vec![v1::Operation { kind: None }])).expect_err("no kind");
+    let mut reads_nothing = batch(vec![put("Oslo", 4, 1)]);
+    reads_nothing.reads = vec![v1::Read { kind: None }];
+    let failed = served.client.try_batch(reads_nothing).expect_err("no read");
     assert_eq!((failed.error.code(), failed.operation), (Code::InvalidArgument, None));
 }
 

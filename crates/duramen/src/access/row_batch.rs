@@ -11,7 +11,7 @@ use crate::catalog::entries::Entry;
 use crate::catalog::schema::Schema;
 use crate::catalog::shapes::{Layout, Shape};
 use crate::store::error::{Error, Result};
-use crate::value::document::Document;
+use crate::value::document::{Document, Value};
 
 /// Rows encoded and ready to be written, in the order they were added.
 #[derive(Debug, Clone, Default)]
@@ -125,15 +125,32 @@ impl RowBatch {
         self.rows().map(|row| row.key)
     }
 
+    /// How many values and names of fields the document of a row has.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) if there is no such row.
+    pub fn count_parts(&self, index: usize) -> Result<usize> {
+        let row = self.checked_row(index)?;
+        Ok(match row.layout {
+            // Cells hold no other values.
+            Some(layout) => 1 + 2 * layout.names().len(),
+            None => Value::parts_of_msgpack(row.document),
+        })
+    }
+
+    fn checked_row(&self, index: usize) -> Result<BatchRow<'_>> {
+        match index < self.len() {
+            true => Ok(self.row(index)),
+            false => Err(Error::invalid(format!("the batch has no row {index}"))),
+        }
+    }
+
     /// Appends the document of a row, with the names of its fields, as [`Document::to_bytes`] has it.
     ///
     /// # Errors
     /// `InvalidArgument` (E0201) if there is no such row.
     pub fn write_document(&self, index: usize, out: &mut Vec<u8>) -> Result<()> {
-        if index >= self.len() {
-            return Err(Error::invalid(format!("the batch has no row {index}")));
-        }
-        let row = self.row(index);
+        let row = self.checked_row(index)?;
         match row.layout {
             Some(layout) => layout.write_named(row.document, out)?,
             None => out.extend_from_slice(row.document),

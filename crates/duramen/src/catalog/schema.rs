@@ -20,6 +20,9 @@ pub use field::Field;
 use shape::Ended;
 pub(crate) use shape::Older;
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use crate::store::error::{Error, Result};
 use crate::value::document::{Document, Value};
 use crate::value::tuple::{Encoder, check_length};
@@ -98,6 +101,23 @@ impl Schema {
     #[must_use]
     pub fn column(mut self, name: impl Into<String>, kind: ColumnType) -> Schema {
         self.set_column(name.into(), kind);
+        self
+    }
+
+    /// As [`Schema::column`] for many columns. Of a name that comes twice the last type counts.
+    #[must_use]
+    pub fn with_columns(mut self, columns: impl IntoIterator<Item = Column>) -> Schema {
+        let known = self.columns.iter().enumerate().map(|(at, column)| (column.name.clone(), at));
+        let mut places: HashMap<String, usize> = known.collect();
+        for column in columns {
+            match places.entry(column.name.clone()) {
+                Entry::Occupied(at) => self.columns[*at.get()].kind = column.kind,
+                Entry::Vacant(place) => {
+                    place.insert(self.columns.len());
+                    self.columns.push(column);
+                }
+            }
+        }
         self
     }
 

@@ -25,6 +25,7 @@ fn stream() -> Stream {
         ack: false,
         drop_command: String::new(),
         documents_before: None,
+        assigns_ids: false,
     };
     let db = Db::options().in_memory().unwrap();
     let mut shape = Shape { schema: Arc::new(schema.clone()), version: 1 };
@@ -120,6 +121,7 @@ fn import(batch: BatchSize, count: u32, text_bytes: usize, id: fn(u32) -> u32) -
         ack: false,
         drop_command: String::new(),
         documents_before: None,
+        assigns_ids: false,
     };
     let db = Db::options().in_memory().unwrap();
     let memory = Memory::small(&db).unwrap();
