@@ -29,7 +29,7 @@ const SCAN_DEADLINE: Duration = Duration::from_secs(300);
 
 /// Puts the token into each call.
 #[derive(Debug, Clone)]
-struct Token(Option<MetadataValue<Ascii>>);
+pub(crate) struct Token(Option<MetadataValue<Ascii>>);
 
 impl Interceptor for Token {
     fn call(&mut self, mut request: Request<()>) -> std::result::Result<Request<()>, Status> {
@@ -40,7 +40,7 @@ impl Interceptor for Token {
     }
 }
 
-type Calls = InterceptedService<Channel, Token>;
+pub(crate) type Calls = InterceptedService<Channel, Token>;
 
 /// A connection to a server. Its calls wait for their answers in the calling thread.
 #[derive(Debug)]
@@ -274,11 +274,23 @@ impl Client {
         Ok(Scanned { client: self, messages })
     }
 
-    fn wait<T>(&self, call: impl Future<Output = std::result::Result<Response<T>, Status>>) -> Result<T> {
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// The calls of the service `Data`.
+    pub(crate) fn data(&self) -> DataClient<Calls> {
+        self.data.clone()
+    }
+
+    pub(crate) fn wait<T>(
+        &self,
+        call: impl Future<Output = std::result::Result<Response<T>, Status>>,
+    ) -> Result<T> {
         self.runtime.block_on(call).map(Response::into_inner).map_err(|status| self.failed(&status))
     }
 
-    fn failed(&self, status: &Status) -> Error {
+    pub(crate) fn failed(&self, status: &Status) -> Error {
         status::error(status).unwrap_or_else(|| {
             let why = format!("the server at {} gave no answer: {}", self.address, status.message());
             Error::new(Code::Unreachable, why).with_hint("look whether it still runs, and try again")
@@ -316,7 +328,7 @@ impl Scanned<'_> {
     }
 }
 
-fn with_deadline<T>(message: T, deadline: Duration) -> Request<T> {
+pub(crate) fn with_deadline<T>(message: T, deadline: Duration) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(deadline);
     request

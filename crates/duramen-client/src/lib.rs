@@ -1,5 +1,6 @@
 //! Connects to a database that another process serves.
 //!
+//! [`Remote`] runs transactions there as the library does here: closures that run again after a conflict.
 //! [`Address`] says where it is: a directory, a socket, a host and a port. [`Client`] makes calls of the
 //! protocol and waits for the answers; errors are those of the library, with their codes.
 
@@ -11,6 +12,10 @@
 mod address;
 mod client;
 mod connect;
+mod remote;
+mod stream;
 
 pub use address::Address;
 pub use client::{Client, FailedBatch, Scanned};
+pub use remote::{Remote, RemoteDocuments, RemoteKv, RemoteTransaction};
+pub use stream::{FailedStep, TransactionStream};

@@ -203,6 +203,7 @@ codes! {
     Unauthenticated = 1101, Invalid, "the server does not know who calls";
     Forbidden = 1102, Invalid, "the caller may not do this";
     Overloaded = 1103, Unavailable, "the server has no room for the call now";
+    TransactionExpired = 1104, Expired, "the transaction was open for too long, and was rolled back";
     RequestTooOld = 1105, Expired, "the request is older than the answers that are kept";
     Draining = 1106, Unavailable, "the server is going down";
     DeadlinePassed = 1108, Unavailable, "the deadline of the call passed before it began";

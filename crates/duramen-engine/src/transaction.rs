@@ -414,6 +414,15 @@ impl Transaction {
         self.commit_and(level, Wait::Here)
     }
 
+    /// As [`Transaction::commit`], but returns once the commit has its position in the order: see
+    /// [`Engine::transact_and_wait_later`](crate::Engine::transact_and_wait_later).
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`], as far as known on return. The receipt reports the rest.
+    pub fn commit_and_wait_later(self, level: Durability) -> Result<Receipt> {
+        self.commit_and(level, Wait::Later)
+    }
+
     pub(crate) fn commit_and(mut self, level: Durability, wait: Wait) -> Result<Receipt> {
         self.committer.same_process()?;
         let committer = Arc::clone(&self.committer);

@@ -21,19 +21,34 @@ pub const PART_BYTES: usize = 128;
 /// `TooLarge` (E0203) for more than [`PARTS_MAX`].
 pub fn parts_of(batch: &v1::BatchRequest) -> Result<usize> {
     use v1::condition::Kind as Condition;
+    let conditions = batch.conditions.iter().map(|condition| match &condition.kind {
+        Some(Condition::KeyValueIs(is)) => parts_of_value(is.value.as_ref()),
+        _ => 0,
+    });
+    check_parts(all_parts(&batch.operations) + conditions.sum::<usize>())
+}
+
+/// As [`parts_of`], of operations.
+///
+/// # Errors
+/// `TooLarge` (E0203) for more than [`PARTS_MAX`].
+pub fn parts_of_operations(operations: &[v1::Operation]) -> Result<usize> {
+    check_parts(all_parts(operations))
+}
+
+fn all_parts(operations: &[v1::Operation]) -> usize {
     use v1::operation::Kind as Operation;
-    let operations = batch.operations.iter().map(|operation| match &operation.kind {
+    let parts = operations.iter().map(|operation| match &operation.kind {
         Some(Operation::Put(put) | Operation::Insert(put)) => parts_of_document(put.document.as_ref()),
         Some(Operation::PutKeyValue(put)) => parts_of_value(put.value.as_ref()),
         // A name and a type in the message, and both again in the schema.
         Some(Operation::Ensure(ensure)) => 4 * (ensure.columns.len() + ensure.key.len() + ensure.sums.len()),
         _ => 0,
     });
-    let conditions = batch.conditions.iter().map(|condition| match &condition.kind {
-        Some(Condition::KeyValueIs(is)) => parts_of_value(is.value.as_ref()),
-        _ => 0,
-    });
-    let parts: usize = operations.chain(conditions).sum();
+    parts.sum()
+}
+
+fn check_parts(parts: usize) -> Result<usize> {
     if parts <= PARTS_MAX {
         return Ok(parts);
     }

@@ -11,6 +11,8 @@ use duramen::error::{Code, Error, ErrorKind};
 use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt as _};
 
+use crate::v1;
+
 /// Whose codes they are.
 const DOMAIN: &str = "duramen";
 
@@ -61,6 +63,14 @@ pub fn of_operation(status: &Status, number: usize) -> Status {
         details.set_error_info(info.reason.clone(), info.domain.clone(), metadata);
     }
     Status::with_error_details(status.code(), status.message(), details)
+}
+
+/// The error in a message of a transaction.
+#[must_use]
+pub fn failed(failed: &v1::Failed) -> Error {
+    let code = Code::ALL.iter().find(|code| code.to_string() == failed.code);
+    let error = Error::new(*code.unwrap_or(&Code::WrongVersion), &failed.message);
+    if failed.hint.is_empty() { error } else { error.with_hint(&failed.hint) }
 }
 
 /// After which time to try again, if the status says so.

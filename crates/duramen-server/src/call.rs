@@ -82,6 +82,19 @@ impl Call {
         Ok(())
     }
 
+    /// Charges bytes for as long as the charge is there.
+    ///
+    /// # Errors
+    /// `Overloaded` (E1103) if there is no room for them within 100 ms.
+    pub(crate) async fn hold(&self, bytes: usize) -> Result<Charge> {
+        self.holder.take(bytes).await
+    }
+
+    /// The same call with an earlier deadline, for a part of its work.
+    pub(crate) fn until(&self, deadline: Instant) -> Call {
+        Call { deadline: self.deadline.min(deadline), ..self.clone() }
+    }
+
     /// Charges bytes of an answer that a run makes, on a thread and without waiting. The next run gives them
     /// back.
     ///

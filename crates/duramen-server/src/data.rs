@@ -4,17 +4,19 @@ mod batch;
 mod find;
 mod read;
 mod scan;
+mod transact;
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use duramen::error::{Code, Error, ErrorKind};
 use duramen::requests::{self, Outcome, RequestId};
-use duramen::{AsyncDb, Db, Durability, Receipt, Snapshot};
+use duramen::{AsyncDb, CommitSeq, Db, Durability, Receipt, Snapshot};
 use duramen_proto::v1::data_server::Data;
 use duramen_proto::{MESSAGE_BYTES_MAX, VERSIONS, key, status, v1};
+use tokio::sync::Semaphore;
 use tokio_stream::Stream;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 use crate::call::Call;
 use crate::limit::budget::retry_after;
@@ -35,6 +37,8 @@ pub(crate) struct DataService {
     scans: AsyncDb,
     /// Queries that are answered whole keep their threads until they are.
     queries: AsyncDb,
+    /// A permit for each transaction of several messages.
+    transactions: Arc<Semaphore>,
     pub(crate) identity: Arc<Identity>,
 }
 
@@ -48,8 +52,13 @@ pub(crate) struct Identity {
 impl Identity {
     /// A state. It may have commits that are not on disk.
     pub(crate) fn at(&self, snapshot: &Snapshot, db: &Db) -> v1::Token {
-        let is_durable = snapshot.seq() <= db.durability_status().durable;
-        self.token(snapshot.seq().0, if is_durable { Durability::Disk } else { Durability::Process })
+        self.of_seq(snapshot.seq(), db)
+    }
+
+    /// The state of a commit. It may not be on disk.
+    fn of_seq(&self, seq: CommitSeq, db: &Db) -> v1::Token {
+        let is_durable = seq <= db.durability_status().durable;
+        self.token(seq.0, if is_durable { Durability::Disk } else { Durability::Process })
     }
 
     /// A commit that has reached a level. Its number may be given again after a power cut if that is not
@@ -88,13 +97,14 @@ impl Identity {
 }
 
 impl DataService {
-    pub(crate) fn new(db: &Db) -> DataService {
+    pub(crate) fn new(db: &Db, transactions_max: usize) -> DataService {
         let database = db.durability_status().database.0.to_be_bytes();
         DataService {
             writes: AsyncDb::from(db.clone()),
             reads: AsyncDb::from(db.clone()),
             scans: AsyncDb::with_threads(db.clone(), SCAN_THREADS),
             queries: AsyncDb::with_threads(db.clone(), QUERY_THREADS),
+            transactions: Arc::new(Semaphore::new(transactions_max.min(Semaphore::MAX_PERMITS))),
             identity: Arc::new(Identity { database, run: db.opening() }),
         }
     }
@@ -184,6 +194,17 @@ impl Data for DataService {
     async fn scan(&self, request: Request<v1::ScanRequest>) -> Result<Response<Self::ScanStream>, Status> {
         let call = call_of(&request);
         scan::run(self, request.into_inner(), call).await.map(Response::new).map_err(refused)
+    }
+
+    type TransactStream = Pin<Box<dyn Stream<Item = Result<v1::TransactReply, Status>> + Send>>;
+
+    async fn transact(
+        &self,
+        request: Request<Streaming<v1::TransactRequest>>,
+    ) -> Result<Response<Self::TransactStream>, Status> {
+        let call = call_of(&request);
+        let answers = transact::Answers::new(self.clone(), request.into_inner(), call);
+        Ok(Response::new(Box::pin(answers)))
     }
 
     async fn outcome(

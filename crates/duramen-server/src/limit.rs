@@ -28,6 +28,8 @@ pub struct Limits {
     pub calls_per_core: usize,
     /// Scans under way.
     pub scans: usize,
+    /// Transactions of several messages that are open.
+    pub transactions: usize,
     /// A connection without a call that was let in is closed after this time.
     pub first_call: Duration,
     /// A connection that takes nothing of its replies is closed after this time.
@@ -46,6 +48,7 @@ impl Default for Limits {
             memory_bytes: 128 << 20,
             calls_per_core: 16,
             scans: 64,
+            transactions: 1_000,
             first_call: Duration::from_secs(10),
             unread_replies: Duration::from_secs(30),
             deadline: Duration::from_secs(10),

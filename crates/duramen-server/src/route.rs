@@ -77,7 +77,7 @@ where
     A: Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>,
 {
     fn is_stream(&self, path: &str) -> bool {
-        service_of(path).is_some_and(|service| [R::NAME, A::NAME].contains(&service))
+        path == TRANSACT || service_of(path).is_some_and(|service| [R::NAME, A::NAME].contains(&service))
     }
 
     fn dispatch(&self, request: Request<RequestBody>) -> Option<Answering> {
@@ -114,6 +114,9 @@ where
     })
 }
 
+/// Transactions of several messages.
+const TRANSACT: &str = "/duramen.v1.Data/Transact";
+
 /// The name of the service in a path.
 fn service_of(path: &str) -> Option<&str> {
     path.strip_prefix('/')?.split_once('/').map(|(service, _)| service)
@@ -141,7 +144,7 @@ pub(crate) async fn answer(
         response.map(|body| ReplyBody::new(body, &holder, call))
     };
     let class = class_of(request.uri().path());
-    let call = match begin(&shared, peer, class, &holder, request.headers()) {
+    let call = match begin(&shared, peer, request.uri().path(), &holder, request.headers()) {
         Ok(call) => call,
         Err(status) => return Ok(reply(status.into_http(), None)),
     };
@@ -173,17 +176,19 @@ pub(crate) async fn answer(
 fn begin(
     shared: &Shared,
     peer: Peer,
-    class: Class,
+    path: &str,
     holder: &Arc<Holder>,
     headers: &HeaderMap,
 ) -> Result<Call, Status> {
+    let class = class_of(path);
     let user = shared.auth.user(peer, headers).map_err(refused)?;
     if class != Class::Control && *shared.draining.borrow() {
         let error = Error::new(Code::Draining, "the server is going down")
             .with_hint("nothing was changed: try again in a moment, when it is up again");
         return Err(refused(error));
     }
-    let usual = if class == Class::Bulk { crate::limit::DEADLINE_MAX } else { shared.limits.deadline };
+    let is_long = class == Class::Bulk || path == TRANSACT;
+    let usual = if is_long { crate::limit::DEADLINE_MAX } else { shared.limits.deadline };
     let deadline = call::deadline(headers, usual).map_err(refused)?;
     Ok(Call::new(user, deadline, &shared.places, class, holder))
 }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use crate::store::{Durability, Receipt};
 
 use crate::access::handle::Db;
+use crate::access::open_transaction::OpenTransaction;
 use crate::access::snapshot::Snapshot;
 use crate::access::transaction::Transaction;
 use crate::db::options::DbOptions;
@@ -262,6 +263,33 @@ impl AsyncDb {
     ) -> Result<(S, T, Receipt)> {
         let db = self.db.clone();
         submit(self.crew.pool(), move || transact::begin(db, state, run)).await
+    }
+
+    /// Commits a transaction that rested between calls, as [`OpenTransaction::commit`] does, at this handle's
+    /// level. Waiting for the disk takes no thread.
+    ///
+    /// If dropped before it began, the transaction is rolled back; if dropped later, it commits or not as if
+    /// it had been awaited.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # async fn of(db: &AsyncDb) -> Result<()> {
+    /// let mut order = db.run(|db| db.begin()).await?;
+    /// let order = db
+    ///     .run(move |_| {
+    ///         order.with(|tx| tx.kv("stock").increment("apples", -1))?;
+    ///         Ok(order)
+    ///     })
+    ///     .await?;
+    /// db.commit(order).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`OpenTransaction::commit`].
+    pub async fn commit(&self, open: OpenTransaction) -> Result<Receipt> {
+        let level = self.db.durability();
+        submit(self.crew.pool(), move || transact::commit(open, level)).await
     }
 
     /// Waits until a transaction has reached a level, as [`Receipt::wait`] does, without a thread of its own.

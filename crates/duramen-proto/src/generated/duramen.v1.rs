@@ -1305,6 +1305,261 @@ impl ::prost::Name for ScanReply {
         "/duramen.v1.ScanReply".into()
     }
 }
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TransactRequest {
+    #[prost(oneof = "transact_request::Kind", tags = "1, 2, 3, 4, 5")]
+    pub kind: ::core::option::Option<transact_request::Kind>,
+}
+/// Nested message and enum types in `TransactRequest`.
+pub mod transact_request {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Kind {
+        #[prost(message, tag = "1")]
+        Begin(super::Begin),
+        #[prost(message, tag = "2")]
+        Step(super::Step),
+        #[prost(message, tag = "3")]
+        Commit(super::Commit),
+        #[prost(message, tag = "4")]
+        Rollback(super::Rollback),
+        /// The transaction goes on: its client computes.
+        #[prost(message, tag = "5")]
+        Ping(super::Ping),
+    }
+}
+impl ::prost::Name for TransactRequest {
+    const NAME: &'static str = "TransactRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.TransactRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.TransactRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Begin {
+    /// It may last so long: 30 s if not set, 300 s at most. In any case 5 s without a message end it.
+    #[prost(uint32, tag = "1")]
+    pub lasts_ms: u32,
+    /// Begin behind this commit.
+    #[prost(message, optional, tag = "2")]
+    pub at_least: ::core::option::Option<Token>,
+    /// The form of documents in the answers.
+    #[prost(enumeration = "DocumentForm", tag = "3")]
+    pub form: i32,
+}
+impl ::prost::Name for Begin {
+    const NAME: &'static str = "Begin";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Begin".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Begin".into()
+    }
+}
+/// Operations, then reads in the state that they leave.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Step {
+    #[prost(message, repeated, tag = "1")]
+    pub operations: ::prost::alloc::vec::Vec<Operation>,
+    #[prost(message, repeated, tag = "2")]
+    pub reads: ::prost::alloc::vec::Vec<Read>,
+}
+impl ::prost::Name for Step {
+    const NAME: &'static str = "Step";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Step".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Step".into()
+    }
+}
+/// More operations, then the commit.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Commit {
+    /// With a request id: commit only if no transaction was committed under it. The answer is then that of the
+    /// first one, without results.
+    #[prost(message, optional, tag = "1")]
+    pub write: ::core::option::Option<Write>,
+    #[prost(message, repeated, tag = "2")]
+    pub operations: ::prost::alloc::vec::Vec<Operation>,
+}
+impl ::prost::Name for Commit {
+    const NAME: &'static str = "Commit";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Commit".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Commit".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Rollback {}
+impl ::prost::Name for Rollback {
+    const NAME: &'static str = "Rollback";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Rollback".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Rollback".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Ping {}
+impl ::prost::Name for Ping {
+    const NAME: &'static str = "Ping";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Ping".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Ping".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TransactReply {
+    #[prost(oneof = "transact_reply::Kind", tags = "1, 2, 3, 4, 5, 6")]
+    pub kind: ::core::option::Option<transact_reply::Kind>,
+}
+/// Nested message and enum types in `TransactReply`.
+pub mod transact_reply {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Kind {
+        #[prost(message, tag = "1")]
+        Begun(super::Begun),
+        #[prost(message, tag = "2")]
+        StepDone(super::StepDone),
+        #[prost(message, tag = "3")]
+        Committed(super::Committed),
+        #[prost(message, tag = "4")]
+        RolledBack(super::RolledBack),
+        #[prost(message, tag = "5")]
+        Pong(super::Pong),
+        /// An error. The transaction goes on, unless it says otherwise.
+        #[prost(message, tag = "6")]
+        Failed(super::Failed),
+    }
+}
+impl ::prost::Name for TransactReply {
+    const NAME: &'static str = "TransactReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.TransactReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.TransactReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Begun {
+    /// The state that it reads.
+    #[prost(message, optional, tag = "1")]
+    pub at: ::core::option::Option<Token>,
+}
+impl ::prost::Name for Begun {
+    const NAME: &'static str = "Begun";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Begun".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Begun".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StepDone {
+    /// One for each operation, in their order.
+    #[prost(message, repeated, tag = "1")]
+    pub results: ::prost::alloc::vec::Vec<OperationResult>,
+    /// One for each read, in their order.
+    #[prost(message, repeated, tag = "2")]
+    pub reads: ::prost::alloc::vec::Vec<ReadResult>,
+}
+impl ::prost::Name for StepDone {
+    const NAME: &'static str = "StepDone";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.StepDone".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.StepDone".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Committed {
+    /// If nothing was written, the state in which its answers are true.
+    #[prost(message, optional, tag = "1")]
+    pub receipt: ::core::option::Option<Receipt>,
+    #[prost(message, repeated, tag = "2")]
+    pub results: ::prost::alloc::vec::Vec<OperationResult>,
+}
+impl ::prost::Name for Committed {
+    const NAME: &'static str = "Committed";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Committed".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Committed".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RolledBack {}
+impl ::prost::Name for RolledBack {
+    const NAME: &'static str = "RolledBack";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.RolledBack".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.RolledBack".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Pong {}
+impl ::prost::Name for Pong {
+    const NAME: &'static str = "Pong";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Pong".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Pong".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Failed {
+    /// The error's code, as `E0101`: see docs/errors.md.
+    #[prost(string, tag = "1")]
+    pub code: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub message: ::prost::alloc::string::String,
+    /// What to do.
+    #[prost(string, tag = "3")]
+    pub hint: ::prost::alloc::string::String,
+    /// The operation of the message whose error it is, from 1; 0 if it is of none. What the operations before it
+    /// wrote stays written.
+    #[prost(uint32, tag = "4")]
+    pub operation: u32,
+    /// The transaction is over and has changed nothing, unless the code says otherwise (E0401).
+    #[prost(bool, tag = "5")]
+    pub is_over: bool,
+}
+impl ::prost::Name for Failed {
+    const NAME: &'static str = "Failed";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Failed".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Failed".into()
+    }
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OutcomeRequest {
     #[prost(bytes = "bytes", tag = "1")]
@@ -1640,8 +1895,35 @@ pub mod data_client {
             req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Data", "Scan"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// What has become of a batch with a request id. It settles that: a batch that was not committed never will
-        /// be.
+        /// Transactions of several messages, one after the other: begin, any number of steps, commit. Each message is
+        /// answered by one. The server runs nothing again: after a conflict begin anew.
+        ///
+        /// A transaction reads the state of its beginning and its own writes; it keeps no other from committing, and
+        /// conflicts if something that it has read was changed by the time of its commit. It is rolled back when the
+        /// stream ends, for want of a message, or after its time (E1104).
+        pub async fn transact(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::TransactRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::TransactReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static("/duramen.v1.Data/Transact");
+            let mut req = request.into_streaming_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Data", "Transact"));
+            self.inner.streaming(req, path, codec).await
+        }
+        /// What has become of a batch or a transaction with a request id. It settles that: one that was not committed
+        /// never will be.
         pub async fn outcome(
             &mut self,
             request: impl tonic::IntoRequest<super::OutcomeRequest>,
@@ -1703,8 +1985,24 @@ pub mod data_server {
             &self,
             request: tonic::Request<super::ScanRequest>,
         ) -> std::result::Result<tonic::Response<Self::ScanStream>, tonic::Status>;
-        /// What has become of a batch with a request id. It settles that: a batch that was not committed never will
-        /// be.
+        /// Server streaming response type for the Transact method.
+        type TransactStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::TransactReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Transactions of several messages, one after the other: begin, any number of steps, commit. Each message is
+        /// answered by one. The server runs nothing again: after a conflict begin anew.
+        ///
+        /// A transaction reads the state of its beginning and its own writes; it keeps no other from committing, and
+        /// conflicts if something that it has read was changed by the time of its commit. It is rolled back when the
+        /// stream ends, for want of a message, or after its time (E1104).
+        async fn transact(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::TransactRequest>>,
+        ) -> std::result::Result<tonic::Response<Self::TransactStream>, tonic::Status>;
+        /// What has become of a batch or a transaction with a request id. It settles that: one that was not committed
+        /// never will be.
         async fn outcome(
             &self,
             request: tonic::Request<super::OutcomeRequest>,
@@ -1958,6 +2256,52 @@ pub mod data_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Data/Transact" => {
+                    #[allow(non_camel_case_types)]
+                    struct TransactSvc<T: Data>(pub Arc<T>);
+                    impl<T: Data> tonic::server::StreamingService<super::TransactRequest>
+                    for TransactSvc<T> {
+                        type Response = super::TransactReply;
+                        type ResponseStream = T::TransactStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::TransactRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Data>::transact(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = TransactSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -22,7 +22,7 @@ use crate::schema::durability;
 
 /// What a condition, operation or read takes in memory at most, as a message and once more as it is checked,
 /// beside its own bytes.
-const ITEM_BYTES: usize = 1 << 10;
+pub(super) const ITEM_BYTES: usize = 1 << 10;
 
 /// The most operations of a batch that may run alone.
 const ALONE_MAX: usize = 256;
@@ -44,7 +44,7 @@ enum Condition {
     KeyValueIs { namespace: String, key: Vec<Element>, value: Option<Value> },
 }
 
-enum Operation {
+pub(super) enum Operation {
     Put { collection: String, document: Document, want_before: Option<v1::DocumentForm> },
     Insert { collection: String, document: Document },
     Delete { collection: String, key: Vec<Element> },
@@ -147,14 +147,8 @@ async fn once(
             let (answer, read) = of_run.run(tx)?;
             *found.lock().unwrap_or_else(PoisonError::into_inner) = read;
             of_run.call.give_place_back();
-            let answer = answer.encode_to_vec();
-            if answer.len() <= ANSWER_BYTES_MAX {
-                return Ok(answer);
-            }
-            let what = format!("the results of the batch take {} bytes", answer.len());
-            Err(Error::new(Code::TooLarge, what).with_hint(format!(
-                "with a request id they may take {ANSWER_BYTES_MAX}: send fewer operations, and want no documents before"
-            )))
+            check_answer(answer.encoded_len())?;
+            Ok(answer.encode_to_vec())
         })
         .await?;
     let answer = decode_answer(&answered.answer)?;
@@ -172,6 +166,17 @@ async fn once(
         reads = service.reads.read(again).await.map_err(|error| committed_before(&error))?;
     }
     Ok(reply(answer, receipt, reads))
+}
+
+/// Refuses an answer that is too long to be remembered.
+pub(super) fn check_answer(bytes: usize) -> Result<()> {
+    if bytes <= ANSWER_BYTES_MAX {
+        return Ok(());
+    }
+    let what = format!("the results take {bytes} bytes");
+    Err(Error::new(Code::TooLarge, what).with_hint(format!(
+        "with a request id they may take {ANSWER_BYTES_MAX}: send fewer operations, and want no documents before"
+    )))
 }
 
 /// The effect is there, so the error of the reads must not say that nothing was changed.
@@ -330,7 +335,7 @@ impl Condition {
 }
 
 impl Operation {
-    fn new(operation: v1::Operation, form: v1::DocumentForm) -> Result<Operation> {
+    pub(super) fn new(operation: v1::Operation, form: v1::DocumentForm) -> Result<Operation> {
         use v1::operation::Kind;
         let kind = operation.kind.ok_or_else(|| Error::invalid("an operation of the batch is of no kind"))?;
         Ok(match kind {
@@ -371,7 +376,7 @@ impl Operation {
         !matches!(self, Operation::DeleteRange { .. } | Operation::Ensure(_))
     }
 
-    fn run(&self, tx: &mut Transaction<'_>, call: &Call) -> Result<v1::OperationResult> {
+    pub(super) fn run(&self, tx: &mut Transaction<'_>, call: &Call) -> Result<v1::OperationResult> {
         use v1::operation_result::Kind;
         let deleted = |count: u64| Kind::Deleted(v1::Deleted { count, ..v1::Deleted::default() });
         let kind = match self {

@@ -1,5 +1,6 @@
 //! The bytes of requests and replies, charged to the connection as they pass.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,8 +22,8 @@ type Taking = Pin<Box<dyn Future<Output = duramen::Result<Charge>> + Send>>;
 
 /// The body of a request. Its charges last until it is dropped, with the call.
 ///
-/// A call has one message. Its declared length is charged before the decoder sees it, which reserves it at
-/// once. The end of the message is kept back until the client has sent all: a decoded message takes more
+/// Most calls have one message. Its declared length is charged before the decoder sees it, which reserves it
+/// at once. The end of the message is kept back until the client has sent all: a decoded message takes more
 /// memory than its bytes, and a client that does not end its request would hold that for long.
 pub(crate) struct RequestBody {
     inner: Incoming,
@@ -36,11 +37,14 @@ pub(crate) struct RequestBody {
     waiting: Option<(Bytes, Taking)>,
     /// The end of the message.
     last: Option<Bytes>,
-    /// The call takes messages one after the other, as reflection does.
+    /// The call takes messages one after the other.
     is_stream: bool,
+    /// Of a stream: what has arrived behind the bytes that were passed on.
+    rest: Bytes,
 }
 
-/// What a message of a stream is charged at least.
+/// What a message of a stream is charged at least. It is charged until it is answered; those of reflection,
+/// which are few, until the stream ends.
 const SHORT_BYTES: usize = 256;
 
 /// A flag and the length: what gRPC puts before a message.
@@ -50,6 +54,8 @@ const HEAD_BYTES: usize = 5;
 #[derive(Debug, Default)]
 pub(crate) struct Charges {
     kept: Mutex<Vec<Charge>>,
+    /// The messages of a stream that have arrived and are not answered yet.
+    messages: Mutex<VecDeque<Charge>>,
     /// The answer of its newest run.
     of_run: Mutex<Vec<Charge>>,
 }
@@ -57,6 +63,15 @@ pub(crate) struct Charges {
 impl Charges {
     pub(crate) fn add(&self, charge: Charge) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(charge);
+    }
+
+    fn add_message(&self, charge: Charge) {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push_back(charge);
+    }
+
+    /// The oldest message of a stream is answered.
+    pub(crate) fn end_message(&self) {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     }
 
     pub(crate) fn add_of_run(&self, charge: Charge) {
@@ -84,6 +99,7 @@ impl RequestBody {
             waiting: None,
             last: None,
             is_stream,
+            rest: Bytes::new(),
         }
     }
 
@@ -115,10 +131,7 @@ impl RequestBody {
     /// Bytes that have arrived: the first ones wait for room.
     fn arrived(&mut self, bytes: Bytes) -> Result<Option<Bytes>, Status> {
         if self.is_stream {
-            // Short messages, which are few: all of them are charged until the stream ends.
-            let charged = self.holder.take_now(bytes.len().max(SHORT_BYTES));
-            self.charges.add(charged.map_err(|error| status::of_after(&error, Some(retry_after())))?);
-            return Ok(Some(bytes));
+            return self.arrived_of_stream(bytes);
         }
         if self.last.is_some() {
             return if bytes.is_empty() { Ok(None) } else { Err(one_message()) };
@@ -135,6 +148,26 @@ impl RequestBody {
         Ok(None)
     }
 
+    /// Bytes of a stream that have arrived, up to the end of a message. Each message is charged before the
+    /// decoder sees how long it is.
+    fn arrived_of_stream(&mut self, mut bytes: Bytes) -> Result<Option<Bytes>, Status> {
+        if let Some(left) = self.left {
+            let part = bytes.split_to(left.min(bytes.len()));
+            self.left = Some(left - part.len()).filter(|left| *left > 0);
+            self.rest = bytes;
+            return Ok(Some(part));
+        }
+        let head = bytes.split_to(bytes.len().min(HEAD_BYTES - self.head.len()));
+        self.rest = bytes;
+        let Some(length) = self.length(&head)? else { return Ok(Some(head)) };
+        self.head.clear();
+        self.left = Some(length - HEAD_BYTES).filter(|left| *left > 0);
+        let holder = Arc::clone(&self.holder);
+        let charged = length.max(SHORT_BYTES);
+        self.waiting = Some((head, Box::pin(async move { holder.take(charged).await })));
+        Ok(None)
+    }
+
     /// The first bytes, once the message is charged.
     fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Status>> {
         let Some((bytes, taking)) = self.waiting.as_mut() else { return Poll::Ready(Ok(None)) };
@@ -142,6 +175,10 @@ impl RequestBody {
         let bytes = std::mem::take(bytes);
         self.waiting = None;
         Poll::Ready(match taken {
+            Ok(charge) if self.is_stream => {
+                self.charges.add_message(charge);
+                Ok(Some(bytes))
+            }
             Ok(charge) => {
                 self.charges.add(charge);
                 self.pass(bytes)
@@ -171,13 +208,18 @@ impl Body for RequestBody {
                 Ok(None) => {}
                 Err(refused) => return Poll::Ready(Some(Err(refused))),
             }
-            let frame = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
-                Some(Ok(frame)) => frame,
-                Some(Err(error)) => return Poll::Ready(Some(Err(Status::from_error(Box::new(error))))),
-                None => return Poll::Ready(self.last.take().map(|last| Ok(Frame::data(last)))),
+            let bytes = if self.rest.is_empty() {
+                let frame = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+                    Some(Ok(frame)) => frame,
+                    Some(Err(error)) => return Poll::Ready(Some(Err(Status::from_error(Box::new(error))))),
+                    None => return Poll::Ready(self.last.take().map(|last| Ok(Frame::data(last)))),
+                };
+                // Trailers of a client say nothing.
+                let Ok(bytes) = frame.into_data() else { continue };
+                bytes
+            } else {
+                std::mem::take(&mut self.rest)
             };
-            // Trailers of a client say nothing.
-            let Ok(bytes) = frame.into_data() else { continue };
             match self.arrived(bytes) {
                 Ok(Some(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 Ok(None) => {}
@@ -187,7 +229,8 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.waiting.is_none() && self.last.is_none() && self.inner.is_end_stream()
+        let has_passed_all = self.waiting.is_none() && self.last.is_none() && self.rest.is_empty();
+        has_passed_all && self.inner.is_end_stream()
     }
 }
 

@@ -6,7 +6,7 @@ use duramen_proto::v1::{self, condition, operation, operation_result};
 
 use super::{Served, answer, count, key, order, order_key, put};
 
-fn batch(operations: Vec<v1::Operation>) -> v1::BatchRequest {
+pub(crate) fn batch(operations: Vec<v1::Operation>) -> v1::BatchRequest {
     v1::BatchRequest { operations, ..v1::BatchRequest::default() }
 }
 

@@ -10,6 +10,7 @@ mod reads;
 mod refusals;
 mod scans;
 mod stopping;
+mod transactions;
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -6,14 +6,18 @@
 
 use std::fmt;
 
+use crate::access::after_commit::AfterCommit;
 use crate::access::deadlines::Count;
 use crate::access::handle::Db;
+#[cfg(feature = "async")]
+use crate::access::handle::UnderWay;
 use crate::access::inside::{self, Inside};
 use crate::access::references;
 use crate::access::transaction::{Noted, Transaction};
-use crate::store;
-use crate::store::Receipt;
+#[cfg(feature = "async")]
+use crate::store::Durability;
 use crate::store::error::{Error, Result};
+use crate::store::{self, CommitSeq, Receipt};
 
 /// A transaction that is used in several calls, from any thread, and commits with
 /// [`OpenTransaction::commit`]. Dropped, it rolls back. It comes from [`Db::begin`].
@@ -86,6 +90,22 @@ impl OpenTransaction {
     /// Those of a [commit](crate::Error#commits). It does not run again by itself: after `WriteConflict`
     /// (E0101) begin anew. `InvalidArgument` (E0201) if a closure panicked.
     pub fn commit(self) -> Result<Receipt> {
+        let (db, inner, effects) = self.settled()?;
+        let receipt = inner.commit(db.durability())?;
+        db.finish(effects);
+        Ok(receipt)
+    }
+
+    /// Orders the commit at a level. The receipt waits; then call [`Db::finish_in_part`].
+    #[cfg(feature = "async")]
+    pub(crate) fn commit_and_wait_later(self, level: Durability) -> Result<UnderWay<Db>> {
+        let (db, inner, effects) = self.settled()?;
+        let receipt = inner.commit_and_wait_later(level)?;
+        Ok(UnderWay { out: db.at(level), receipt, effects })
+    }
+
+    /// Everything before the commit of the engine.
+    fn settled(self) -> Result<(Db, store::Transaction, AfterCommit)> {
         self.not_broken()?;
         let OpenTransaction { db, mut inner, noted, .. } = self;
         let state = db.open_state();
@@ -97,9 +117,13 @@ impl OpenTransaction {
         }
         let noted = transaction.into_noted();
         noted.deadlines().hold(Count::ReadAndWritten, &mut inner, state);
-        let receipt = inner.commit(db.durability())?;
-        db.finish(noted.into_effects());
-        Ok(receipt)
+        Ok((db, inner, noted.into_effects()))
+    }
+
+    /// The commit whose state it reads.
+    #[must_use]
+    pub fn seq(&self) -> CommitSeq {
+        self.inner.base_seq()
     }
 
     fn not_broken(&self) -> Result<()> {

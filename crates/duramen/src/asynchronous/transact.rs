@@ -14,6 +14,7 @@ use crate::store::{Durability, Receipt};
 use super::AsyncDb;
 use super::task::Step;
 use crate::access::handle::{Db, UnderWay};
+use crate::access::open_transaction::OpenTransaction;
 use crate::access::transaction::Transaction;
 use crate::store::error::{Code, Error, Result};
 
@@ -48,6 +49,25 @@ pub(super) fn begin<S: Send + 'static, T: Send + 'static>(
             }),
         ),
     }
+}
+
+/// Orders a transaction that rested, and leaves the waiting to the flusher.
+pub(super) fn commit(open: OpenTransaction, level: Durability) -> Step<Receipt> {
+    let UnderWay { out: db, receipt, effects } = match open.commit_and_wait_later(level) {
+        Ok(under_way) => under_way,
+        Err(error) => return Step::Done(Err(error)),
+    };
+    let then = move |waited: Result<Receipt>| match waited {
+        Ok(receipt) => match db.finish_in_part(effects) {
+            None => Step::Done(Ok(receipt)),
+            Some(rest) => Step::Again(Box::new(move || {
+                rest();
+                Step::Done(Ok(receipt))
+            })),
+        },
+        Err(error) => Step::Done(Err(error)),
+    };
+    Step::Until(receipt, level, Box::new(then))
 }
 
 /// Runs it as a blocking call does.

@@ -80,6 +80,24 @@ impl Value {
     pub fn to<T: DeserializeOwned>(&self) -> Result<T> {
         T::deserialize(Of(self)).map_err(|error| error.reading::<T>())
     }
+
+    /// The value that one with `Serialize` is stored as.
+    ///
+    /// ```
+    /// # use duramen::prelude::*;
+    /// # fn main() -> Result<()> {
+    /// assert_eq!(Value::from_serialize(&Some(7))?, Value::Int(7));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) for one that cannot be stored: nested too deep, or with an integer beyond 64
+    /// bits.
+    pub fn from_serialize<T: Serialize + ?Sized>(value: &T) -> Result<Value> {
+        let refused = |why: &str| Error::invalid(format!("{} cannot be stored: {why}", kind::<T>()));
+        let stored = rmp_serde::to_vec_named(value).map_err(|error| refused(&error.to_string()))?;
+        Value::from_msgpack(&stored).map_err(|error| refused(error.message()))
+    }
 }
 
 fn kind<T: ?Sized>() -> &'static str {

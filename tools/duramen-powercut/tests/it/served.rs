@@ -30,6 +30,18 @@ fn good_clients_are_served_beside_hostile_ones() {
     assert!(attacked.status.success(), "{out}{err}");
 }
 
+/// I1 through sockets: transactions of several messages could have run one after the other.
+#[test]
+fn transactions_of_clients_could_have_run_one_after_the_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("db");
+    let words = ["history", "--transactions", "1500", "--clients", "8", "--seed", "11", "--db"];
+    let ran = Command::new(SERVED).args(words).arg(db).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{out}{err}");
+    assert!(out.contains(" 0 violations"), "{out}");
+}
+
 #[test]
 fn what_a_server_acknowledged_survives_a_power_cut() {
     if !has("mkfs.ext4", "a server under a power cut") {

@@ -2,7 +2,8 @@
 //!
 //! Owns what is checked of a server: every acknowledged request id has had its effect once, every retry got
 //! the first answer, and what `Outcome` said is true. `kill` kills the server again and again; `load` is a
-//! `CMD` for `powercut run`, and `check` its `--check`. `hostile` attacks a server beside good clients.
+//! `CMD` for `powercut run`, and `check` its `--check`. `hostile` attacks a server beside good clients, and
+//! `history` checks the order of their transactions.
 
 #![allow(
     clippy::disallowed_methods,
@@ -12,6 +13,7 @@
 
 mod acks;
 mod client;
+mod history;
 mod hostile;
 mod killed;
 
@@ -43,6 +45,9 @@ enum Command {
     Kill(Kill),
     /// Attacks a server with hostile connections beside good clients, and watches its memory
     Hostile(Hostile),
+    /// Runs transactions of several messages by many clients, and checks that they could have run one after
+    /// the other
+    History(history::History),
     /// Checks that what was acknowledged is there, once. Exit codes: 3 it is not; 4 the database cannot be
     /// opened or read
     Check(Check),
@@ -122,6 +127,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load(&args),
         Command::Kill(args) => killed::run(&args),
         Command::Hostile(args) => hostile::run(&args),
+        Command::History(args) => history::run(&args),
         Command::Check(args) => check(&args.of.db, &args.ack),
     };
     match done {
