@@ -48,6 +48,12 @@ pub struct Remote {
     client: Client,
 }
 
+impl From<Client> for Remote {
+    fn from(client: Client) -> Remote {
+        Remote { client }
+    }
+}
+
 /// How one run of a transaction ended.
 enum Ended<T> {
     Committed(T, v1::Receipt),

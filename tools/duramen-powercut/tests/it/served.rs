@@ -19,6 +19,19 @@ fn what_a_killed_server_acknowledged_is_there_once() {
     assert!(out.contains("3 kills, 16 clients"), "{out}");
 }
 
+/// A client that is killed leaves nothing half done, and one whose server is killed is told the truth.
+#[test]
+fn what_killed_clients_were_told_is_there_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("db");
+    let words =
+        ["kill-clients", "--kills", "24", "--server-kills", "2", "--clients", "6", "--seed", "3", "--db"];
+    let killed = Command::new(SERVED).args(words).arg(db).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&killed.stdout), String::from_utf8_lossy(&killed.stderr));
+    assert!(killed.status.success(), "{out}{err}");
+    assert!(out.contains("24 kills of 6 clients, 2 of the server"), "{out}");
+}
+
 /// Good clients get every answer beside hostile connections, and the server does not grow.
 #[test]
 fn good_clients_are_served_beside_hostile_ones() {

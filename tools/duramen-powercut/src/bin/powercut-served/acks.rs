@@ -50,6 +50,12 @@ impl Acks {
         }
     }
 
+    /// Adds those of another client.
+    pub(crate) fn add_all(&mut self, others: Acks) -> Result<(), Wrong> {
+        let ack = |((client, number), id)| Ack { client, number, id };
+        others.0.into_iter().map(ack).try_for_each(|ack| self.add(ack))
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.0.len()
     }

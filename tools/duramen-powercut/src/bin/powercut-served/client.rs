@@ -1,14 +1,14 @@
-//! Clients that never give up: each sends its batches one after the other, and each batch until it knows what
-//! has become of it.
+//! Clients that never give up. Every other one sends batches one after the other, and each batch until it
+//! knows what has become of it; the others run closures, which `Remote` repeats.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use duramen::Code;
 use duramen::error::Error;
 use duramen::tuple::Element;
-use duramen_client::{Address, Client};
+use duramen::{Code, doc};
+use duramen_client::{Address, Client, Remote};
 use duramen_disk::memory::Random;
 use duramen_proto::v1::{self, operation, operation_result};
 
@@ -84,11 +84,45 @@ struct One<'a> {
 impl One<'_> {
     fn run(mut self, until: &Until<'_>, told: &dyn Fn(&Ack) -> Result<(), Wrong>) -> Result<(), Wrong> {
         let mut connection = self.connect()?;
+        if self.client % 2 == 1 {
+            return self.run_closures(&Remote::from(connection), until, told);
+        }
         let mut number = 0;
         while !until.is_over() {
             let id = self.send(&mut connection, number)?;
             told(&Ack { client: self.client, number, id: shown(&id) })?;
             number += 1;
+        }
+        Ok(())
+    }
+
+    /// As `run`, with transactions of several messages. The id is drawn by the closure: it is of one run, and
+    /// what is told must be that of the run that was committed.
+    fn run_closures(
+        mut self,
+        remote: &Remote,
+        until: &Until<'_>,
+        told: &dyn Fn(&Ack) -> Result<(), Wrong>,
+    ) -> Result<(), Wrong> {
+        let mut number = 0;
+        while !until.is_over() {
+            let done = remote.transact(|tx| {
+                let id = format!("{:016x}", self.random.bits());
+                let counter = tx.kv(COUNTERS).get::<i64>(self.client)?.unwrap_or(0);
+                tx.documents(COLLECTION)
+                    .insert(&doc! { "client": self.client, "number": number, "id": id.as_str() })?;
+                tx.kv(COUNTERS).put(self.client, &(counter + 1))?;
+                Ok((id, counter))
+            });
+            match done {
+                Ok((id, counter)) if u64::try_from(counter) == Ok(number) => {
+                    told(&Ack { client: self.client, number, id })?;
+                    number += 1;
+                }
+                // The server was away for half a minute: nothing has happened.
+                Err(error) if !self.is_strict && may_run_again(&error) => {}
+                other => return Err(wrong(format!("client {}, {number}: {other:?}", self.client))),
+            }
         }
         Ok(())
     }
@@ -184,6 +218,11 @@ impl One<'_> {
 /// The connection is of no use any more.
 fn is_of_the_connection(error: &Error) -> bool {
     [Code::Unreachable, Code::OutcomeUnknown].contains(&error.code())
+}
+
+/// A transaction did not happen, and may the next time.
+fn may_run_again(error: &Error) -> bool {
+    may_be_sent_again(error) || error.code() == Code::Unreachable
 }
 
 /// Nothing happened.

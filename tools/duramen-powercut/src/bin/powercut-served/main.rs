@@ -15,6 +15,7 @@ mod acks;
 mod client;
 mod history;
 mod hostile;
+mod kill_clients;
 mod killed;
 
 use std::io::Write as _;
@@ -43,6 +44,10 @@ enum Command {
     Load(Load),
     /// Kills a server again and again under clients, and checks what they were told
     Kill(Kill),
+    /// Kills clients again and again, and the server if asked, and checks what the clients were told
+    KillClients(kill_clients::KillClients),
+    /// One of these clients: runs closures until it is killed
+    Client(kill_clients::OneClient),
     /// Attacks a server with hostile connections beside good clients, and watches its memory
     Hostile(Hostile),
     /// Runs transactions of several messages by many clients, and checks that they could have run one after
@@ -126,6 +131,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve(&args.db),
         Command::Load(args) => load(&args),
         Command::Kill(args) => killed::run(&args),
+        Command::KillClients(args) => kill_clients::run(&args),
+        Command::Client(args) => kill_clients::run_one(&args),
         Command::Hostile(args) => hostile::run(&args),
         Command::History(args) => history::run(&args),
         Command::Check(args) => check(&args.of.db, &args.ack),
