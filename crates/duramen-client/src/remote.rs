@@ -24,6 +24,9 @@ const CONFLICTS_MAX: u32 = 32;
 /// For how long a call goes on after lost connections and while the server takes no calls.
 const WITHIN: Duration = Duration::from_secs(30);
 
+/// How long a run of a closure may take.
+const LASTS: Duration = Duration::from_secs(30);
+
 /// The longest wait before a transaction runs again.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
@@ -46,11 +49,12 @@ const WAIT_MAX: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Remote {
     client: Client,
+    lasts: Duration,
 }
 
 impl From<Client> for Remote {
     fn from(client: Client) -> Remote {
-        Remote { client }
+        Remote { client, lasts: LASTS }
     }
 }
 
@@ -69,7 +73,14 @@ impl Remote {
     /// # Errors
     /// `InvalidArgument` (E0201) if it is no address; those of [`Client::connect`].
     pub fn connect(address: &str) -> Result<Remote> {
-        Ok(Remote { client: Client::connect(&Address::parse(address)?)? })
+        Ok(Remote::from(Client::connect(&Address::parse(address)?)?))
+    }
+
+    /// Gives each run of a closure so much time, at most 300 s; 30 s without this. A run that takes longer is
+    /// rolled back, and the closure runs again.
+    #[must_use]
+    pub fn lasting(self, lasts: Duration) -> Remote {
+        Remote { lasts, ..self }
     }
 
     /// The connection, for calls of the protocol.
@@ -105,15 +116,19 @@ impl Remote {
         &self,
         mut run: impl FnMut(&mut RemoteTransaction<'_>) -> Result<T>,
     ) -> Result<(T, v1::Receipt)> {
-        let until = Instant::now() + WITHIN;
+        let mut until = Instant::now() + WITHIN;
         let (mut stream, mut conflicts, mut tries) = (None, 0, 0);
         loop {
-            let error = match self.run_once(&mut stream, &mut run, until) {
+            let error = match self.run_once(&mut stream, &mut run) {
                 Ended::Committed(out, receipt) => return Ok((out, receipt)),
                 Ended::Failed(error) => return Err(error),
                 Ended::Again(error) => error,
             };
             tries += 1;
+            if error.kind() == ErrorKind::Conflict {
+                // The server answers: conflicts have a limit of their own.
+                until = Instant::now() + WITHIN;
+            }
             conflicts += u32::from(error.kind() == ErrorKind::Conflict);
             if conflicts > CONFLICTS_MAX {
                 return Err(error.with_hint(
@@ -133,10 +148,9 @@ impl Remote {
         &'c self,
         stream: &mut Option<TransactionStream<'c>>,
         run: &mut impl FnMut(&mut RemoteTransaction<'_>) -> Result<T>,
-        until: Instant,
     ) -> Ended<T> {
         let begun = match stream.take().map_or_else(|| self.client.transactions(), Ok) {
-            Ok(stream) => RemoteTransaction::begin(stream),
+            Ok(stream) => RemoteTransaction::begin(stream, self.lasts),
             Err(error) => return again_or_failed(error),
         };
         let mut transaction = match begun {
@@ -146,10 +160,15 @@ impl Remote {
         let out = match run(&mut transaction) {
             Ok(out) => out,
             Err(error) => {
-                // The error of a closure whose transaction was lost is that of the loss.
-                let lost = transaction.lost();
+                // An error that the server gave may be over the next time; those of the closure are final.
+                let is_of_server = transaction.is_of_server(&error);
+                let lost = transaction.lost().filter(is_transient);
                 *stream = transaction.roll_back();
-                return lost.map_or(Ended::Failed(error), again_or_failed);
+                return match lost {
+                    Some(lost) => Ended::Again(lost),
+                    None if is_of_server => again_or_failed(error),
+                    None => Ended::Failed(error),
+                };
             }
         };
         let id = match transaction.has_written().then(|| self.client.new_request_id()).transpose() {
@@ -161,17 +180,17 @@ impl Remote {
         match committed {
             Ok(receipt) => Ended::Committed(out, receipt),
             Err(FailedStep { error, .. }) if is_in_doubt(&error) => match id {
-                // It only read: what it has read is not known to be of one state.
-                None => again_or_failed(error),
-                Some(id) => self.ask_outcome(id, error, until, out),
+                // It only read.
+                None => Ended::Again(error),
+                Some(id) => self.ask_outcome(id, error, out),
             },
             Err(FailedStep { error, .. }) => again_or_failed(error),
         }
     }
 
     /// What has become of a commit without an answer.
-    fn ask_outcome<T>(&self, id: Bytes, lost: Error, until: Instant, out: T) -> Ended<T> {
-        let mut tries = 0;
+    fn ask_outcome<T>(&self, id: Bytes, lost: Error, out: T) -> Ended<T> {
+        let (mut tries, until) = (0, Instant::now() + WITHIN);
         loop {
             let asked = v1::OutcomeRequest { request_id: id.clone() };
             match self.client.outcome(asked) {
@@ -179,7 +198,11 @@ impl Remote {
                     let receipt = v1::Receipt { repeated: true, ..v1::Receipt::default() };
                     return Ended::Committed(out, receipt);
                 }
-                Ok(_) => return Ended::Again(lost),
+                Ok(_) => {
+                    let what = format!("the transaction was not committed: {}", lost.message());
+                    let hint = "nothing was changed: look whether the server still runs, and try again";
+                    return Ended::Again(Error::new(Code::Unreachable, what).with_hint(hint));
+                }
                 Err(error) => {
                     tries += 1;
                     let wait = self.wait_before(tries);

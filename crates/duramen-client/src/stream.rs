@@ -21,6 +21,12 @@ const STREAM_DEADLINE: Duration = Duration::from_secs(300);
 /// A transaction is kept open by a message every so often.
 const PING_EVERY: Duration = Duration::from_secs(2);
 
+/// A server that gives no answer until so long behind the end of a transaction is taken for lost.
+const ANSWER_LATE: Duration = Duration::from_secs(10);
+
+/// How long a transaction lasts that asks for no other time.
+const LASTS_MS: u32 = 30_000;
+
 /// Messages on their way: one, and a ping.
 const WAITING_MAX: usize = 4;
 
@@ -31,6 +37,8 @@ pub struct TransactionStream<'a> {
     messages: Sender<v1::TransactRequest>,
     answers: Streaming<v1::TransactReply>,
     pinging: JoinHandle<()>,
+    /// How long an answer may take.
+    answer_within: Duration,
 }
 
 /// An error of a transaction.
@@ -67,7 +75,7 @@ impl Client {
                 }
             }
         });
-        Ok(TransactionStream { client: self, messages, answers, pinging })
+        Ok(TransactionStream { client: self, messages, answers, pinging, answer_within: ANSWER_LATE })
     }
 }
 
@@ -79,12 +87,21 @@ impl TransactionStream<'_> {
     /// become of the message.
     pub fn ask(&mut self, kind: Asked) -> std::result::Result<Told, FailedStep> {
         let over = |error: Error| FailedStep { error, operation: None, goes_on: false, is_stream_over: true };
+        if let Asked::Begin(v1::Begin { lasts_ms, .. }) = &kind {
+            let lasts_ms = if *lasts_ms == 0 { LASTS_MS } else { *lasts_ms };
+            self.answer_within = Duration::from_millis(lasts_ms.into()) + ANSWER_LATE;
+        }
         let message = v1::TransactRequest { kind: Some(kind) };
         let runtime = self.client.runtime();
         // If the server has ended the stream, its answer says why.
         let _ = runtime.block_on(self.messages.send(message));
         loop {
-            let answer = runtime.block_on(self.answers.next());
+            let answer =
+                runtime.block_on(async { time::timeout(self.answer_within, self.answers.next()).await });
+            let Ok(answer) = answer else {
+                let error = Error::new(Code::Unreachable, "the server gave no answer");
+                return Err(over(error.with_hint("look whether it still runs, and try again")));
+            };
             match answer.transpose().map_err(|status| over(self.client.failed(&status)))? {
                 Some(v1::TransactReply { kind: Some(Told::Pong(_)) }) => {}
                 Some(v1::TransactReply { kind: Some(Told::Failed(failed)) }) => {

@@ -405,6 +405,13 @@ impl Transaction {
         self.changes.get(tree, key).is_some()
     }
 
+    /// Lets go of the copies of trees with its own writes, which queries have made: the next query makes them
+    /// again. For a transaction that rests: their memory counts to no limit.
+    pub fn release_copies(&mut self) {
+        self.forks.clear();
+        self.unforked.clear();
+    }
+
     /// Commits: validates, orders, and waits for `level`.
     ///
     /// # Errors
@@ -452,9 +459,8 @@ impl Transaction {
         let (base, shown) = (self.view.root().seq, self.view.seq());
         invariant!(base == shown, "what is written builds on root {base}, and {shown} was read");
         debug_assert!(self.changes.big_count() == self.values.len(), "each big value has its extents");
-        // Release the memory of forks before waiting for memory.
-        self.forks.clear();
-        self.unforked.clear();
+        // Before waiting for memory.
+        self.release_copies();
         if !self.values.is_empty() {
             // D1: extents must be durable before a frame names them.
             if let Err(error) = self.view.pages().data().sync() {

@@ -112,8 +112,9 @@ fn grpc_code(code: Code) -> tonic::Code {
     }
 }
 
-/// The beginning of a text that is too long.
-fn cut(text: &str) -> &str {
+/// The beginning of a text that is too long for an answer.
+#[must_use]
+pub fn cut(text: &str) -> &str {
     let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;

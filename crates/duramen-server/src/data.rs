@@ -8,17 +8,19 @@ mod transact;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use duramen::error::{Code, Error, ErrorKind};
 use duramen::requests::{self, Outcome, RequestId};
 use duramen::{AsyncDb, CommitSeq, Db, Durability, Receipt, Snapshot};
 use duramen_proto::v1::data_server::Data;
 use duramen_proto::{MESSAGE_BYTES_MAX, VERSIONS, key, status, v1};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::call::Call;
+use crate::limit::Limits;
 use crate::limit::budget::retry_after;
 pub(crate) use read::Room;
 
@@ -39,6 +41,10 @@ pub(crate) struct DataService {
     queries: AsyncDb,
     /// A permit for each transaction of several messages.
     transactions: Arc<Semaphore>,
+    /// One without a message for so long is rolled back.
+    silence: Duration,
+    /// Whether the server goes down.
+    draining: watch::Receiver<bool>,
     pub(crate) identity: Arc<Identity>,
 }
 
@@ -97,14 +103,16 @@ impl Identity {
 }
 
 impl DataService {
-    pub(crate) fn new(db: &Db, transactions_max: usize) -> DataService {
+    pub(crate) fn new(db: &Db, limits: &Limits, draining: watch::Receiver<bool>) -> DataService {
         let database = db.durability_status().database.0.to_be_bytes();
         DataService {
             writes: AsyncDb::from(db.clone()),
             reads: AsyncDb::from(db.clone()),
             scans: AsyncDb::with_threads(db.clone(), SCAN_THREADS),
             queries: AsyncDb::with_threads(db.clone(), QUERY_THREADS),
-            transactions: Arc::new(Semaphore::new(transactions_max.min(Semaphore::MAX_PERMITS))),
+            transactions: Arc::new(Semaphore::new(limits.transactions.min(Semaphore::MAX_PERMITS))),
+            silence: limits.silence,
+            draining,
             identity: Arc::new(Identity { database, run: db.opening() }),
         }
     }

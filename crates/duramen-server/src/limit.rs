@@ -30,6 +30,8 @@ pub struct Limits {
     pub scans: usize,
     /// Transactions of several messages that are open.
     pub transactions: usize,
+    /// Such a transaction without a message for so long is rolled back.
+    pub silence: Duration,
     /// A connection without a call that was let in is closed after this time.
     pub first_call: Duration,
     /// A connection that takes nothing of its replies is closed after this time.
@@ -49,6 +51,7 @@ impl Default for Limits {
             calls_per_core: 16,
             scans: 64,
             transactions: 1_000,
+            silence: Duration::from_secs(5),
             first_call: Duration::from_secs(10),
             unread_replies: Duration::from_secs(30),
             deadline: Duration::from_secs(10),

@@ -269,7 +269,7 @@ impl Builder {
         runtime: &Runtime,
         mut draining: watch::Receiver<bool>,
     ) -> Result<Box<dyn crate::route::Dispatch>> {
-        let data = DataService::new(&self.db, self.limits.transactions);
+        let data = DataService::new(&self.db, &self.limits, draining.clone());
         let (schema, admin) = (SchemaService::beside(&data), AdminService::beside(&data));
         // It begins as one that serves.
         let (health_reporter, health) = tonic_health::server::health_reporter();

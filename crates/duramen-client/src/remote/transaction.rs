@@ -1,5 +1,7 @@
 //! A transaction that a server holds: reads go there at once, writes with the next read or the commit.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use duramen::error::{Code, Error, Result};
 use duramen::tuple::{self, Element, Key, KeyFor};
@@ -13,8 +15,10 @@ use super::collection::RemoteDocuments;
 use super::key_values::RemoteKv;
 use crate::stream::{FailedStep, TransactionStream, unexpected};
 
-/// Writes of so many bytes are sent before the next read.
-const WAITING_BYTES_MAX: usize = 1 << 20;
+/// So many writes, or so many bytes of them, are sent before the next read: a server bounds the parts of a
+/// message.
+const WAITING_MAX: usize = 1_000;
+const WAITING_BYTES_MAX: usize = 128 << 10;
 
 /// A transaction of [`Remote::transact`](super::Remote::transact).
 #[derive(Debug)]
@@ -25,19 +29,26 @@ pub struct RemoteTransaction<'c> {
     waiting: Vec<v1::Operation>,
     waiting_bytes: usize,
     has_written: bool,
-    /// The error with which the server's side of it ended.
+    /// The error with which the server's side of it ended, or that of writes which the server has not made.
     lost: Option<Error>,
+    /// The latest error that the server gave.
+    latest: Option<Error>,
 }
 
 impl<'c> RemoteTransaction<'c> {
-    pub(super) fn begin(mut stream: TransactionStream<'c>) -> Result<RemoteTransaction<'c>> {
-        match stream.ask(Asked::Begin(v1::Begin::default())).map_err(|failed| failed.error)? {
+    pub(super) fn begin(mut stream: TransactionStream<'c>, lasts: Duration) -> Result<RemoteTransaction<'c>> {
+        let lasts_ms = u32::try_from(lasts.as_millis()).unwrap_or(u32::MAX);
+        match stream
+            .ask(Asked::Begin(v1::Begin { lasts_ms, ..v1::Begin::default() }))
+            .map_err(|failed| failed.error)?
+        {
             Told::Begun(_) => Ok(RemoteTransaction {
                 stream: Some(stream),
                 waiting: Vec::new(),
                 waiting_bytes: 0,
                 has_written: false,
                 lost: None,
+                latest: None,
             }),
             _ => Err(unexpected()),
         }
@@ -92,12 +103,15 @@ impl<'c> RemoteTransaction<'c> {
         self.not_lost()?;
         let operation = v1::Operation { kind: Some(kind) };
         self.has_written = true;
-        self.waiting_bytes += operation.encoded_len();
-        self.waiting.push(operation);
-        match self.waiting_bytes < WAITING_BYTES_MAX {
-            true => Ok(()),
-            false => self.step(None).map(drop),
+        let bytes = operation.encoded_len();
+        if self.waiting.len() == WAITING_MAX
+            || (!self.waiting.is_empty() && self.waiting_bytes + bytes > WAITING_BYTES_MAX)
+        {
+            self.step(None)?;
         }
+        self.waiting_bytes += bytes;
+        self.waiting.push(operation);
+        Ok(())
     }
 
     /// Reads, behind all writes so far.
@@ -119,16 +133,21 @@ impl<'c> RemoteTransaction<'c> {
         self.not_lost()?;
         self.waiting_bytes = 0;
         let operations = std::mem::take(&mut self.waiting);
+        let has_written = !operations.is_empty();
         let step = v1::Step { operations, reads: read.into_iter().collect() };
         let stream = self.stream.as_mut().ok_or_else(unexpected)?;
         match stream.ask(Asked::Step(step)) {
             Ok(Told::StepDone(done)) => Ok(done),
             Ok(_) => Err(unexpected()),
             Err(failed) => {
-                if !failed.goes_on {
+                // Some of the writes, which had returned, were not made: nothing of it may be committed.
+                if !failed.goes_on || has_written {
                     self.lost = Some(failed.error.clone());
+                }
+                if !failed.goes_on {
                     self.stream = None;
                 }
+                self.latest = Some(failed.error.clone());
                 Err(failed.error)
             }
         }
@@ -136,6 +155,11 @@ impl<'c> RemoteTransaction<'c> {
 
     fn not_lost(&self) -> Result<()> {
         self.lost.clone().map_or(Ok(()), Err)
+    }
+
+    /// Whether an error of the closure is the latest one that the server gave.
+    pub(super) fn is_of_server(&self, error: &Error) -> bool {
+        self.latest.as_ref().is_some_and(|latest| latest.code() == error.code())
     }
 
     /// The error with which the server's side of it ended, if it did.
@@ -153,8 +177,8 @@ impl<'c> RemoteTransaction<'c> {
         request_id: Bytes,
     ) -> (std::result::Result<v1::Receipt, FailedStep>, Option<TransactionStream<'c>>) {
         let over = |error| FailedStep { error, operation: None, goes_on: false, is_stream_over: true };
-        if let Some(lost) = self.lost {
-            return (Err(over(lost)), None);
+        if let Some(lost) = self.lost.clone() {
+            return (Err(over(lost)), self.roll_back());
         }
         let Some(mut stream) = self.stream.take() else { return (Err(over(unexpected())), None) };
         let commit = v1::Commit {

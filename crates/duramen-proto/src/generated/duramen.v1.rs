@@ -1380,8 +1380,10 @@ impl ::prost::Name for Step {
 /// More operations, then the commit.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Commit {
-    /// With a request id: commit only if no transaction was committed under it. The answer is then that of the
-    /// first one, without results.
+    /// With a request id: commit only if no transaction was committed under it. If one was, with the same
+    /// operations in all its messages, that is told again (`repeated`), without results. Do not send a commit
+    /// again whose answer was lost: its transaction is gone. Ask for its outcome; if it was not committed, begin
+    /// anew under another id.
     #[prost(message, optional, tag = "1")]
     pub write: ::core::option::Option<Write>,
     #[prost(message, repeated, tag = "2")]
@@ -1542,11 +1544,11 @@ pub struct Failed {
     /// What to do.
     #[prost(string, tag = "3")]
     pub hint: ::prost::alloc::string::String,
-    /// The operation of the message whose error it is, from 1; 0 if it is of none. What the operations before it
-    /// wrote stays written.
+    /// The operation of the message whose error it is, from 1: those before it were done, and those behind it were
+    /// not. 0: it is of a read, and all operations were done; or the transaction is over.
     #[prost(uint32, tag = "4")]
     pub operation: u32,
-    /// The transaction is over and has changed nothing, unless the code says otherwise (E0401).
+    /// The transaction is over. It has changed nothing, unless the code says that this is not known (E0401).
     #[prost(bool, tag = "5")]
     pub is_over: bool,
 }

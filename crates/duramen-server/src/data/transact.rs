@@ -4,35 +4,35 @@
 //! database and its own notes, and no thread. It is dropped, which rolls it back, with its stream: whatever
 //! becomes of the client, nothing is left of it but what it has committed.
 
+mod work;
+
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use duramen::error::{Code, Error, Result};
-use duramen::requests::{self, Known, Request, RequestId};
-use duramen::{Db, Durability, OpenTransaction, Transaction};
+use duramen::error::{Code, Error, ErrorKind, Result};
+use duramen::requests::{Known, RequestId};
+use duramen::{Db, Durability};
 use duramen_proto::v1::transact_reply::Kind as Told;
 use duramen_proto::v1::transact_request::Kind as Asked;
-use duramen_proto::{document, v1};
+use duramen_proto::{document, status, v1};
 use prost::Message as _;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_stream::Stream;
 use tonic::{Status, Streaming};
+use xxhash_rust::xxh3::Xxh3;
 
-use super::batch::{self, ITEM_BYTES, Operation};
-use super::read::Room;
-use super::{DataService, find, refused, request_id};
-use crate::call::Call;
+use super::batch::ITEM_BYTES;
+use super::{DataService, refused, request_id};
+use crate::call::{Call, Waits};
 use crate::limit::DEADLINE_MAX;
 use crate::limit::budget::{Charge, overloaded};
-use crate::limit::places::Class;
 use crate::schema::durability;
-
-/// A transaction without a message for so long is rolled back.
-const SILENCE_MAX: Duration = Duration::from_secs(5);
+use work::{Done, Open, Steps};
 
 /// How long a transaction may last that asks for no other time.
 const LASTS: Duration = Duration::from_secs(30);
@@ -40,9 +40,8 @@ const LASTS: Duration = Duration::from_secs(30);
 /// Beyond so many bytes the reads of a transaction are noted as whole trees.
 const READS_BYTES_MAX: usize = 1 << 20;
 
-/// What a request id stands for. A client sends the commit of a transaction once: it asks for the outcome,
-/// and runs the transaction under another id.
-const BODY: &[u8] = b"transaction";
+/// The operations of a transaction may take so many bytes.
+const WRITTEN_BYTES_MAX: usize = 16 << 20;
 
 /// An error, and the operation of the message whose error it is, from 1; 0 if it is of none.
 type Failure = (Error, u32);
@@ -57,7 +56,21 @@ pub(super) struct Answers {
 
 impl Answers {
     pub(super) fn new(service: DataService, messages: Streaming<v1::TransactRequest>, call: Call) -> Answers {
-        let session = Session { service, messages, call, open: None, is_over: false };
+        let rest = Arc::new(Mutex::new(Rest::default()));
+        let timer = tokio::spawn(end_what_rests(Arc::clone(&rest), service.silence));
+        let (draining, waits) = (service.draining.clone(), call.waits());
+        let charges = Longest::default();
+        let session = Session {
+            service,
+            messages,
+            call,
+            draining,
+            rest,
+            timer,
+            charges,
+            is_over: false,
+            _waits: waits,
+        };
         Answers { next: Some(Box::pin(session.next())) }
     }
 }
@@ -76,26 +89,66 @@ impl Stream for Answers {
     }
 }
 
+/// A transaction between two messages. Its timer may end it, also while the client takes no answers.
+#[derive(Default)]
+struct Rest {
+    open: Option<Open>,
+    /// When it ends without another message.
+    ends: Option<Instant>,
+    has_expired: bool,
+}
+
+type Resting = Arc<Mutex<Rest>>;
+
+fn lock(rest: &Resting) -> MutexGuard<'_, Rest> {
+    rest.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends the transaction of a stream once its time has passed.
+async fn end_what_rests(rest: Resting, silence: Duration) {
+    loop {
+        let now = Instant::now();
+        let next = {
+            let mut rest = lock(&rest);
+            match rest.ends.filter(|_| rest.open.is_some()) {
+                Some(ends) if ends <= now => {
+                    rest.open = None;
+                    rest.has_expired = true;
+                    now + silence
+                }
+                Some(ends) => ends,
+                None => now + silence,
+            }
+        };
+        sleep_until(next).await;
+    }
+}
+
+/// Memory that the stream keeps for its longest message and its longest answer: their buffers stay.
+#[derive(Default)]
+struct Longest {
+    bytes: usize,
+    charges: Vec<Charge>,
+}
+
 /// A stream between two messages.
 struct Session {
     service: DataService,
     messages: Streaming<v1::TransactRequest>,
     call: Call,
-    open: Option<Open>,
+    draining: watch::Receiver<bool>,
+    rest: Resting,
+    timer: JoinHandle<()>,
+    charges: Longest,
     is_over: bool,
+    /// Dropped with the stream, this ends a step for which nobody waits any more.
+    _waits: Waits,
 }
 
-/// A transaction of a stream.
-struct Open {
-    transaction: OpenTransaction,
-    /// The call, with the end of the transaction's time as its deadline.
-    call: Call,
-    form: v1::DocumentForm,
-    /// Bytes that it has noted of its reads; so many of them are charged.
-    noted: usize,
-    charged: usize,
-    charges: Vec<Charge>,
-    _permit: OwnedSemaphorePermit,
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.timer.abort();
+    }
 }
 
 impl Session {
@@ -104,15 +157,21 @@ impl Session {
         if self.is_over {
             return None;
         }
-        let answer = match timeout_at(self.silent_until(), self.messages.message()).await {
-            Ok(Ok(None)) => return None,
-            Ok(Ok(Some(message))) => Ok(self.answer(message).await),
-            Ok(Err(status)) => Err(status),
-            Err(_) => Err(refused(expired(self.open.is_some()))),
+        let until = self.silent_until();
+        let next = tokio::select! {
+            next = timeout_at(until, self.messages.message()) => Some(next),
+            _ = self.draining.wait_for(|draining| *draining) => None,
+        };
+        let answer = match next {
+            None => Err(refused(draining())),
+            Some(Ok(Ok(None))) => return None,
+            Some(Ok(Ok(Some(message)))) => self.answer_in_time(message).await,
+            Some(Ok(Err(status))) => Err(status),
+            Some(Err(_)) => Err(refused(expired(lock(&self.rest).open.is_some()))),
         };
         self.is_over = answer.is_err();
         if self.is_over {
-            self.open = None;
+            lock(&self.rest).open = None;
         }
         self.call.charges.end_message();
         Some((answer, self))
@@ -120,10 +179,40 @@ impl Session {
 
     /// When the next message must be there.
     fn silent_until(&self) -> Instant {
-        match &self.open {
-            Some(open) => open.call.deadline.min(Instant::now() + SILENCE_MAX),
+        let mut rest = lock(&self.rest);
+        match &rest.open {
+            Some(open) => {
+                let ends = open.call.deadline.min(Instant::now() + self.service.silence);
+                rest.ends = Some(ends);
+                ends
+            }
             None => self.call.deadline,
         }
+    }
+
+    /// Answers a message. One that takes longer than the transaction may last ends the stream.
+    async fn answer_in_time(
+        &mut self,
+        message: v1::TransactRequest,
+    ) -> std::result::Result<v1::TransactReply, Status> {
+        let until = match &lock(&self.rest).open {
+            Some(open) => open.call.answer_by(),
+            None => self.call.answer_by(),
+        };
+        let is_commit = matches!(message.kind, Some(Asked::Commit(_)));
+        let length = message.encoded_len();
+        let reply = match timeout_at(until, self.answer(message)).await {
+            Ok(reply) => reply,
+            Err(_) if is_commit => return Err(refused(crate::call::in_doubt())),
+            Err(_) => return Err(refused(expired(true))),
+        };
+        let longest = length.max(reply.encoded_len());
+        if longest > self.charges.bytes {
+            let charge = self.call.hold(longest - self.charges.bytes).await.map_err(refused)?;
+            self.charges.bytes = longest;
+            self.charges.charges.push(charge);
+        }
+        Ok(reply)
     }
 
     async fn answer(&mut self, message: v1::TransactRequest) -> v1::TransactReply {
@@ -133,7 +222,7 @@ impl Session {
             Ok(Asked::Step(step)) => self.step(step).await,
             Ok(Asked::Commit(commit)) => self.commit(commit).await,
             Ok(Asked::Rollback(_)) => {
-                self.open = None;
+                lock(&self.rest).open = None;
                 Ok(Told::RolledBack(v1::RolledBack {}))
             }
             Ok(Asked::Ping(_)) => Ok(Told::Pong(v1::Pong {})),
@@ -147,15 +236,18 @@ impl Session {
     fn failed(&self, (error, operation): &Failure) -> Told {
         Told::Failed(v1::Failed {
             code: error.code().to_string(),
-            message: error.message().to_owned(),
-            hint: error.hint(),
+            message: status::cut(error.message()).to_owned(),
+            hint: status::cut(&error.hint()).to_owned(),
             operation: *operation,
-            is_over: self.open.is_none(),
+            is_over: lock(&self.rest).open.is_none(),
         })
     }
 
     async fn begin(&mut self, begin: v1::Begin) -> Result<Told> {
-        if self.open.is_some() {
+        if *self.draining.borrow() {
+            return Err(draining());
+        }
+        if lock(&self.rest).open.is_some() {
             return Err(Error::invalid("the transaction before is still open")
                 .with_hint("commit it or roll it back; another stream has another transaction"));
         }
@@ -181,10 +273,13 @@ impl Session {
             Ok((identity.of_seq(transaction.seq(), db), transaction))
         };
         let (at, transaction) = self.service.writes.run(run).await?;
-        self.open = Some(Open {
+        *lock(&self.rest) = Rest::default();
+        self.put_back(Open {
             transaction,
             call,
             form,
+            body: Xxh3::new(),
+            written: 0,
             noted: 0,
             charged: 0,
             charges: Vec::new(),
@@ -194,18 +289,33 @@ impl Session {
     }
 
     fn take_open(&mut self) -> std::result::Result<Open, Failure> {
-        self.open.take().ok_or_else(|| {
-            let error = Error::invalid("no transaction is open on the stream").with_hint("begin one first");
-            (error, 0)
-        })
+        let mut rest = lock(&self.rest);
+        match rest.open.take() {
+            Some(open) => Ok(open),
+            None if std::mem::take(&mut rest.has_expired) => Err(of_none(expired(true))),
+            None => {
+                let error = Error::invalid("no transaction is open on the stream");
+                Err(of_none(error.with_hint("begin one first")))
+            }
+        }
+    }
+
+    /// The transaction rests until the next message.
+    fn put_back(&mut self, open: Open) {
+        let mut rest = lock(&self.rest);
+        rest.ends = Some(open.call.deadline.min(Instant::now() + self.service.silence));
+        rest.open = Some(open);
     }
 
     async fn step(&mut self, step: v1::Step) -> std::result::Result<Told, Failure> {
         let open = self.take_open()?;
-        let asked = Steps { operations: step.operations, reads: step.reads, request: None };
-        let (open, done) = self.work(open, asked, Class::Calls).await?;
-        self.open = Some(open);
-        let Done { results, reads, .. } = done?;
+        let asked = Steps { operations: step.operations, reads: step.reads, commit: None };
+        let (open, done) = self.work(open, asked).await?;
+        let Done { results, reads, .. } = match done {
+            Ok(done) => done,
+            Err(failed) => return Err(self.after_failure(open, failed)),
+        };
+        self.put_back(open);
         Ok(Told::StepDone(v1::StepDone { results, reads }))
     }
 
@@ -217,20 +327,29 @@ impl Session {
             bytes => Some(request_id(bytes).map_err(of_none)?),
         };
         let open = self.take_open()?;
-        let asked = Steps { operations: commit.operations, reads: Vec::new(), request };
-        let (open, done) = self.work(open, asked, Class::Control).await?;
+        let asked = Steps { operations: commit.operations, reads: Vec::new(), commit: Some(request) };
+        let (open, done) = self.work(open, asked).await?;
         let Done { results, known, .. } = match done {
             Ok(done) => done,
-            Err(failed) => {
-                self.open = Some(open);
-                return Err(failed);
-            }
+            Err(failed) => return Err(self.after_failure(open, failed)),
         };
         let committed = match (known, request) {
             (Known::New, _) | (_, None) => self.end(open, level, results).await,
             (known, Some(id)) => self.repeated(known, id).await,
         };
         committed.map(Told::Committed).map_err(of_none)
+    }
+
+    /// The error of a message. If it is that of one operation or of a read, the transaction goes on: it is
+    /// known what was done. Else a part of the message may have been done, and the transaction is over.
+    fn after_failure(&mut self, open: Open, (error, operation): Failure) -> Failure {
+        if error.code() == Code::DeadlinePassed {
+            return of_none(expired(true));
+        }
+        if operation > 0 || is_of_nothing(&error) {
+            self.put_back(open);
+        }
+        (error, operation)
     }
 
     /// The commit itself.
@@ -258,17 +377,8 @@ impl Session {
 
     /// Does what a message asks for in the transaction, on a thread. The transaction goes on after an error
     /// of that; it is over if there is no thread, or no room for what it notes.
-    async fn work(
-        &mut self,
-        mut open: Open,
-        asked: Steps,
-        class: Class,
-    ) -> std::result::Result<Worked, Failure> {
-        let charge = match self.take_room(&asked, class).await {
-            Ok(charge) => charge,
-            // Nothing of it was done.
-            Err(error) => return Ok((open, Err(of_none(error)))),
-        };
+    async fn work(&mut self, mut open: Open, asked: Steps) -> std::result::Result<Worked, Failure> {
+        let charge = self.take_room(&mut open, &asked).await.map_err(of_none)?;
         let user = self.call.user;
         let run = move |db: &Db| {
             let done = open.work(db, asked, user);
@@ -276,124 +386,53 @@ impl Session {
             Ok((open, done))
         };
         let (mut open, done) = self.service.writes.run(run).await.map_err(of_none)?;
-        if open.noted > open.charged {
-            let charge = self.call.hold(open.noted - open.charged).await.map_err(of_none)?;
-            open.charged = open.noted;
-            open.charges.push(charge);
-        }
+        open.charge(&self.call).await.map_err(of_none)?;
         Ok((open, done))
     }
 
-    /// Room for a message as it was decoded and checked, and a place for its work.
-    async fn take_room(&mut self, asked: &Steps, class: Class) -> Result<Charge> {
+    /// Room for a message as it was decoded and checked, and for what it writes; and a place for its work.
+    async fn take_room(&mut self, open: &mut Open, asked: &Steps) -> Result<Charge> {
         let items = asked.operations.len() + asked.reads.len();
         let parts = document::parts_of_operations(&asked.operations)?;
         let charge = self.call.hold(items * ITEM_BYTES + parts * document::PART_BYTES).await?;
-        self.call.take_place_of(class).await?;
+        for operation in &asked.operations {
+            open.written += operation.encoded_len();
+            open.body.update(&operation.encode_length_delimited_to_vec());
+        }
+        if open.written > WRITTEN_BYTES_MAX {
+            let what = format!("the writes of the transaction take more than {WRITTEN_BYTES_MAX} bytes");
+            return Err(Error::new(Code::TooLarge, what).with_hint("make several transactions of it"));
+        }
+        open.charge(&self.call).await?;
+        self.call.take_place().await?;
         Ok(charge)
     }
 }
 
-/// What a message asks for.
-struct Steps {
-    operations: Vec<v1::Operation>,
-    reads: Vec<v1::Read>,
-    /// The commit is remembered under this id.
-    request: Option<RequestId>,
+fn draining() -> Error {
+    Error::new(Code::Draining, "the server is going down, and the transaction was rolled back")
+        .with_hint("nothing was changed: begin again in a moment, when it is up again")
 }
 
-/// A transaction after a message, and what that has done.
-type Worked = (Open, std::result::Result<Done, Failure>);
-
-/// What a message has done.
-struct Done {
-    results: Vec<v1::OperationResult>,
-    reads: Vec<v1::ReadResult>,
-    /// Of its request id.
-    known: Known,
-}
-
-impl Open {
-    fn work(&mut self, db: &Db, asked: Steps, user: &str) -> std::result::Result<Done, Failure> {
-        self.call.begin().map_err(of_none)?;
-        let (operations, reads) = (checked(asked.operations, self.form)?, asked.reads);
-        find::check_in_batch(&reads).map_err(of_none)?;
-        if asked.request.is_some() {
-            // Its clock is started by the first look at it, outside of a transaction.
-            requests::time(db).map_err(of_none)?;
-        }
-        let (call, form) = (self.call.clone(), self.form);
-        let mut done = Err(of_none(Error::invalid("the transaction cannot go on")));
-        let mut noted = self.noted;
-        let went_on = self.transaction.with(|tx| {
-            done = in_transaction(tx, &call, &operations, &reads, form).and_then(|mut done| {
-                if let Some(id) = asked.request {
-                    let request = Request::new(id, BODY).by(user);
-                    done.known = remembered(tx, &request, &done.results).map_err(of_none)?;
-                }
-                Ok(done)
-            });
-            noted = tx.read_bytes();
-            Ok(())
-        });
-        self.noted = noted;
-        went_on.map_err(of_none)?;
-        done
-    }
-}
-
-/// The operations of a message, checked.
-fn checked(
-    operations: Vec<v1::Operation>,
-    form: v1::DocumentForm,
-) -> std::result::Result<Vec<Operation>, Failure> {
-    let check = |(number, operation)| Operation::new(operation, form).map_err(|error| (error, number));
-    (1..).zip(operations).map(check).collect()
-}
-
-fn in_transaction(
-    tx: &mut Transaction<'_>,
-    call: &Call,
-    operations: &[Operation],
-    reads: &[v1::Read],
-    form: v1::DocumentForm,
-) -> std::result::Result<Done, Failure> {
-    let mut room = Room::new(call);
-    let mut results = Vec::with_capacity(operations.len());
-    for (number, operation) in (1..).zip(operations) {
-        let result = operation.run(tx, call).map_err(|error| (error, number))?;
-        room.take(result.encoded_len()).map_err(of_none)?;
-        results.push(result);
-    }
-    let reads = room.all(tx, reads, form).map_err(of_none)?;
-    Ok(Done { results, reads, known: Known::New })
-}
-
-/// Stores the results under the request's id, if nothing is known of it.
-fn remembered(
-    tx: &mut Transaction<'_>,
-    request: &Request<'_>,
-    results: &[v1::OperationResult],
-) -> Result<Known> {
-    let known = requests::find(tx, request)?;
-    if known == Known::New {
-        let answer = v1::OutcomeReply { committed: true, results: results.to_vec(), failed_condition: 0 };
-        batch::check_answer(answer.encoded_len())?;
-        requests::remember(tx, request, &answer.encode_to_vec())?;
-    }
-    Ok(known)
+/// Whether an error says of a read that there is nothing of the kind: the writes before it are done.
+fn is_of_nothing(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Invalid) && error.code() != Code::TooLarge
 }
 
 fn of_none(error: Error) -> Failure {
     (error, 0)
 }
 
+/// A transaction after a message, and what that has done.
+type Worked = (Open, std::result::Result<Done, Failure>);
+
 /// The client sent nothing for too long.
 fn expired(is_open: bool) -> Error {
     if !is_open {
         return crate::call::deadline_passed();
     }
-    let what = "the transaction got no message for 5 s, or lasted longer than it may: it was rolled back";
+    let what =
+        "the transaction got no message for too long, or lasted longer than it may: it was rolled back";
     Error::new(Code::TransactionExpired, what).with_hint(
         "nothing was changed: begin again; a ping keeps a transaction open while its client computes",
     )

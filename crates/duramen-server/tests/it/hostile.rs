@@ -14,6 +14,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message as _;
 use tokio::net::UnixStream;
 
+use duramen_server::Limits;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
 use super::{Served, count};
 
 type Body = http_body_util::combinators::BoxBody<Bytes, std::io::Error>;
@@ -359,4 +362,52 @@ fn connections_of_tcp_are_not_those_of_the_socket() {
     let held: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(address).expect("connected")).collect();
     assert_eq!(count(&served.another_client()), 3);
     drop(held);
+}
+
+/// A client that takes no answers keeps no transaction: its time passes all the same.
+#[test]
+fn a_transaction_whose_answers_are_not_taken_ends() {
+    let mut limits = Limits::default();
+    (limits.transactions, limits.silence) = (1, Duration::from_millis(100));
+    let served = Served::with(|server| server.limits(limits));
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("one");
+    let (sent, frames) = tokio::sync::mpsc::unbounded_channel::<std::io::Result<Frame<Bytes>>>();
+    let asking = runtime.spawn({
+        let socket = served.server.as_ref().expect("it runs").socket().expect("there is one").to_owned();
+        async move {
+            let stream = UnixStream::connect(socket).await.expect("connected");
+            // No byte of an answer may be sent.
+            let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+            let built = builder.initial_stream_window_size(0).handshake(TokioIo::new(stream)).await;
+            let (mut send, connection) = built.expect("HTTP/2");
+            let body = StreamBody::new(UnboundedReceiverStream::new(frames)).boxed();
+            let answer = send.send_request(request("/duramen.v1.Data/Transact", &[], body));
+            let (answer, _) = tokio::join!(answer, async {
+                let _ = tokio::time::timeout(Duration::from_secs(8), connection).await;
+            });
+            drop(answer);
+        }
+    });
+    let begin = v1::TransactRequest { kind: Some(v1::transact_request::Kind::Begin(v1::Begin::default())) };
+    // In two parts, and the head apart: a message is put together from any.
+    let message = framed(&begin.encode_to_vec());
+    for part in [&message[..3], &message[3..]] {
+        sent.send(Ok(Frame::data(Bytes::copy_from_slice(part)))).expect("it is sent");
+    }
+    let begins = || {
+        let mut stream = served.client.transactions().expect("a stream");
+        stream
+            .ask(v1::transact_request::Kind::Begin(v1::Begin::default()))
+            .map_err(|failed| failed.error.code())
+    };
+    let start = Instant::now();
+    while !matches!(begins(), Err(Code::Overloaded)) {
+        assert!(start.elapsed() < Duration::from_secs(5), "the transaction never began");
+    }
+    while begins().is_err() {
+        assert!(start.elapsed() < Duration::from_secs(5), "it holds its place");
+    }
+    drop(sent);
+    asking.abort();
 }

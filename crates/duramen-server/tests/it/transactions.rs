@@ -46,7 +46,7 @@ fn begun(stream: &mut TransactionStream<'_>) {
     assert!(matches!(told, Told::Begun(v1::Begun { at: Some(_) })), "{told:?}");
 }
 
-/// Holds as long as other calls of the server take.
+/// Waits until something holds, at most so long.
 fn within(limit: Duration, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -125,7 +125,6 @@ fn a_client_that_goes_away_leaves_nothing() {
 fn a_transaction_ends_after_its_time() {
     let served = Served::new();
     let mut stream = served.client.transactions().expect("a stream");
-    // Pings do not prolong what it asked for.
     let short = v1::Begin { lasts_ms: 300, ..v1::Begin::default() };
     stream.ask(Asked::Begin(short)).expect("begun");
     stream.ask(step(vec![put("Bonn", 1, 1)], vec![])).expect("written");
@@ -133,6 +132,54 @@ fn a_transaction_ends_after_its_time() {
     let failed = stream.ask(commit(vec![])).expect_err("too late");
     assert_eq!((failed.error.code(), failed.is_stream_over), (Code::TransactionExpired, true));
     assert_eq!(count(&served.client), 3);
+}
+
+#[test]
+fn a_client_that_says_nothing_loses_its_transaction() {
+    let mut limits = Limits::default();
+    // The library sends a ping every two seconds.
+    limits.silence = Duration::from_millis(200);
+    let served = Served::with(|server| server.limits(limits));
+    let mut stream = served.client.transactions().expect("a stream");
+    begun(&mut stream);
+    std::thread::park_timeout(Duration::from_millis(600));
+    let failed = stream.ask(commit(vec![put("Bonn", 1, 1)])).expect_err("too late");
+    assert_eq!((failed.error.code(), failed.is_stream_over), (Code::TransactionExpired, true));
+    assert_eq!(count(&served.client), 3);
+}
+
+#[test]
+fn a_server_that_goes_down_ends_open_transactions() {
+    let mut served = Served::new();
+    let client = served.another_client();
+    let mut stream = client.transactions().expect("a stream");
+    begun(&mut stream);
+    let begun = Instant::now();
+    drop(served.server.take());
+    assert!(begun.elapsed() < Duration::from_millis(900), "it did not wait for the transaction");
+    let failed = stream.ask(commit(vec![])).expect_err("it is down");
+    assert!([Code::Draining, Code::Unreachable].contains(&failed.error.code()), "{:?}", failed.error);
+}
+
+/// A write that the server did not make must not be missing from a commit.
+#[test]
+fn a_closure_cannot_commit_behind_a_failed_write() {
+    let served = Served::new();
+    let remote = remote(&served);
+    let done = remote.transact(|tx| {
+        tx.insert(&Order { city: "Oslo".to_owned(), id: 1, cents: 6 })?;
+        tx.kv("stock").put("apples", &9)?;
+        // It handles the error of the insert, which comes with the next read.
+        let read = tx.kv("stock").get::<i64>("apples");
+        assert_eq!(read.expect_err("of the insert").code(), Code::AlreadyExists);
+        Ok(())
+    });
+    assert_eq!(done.expect_err("the put was not made").code(), Code::AlreadyExists);
+    assert_eq!(served.db.kv("stock").get::<i64>("apples").expect("read"), None);
+    // Many small writes go in several messages.
+    let many = remote.transact(|tx| (0..30_000).try_for_each(|key| tx.kv("many").put(key, &key)));
+    many.expect("committed");
+    assert_eq!(served.db.kv("many").get::<i64>(29_999).expect("read"), Some(29_999));
 }
 
 #[test]
@@ -149,7 +196,7 @@ fn open_transactions_are_limited() {
     begun(&mut streams[2]);
 }
 
-/// Sixteen clients move cents between two orders; none is lost, and none made.
+/// Eight clients move cents between two orders; none is lost, and none made.
 #[test]
 fn closures_of_clients_run_one_after_the_other() {
     let served = Served::new();
@@ -229,16 +276,27 @@ fn commits_with_request_ids_are_there_once() {
     let id = served.client.new_request_id().expect("an id");
     let write = || Some(v1::Write { request_id: id.clone(), ..v1::Write::default() });
     let mut repeated = Vec::new();
-    for round in 0..2 {
+    let insert = || {
+        let document = Some(order("Bonn", 1, 1));
+        let insert = v1::PutDocument { collection: "orders".to_owned(), document, want_before: false };
+        v1::Operation { kind: Some(v1::operation::Kind::Insert(insert)) }
+    };
+    for _ in 0..2 {
         let mut stream = served.client.transactions().expect("a stream");
         begun(&mut stream);
-        let operations = vec![put("Bonn", round, 1)];
+        let operations = vec![insert()];
         match stream.ask(Asked::Commit(v1::Commit { write: write(), operations })).expect("committed") {
             Told::Committed(v1::Committed { receipt: Some(receipt), .. }) => repeated.push(receipt.repeated),
             other => panic!("{other:?}"),
         }
     }
     assert_eq!((repeated, count(&served.client)), (vec![false, true], 4));
+    // Another transaction under the same id is none of its tries.
+    let mut stream = served.client.transactions().expect("a stream");
+    begun(&mut stream);
+    let other = Asked::Commit(v1::Commit { write: write(), operations: vec![put("Bonn", 9, 1)] });
+    assert_eq!(stream.ask(other).expect_err("another one").error.code(), Code::InvalidArgument);
+    assert_eq!(count(&served.client), 4);
     let asked = v1::OutcomeRequest { request_id: id };
     assert!(served.client.outcome(asked).expect("known").committed);
     // One that is asked for before it ran never runs.

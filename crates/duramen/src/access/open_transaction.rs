@@ -80,6 +80,7 @@ impl OpenTransaction {
             }
         };
         self.noted = transaction.into_noted();
+        self.inner.release_copies();
         self.is_broken = false;
         out
     }

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &History) -> Result<(), Wrong> {
         db.ensure(&Schema::new(collection).key(["id"]).sum(["n"]))?;
     }
     let first = db.snapshot()?.seq().0;
-    let _server = duramen_server::local(&db)?;
+    let server = duramen_server::local(&db)?;
     let address = Address::Directory(args.of.db.clone());
     let (clock, left) = (AtomicU64::new(0), AtomicU64::new(args.transactions));
     let one = |number: u64| -> Result<Vec<Event>> {
@@ -66,7 +66,12 @@ pub(crate) fn run(args: &History) -> Result<(), Wrong> {
     for part in parts {
         events.extend(part?);
     }
-    let verdict = model::check(&events, first);
+    drop(server);
+    let (mut verdict, last) = model::check(&events, first);
+    db.close()?;
+    drop(db);
+    // What was told is there, also once the database is opened again.
+    model::compare(&Db::open(&args.of.db)?, &last, &mut verdict)?;
     println!("{} clients, seed {}: {verdict}", args.clients, args.seed);
     if verdict.committed == 0 || verdict.conflicts == 0 || verdict.read_only == 0 {
         return Err(wrong("a history without commits, conflicts or readers shows nothing"));
@@ -123,7 +128,12 @@ impl Worker<'_> {
             let answered = match stream.ask(Asked::Step(message)) {
                 Ok(Told::StepDone(done)) => done,
                 Ok(_) => return Err(Error::invalid("the server answered something else")),
-                Err(failed) => return passing(failed.error).map(|()| failed.is_stream_over),
+                Err(failed) => {
+                    if failed.goes_on {
+                        drop(stream.ask(Asked::Rollback(v1::Rollback {})));
+                    }
+                    return passing(failed.error).map(|()| failed.is_stream_over);
+                }
             };
             note(asked, answered.results, answered.reads, &mut steps)?;
             if self.random.below(4) == 0 {

@@ -45,17 +45,20 @@ pub(crate) enum Manner {
     Unread,
     /// Asks for everything in another order, and takes nothing of it.
     Sorted,
+    /// Begins a transaction, asks for much in it, again and again, and takes nothing of it.
+    Transact,
     /// Sends what is no HTTP/2.
     Garbage,
 }
 
-const MANNERS: [Manner; 7] = [
+const MANNERS: [Manner; 8] = [
     Manner::HalfOpen,
     Manner::Slow,
     Manner::Giant,
     Manner::Empty,
     Manner::Unread,
     Manner::Sorted,
+    Manner::Transact,
     Manner::Garbage,
 ];
 
@@ -190,6 +193,7 @@ fn attack(manner: Manner, socket: &Path, random: &mut Random, is_over: &AtomicBo
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
+        Manner::Transact => return transact(&mut stream, is_over),
         Manner::Unread | Manner::Sorted => {
             stream.write_all(&[begin(), headers("/duramen.v1.Data/Scan")].concat())?;
             // `collection`, of the scan or of its query, which has an `order_by`.
@@ -210,6 +214,40 @@ fn attack(manner: Manner, socket: &Path, random: &mut Random, is_over: &AtomicBo
         }
     }
     hold(&mut stream, Duration::from_secs(20), is_over).map(drop)
+}
+
+/// A transaction that asks for ten documents, again and again.
+fn transact(stream: &mut UnixStream, is_over: &AtomicBool) -> std::io::Result<()> {
+    stream.write_all(&[begin(), headers("/duramen.v1.Data/Transact")].concat())?;
+    // A `begin`, then steps that each get ten documents.
+    let key = [&[0x0a, 2, 0x18], &[2_u8][..]].concat();
+    let get = within(0x0a, &[within(0x0a, BIG.as_bytes()), within(0x12, &key)].concat());
+    let step = within(0x12, &within(0x12, &get).repeat(10));
+    let framed = |message: &[u8]| {
+        let length = u32::try_from(message.len()).expect("short").to_be_bytes();
+        data(&[&[0], &length[..], message].concat(), false)
+    };
+    let mut sent = framed(&within(0x0a, &[]));
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(20) && !is_over.load(Ordering::Relaxed) {
+        stream.write_all(&sent)?;
+        sent = framed(&step);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// A field of a message, with its tag and its length.
+fn within(tag: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut field = vec![tag];
+    let mut length = bytes.len();
+    while length >= 0x80 {
+        field.push(u8::try_from(length & 0x7f).expect("7 bits") | 0x80);
+        length >>= 7;
+    }
+    field.push(u8::try_from(length).expect("7 bits"));
+    field.extend_from_slice(bytes);
+    field
 }
 
 /// Keeps the connection for a time; whether it was closed, or all is over.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use duramen::prelude::*;
+
 use super::COLLECTIONS;
 
 /// Violations beyond these are only counted.
@@ -83,15 +85,32 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Checks a history that began behind this commit, with no documents.
-pub(super) fn check(events: &[Event], first: u64) -> Verdict {
+/// Checks a history that began behind this commit, with no documents. Returns what must be there at its end.
+pub(super) fn check(events: &[Event], first: u64) -> (Verdict, Model) {
     let mut verdict = Verdict::default();
-    check_answers(events, first, &mut verdict);
+    let last = check_answers(events, first, &mut verdict);
     check_times(events, &mut verdict);
-    verdict
+    (verdict, last)
 }
 
-fn check_answers(events: &[Event], first: u64, verdict: &mut Verdict) {
+/// Compares a database with what must be there.
+pub(super) fn compare(db: &Db, last: &Model, verdict: &mut Verdict) -> Result<()> {
+    for (collection, wanted) in COLLECTIONS.iter().zip(&last.0) {
+        let mut found = BTreeMap::new();
+        for document in db.documents(*collection).scan(Span::all())? {
+            let document = document?;
+            let number = |field: &str| document.get(field).and_then(|value| value.to::<i64>().ok());
+            let id = number("id").and_then(|id| u32::try_from(id).ok()).unwrap_or(u32::MAX);
+            found.insert(id, number("n").unwrap_or(i64::MIN));
+        }
+        if found != *wanted {
+            verdict.violation(format!("{collection} has {found:?} at the end, and {wanted:?} was told"));
+        }
+    }
+    Ok(())
+}
+
+fn check_answers(events: &[Event], first: u64, verdict: &mut Verdict) -> Model {
     let mut ordered: Vec<&Event> = events.iter().collect();
     ordered.sort_by_key(|event| (event.seq, event.fate != Fate::Committed));
     let (mut model, mut last) = (Model::default(), first);
@@ -123,6 +142,7 @@ fn check_answers(events: &[Event], first: u64, verdict: &mut Verdict) {
             }
         }
     }
+    model
 }
 
 /// A transaction that began after another had ended comes after it.
@@ -149,7 +169,7 @@ fn check_times(events: &[Event], verdict: &mut Verdict) {
 
 /// The documents of all collections.
 #[derive(Debug, Default, Clone)]
-struct Model([BTreeMap<u32, i64>; COLLECTIONS.len()]);
+pub(super) struct Model([BTreeMap<u32, i64>; COLLECTIONS.len()]);
 
 impl Model {
     /// Does a step again.
