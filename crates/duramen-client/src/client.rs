@@ -283,10 +283,7 @@ impl Client {
         self.data.clone()
     }
 
-    pub(crate) fn wait<T>(
-        &self,
-        call: impl Future<Output = std::result::Result<Response<T>, Status>>,
-    ) -> Result<T> {
+    fn wait<T>(&self, call: impl Future<Output = std::result::Result<Response<T>, Status>>) -> Result<T> {
         self.runtime.block_on(call).map(Response::into_inner).map_err(|status| self.failed(&status))
     }
 

@@ -54,6 +54,13 @@ pub struct FailedStep {
     pub is_stream_over: bool,
 }
 
+impl FailedStep {
+    /// The stream is of no use any more.
+    pub(crate) fn of_stream(error: Error) -> FailedStep {
+        FailedStep { error, operation: None, goes_on: false, is_stream_over: true }
+    }
+}
+
 impl Client {
     /// Opens a stream of transactions.
     ///
@@ -63,7 +70,11 @@ impl Client {
         let (messages, sent) = mpsc::channel(WAITING_MAX);
         let mut data = self.data();
         let request = with_deadline(ReceiverStream::new(sent), STREAM_DEADLINE);
-        let answers = self.wait(async move { data.transact(request).await })?;
+        let opened = self.runtime().block_on(async {
+            time::timeout(ANSWER_LATE, async move { data.transact(request).await }).await
+        });
+        let opened = opened.map_err(|_| no_answer())?;
+        let answers = opened.map_err(|status| self.failed(&status))?.into_inner();
         let ping = messages.clone();
         let pinging = self.runtime().spawn(async move {
             let mut ticks = time::interval(PING_EVERY);
@@ -86,22 +97,26 @@ impl TransactionStream<'_> {
     /// That of the message; `Unreachable` (E1111) if the connection is lost, and then no answer says what has
     /// become of the message.
     pub fn ask(&mut self, kind: Asked) -> std::result::Result<Told, FailedStep> {
-        let over = |error: Error| FailedStep { error, operation: None, goes_on: false, is_stream_over: true };
+        let over = FailedStep::of_stream;
         if let Asked::Begin(v1::Begin { lasts_ms, .. }) = &kind {
             let lasts_ms = if *lasts_ms == 0 { LASTS_MS } else { *lasts_ms };
             self.answer_within = Duration::from_millis(lasts_ms.into()) + ANSWER_LATE;
         }
         let message = v1::TransactRequest { kind: Some(kind) };
         let runtime = self.client.runtime();
-        // If the server has ended the stream, its answer says why.
-        let _ = runtime.block_on(self.messages.send(message));
+        let mut waiting = Some(message);
         loop {
-            let answer =
-                runtime.block_on(async { time::timeout(self.answer_within, self.answers.next()).await });
-            let Ok(answer) = answer else {
-                let error = Error::new(Code::Unreachable, "the server gave no answer");
-                return Err(over(error.with_hint("look whether it still runs, and try again")));
-            };
+            let answer = runtime.block_on(async {
+                let next = async {
+                    if let Some(message) = waiting.take() {
+                        // If the server has ended the stream, its answer says why.
+                        let _ = self.messages.send(message).await;
+                    }
+                    self.answers.next().await
+                };
+                time::timeout(self.answer_within, next).await
+            });
+            let Ok(answer) = answer else { return Err(over(no_answer())) };
             match answer.transpose().map_err(|status| over(self.client.failed(&status)))? {
                 Some(v1::TransactReply { kind: Some(Told::Pong(_)) }) => {}
                 Some(v1::TransactReply { kind: Some(Told::Failed(failed)) }) => {
@@ -122,6 +137,11 @@ impl Drop for TransactionStream<'_> {
     fn drop(&mut self) {
         self.pinging.abort();
     }
+}
+
+fn no_answer() -> Error {
+    Error::new(Code::Unreachable, "the server gave no answer")
+        .with_hint("look whether it still runs, and try again")
 }
 
 fn failed_step(failed: v1::Failed) -> FailedStep {

@@ -5,7 +5,7 @@ use duramen::tuple::{Element, Key};
 use duramen::{Document, Span};
 use duramen_proto::{document, key, v1};
 
-use super::transaction::{RemoteTransaction, elements, lost_answer};
+use super::transaction::{RemoteTransaction, elements, lacks};
 
 /// The documents of a collection, without a type, in a [`RemoteTransaction`].
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl<'t, 'c> RemoteDocuments<'t, 'c> {
             v1::read_result::Kind::Found(v1::Found { document }) => {
                 document::required(document.as_ref()).map(Some)
             }
-            _ => Err(lost_answer("document")),
+            _ => Err(lacks("document")),
         }
     }
 
@@ -50,7 +50,7 @@ impl<'t, 'c> RemoteDocuments<'t, 'c> {
         let of = v1::RangeOf { collection: self.collection.to_owned(), range, view: String::new() };
         match self.transaction.read(v1::read::Kind::Count(of))? {
             v1::read_result::Kind::Number(count) => Ok(count),
-            _ => Err(lost_answer("count")),
+            _ => Err(lacks("count")),
         }
     }
 

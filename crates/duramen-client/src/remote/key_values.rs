@@ -6,7 +6,7 @@ use duramen::prelude::{Deserialize, Serialize};
 use duramen::tuple::Key;
 use duramen_proto::{document, key, v1};
 
-use super::transaction::{RemoteTransaction, elements, lost_answer};
+use super::transaction::{RemoteTransaction, elements, lacks};
 
 /// The key-values of a namespace in a [`RemoteTransaction`].
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl<'t, 'c> RemoteKv<'t, 'c> {
             v1::read_result::Kind::Value(v1::FoundValue { value }) => {
                 document::required_value(value.as_ref())?.to().map(Some)
             }
-            _ => Err(lost_answer("value")),
+            _ => Err(lacks("value")),
         }
     }
 
@@ -57,7 +57,7 @@ impl<'t, 'c> RemoteKv<'t, 'c> {
         let increment = v1::operation::Kind::Increment(v1::Increment { namespace, key, by });
         match self.transaction.write_now(increment)? {
             v1::operation_result::Kind::Incremented(sum) => Ok(sum),
-            _ => Err(lost_answer("sum")),
+            _ => Err(lacks("sum")),
         }
     }
 

@@ -23,7 +23,7 @@ const WAITING_BYTES_MAX: usize = 128 << 10;
 /// A transaction of [`Remote::transact`](super::Remote::transact).
 #[derive(Debug)]
 pub struct RemoteTransaction<'c> {
-    /// `None` once the server's side of it has ended.
+    /// `None` once the stream has ended.
     stream: Option<TransactionStream<'c>>,
     /// Writes that the server does not have yet.
     waiting: Vec<v1::Operation>,
@@ -136,21 +136,20 @@ impl<'c> RemoteTransaction<'c> {
         let has_written = !operations.is_empty();
         let step = v1::Step { operations, reads: read.into_iter().collect() };
         let stream = self.stream.as_mut().ok_or_else(unexpected)?;
-        match stream.ask(Asked::Step(step)) {
-            Ok(Told::StepDone(done)) => Ok(done),
-            Ok(_) => Err(unexpected()),
-            Err(failed) => {
-                // Some of the writes, which had returned, were not made: nothing of it may be committed.
-                if !failed.goes_on || has_written {
-                    self.lost = Some(failed.error.clone());
-                }
-                if !failed.goes_on {
-                    self.stream = None;
-                }
-                self.latest = Some(failed.error.clone());
-                Err(failed.error)
-            }
+        let failed = match stream.ask(Asked::Step(step)) {
+            Ok(Told::StepDone(done)) => return Ok(done),
+            Ok(_) => FailedStep::of_stream(unexpected()),
+            Err(failed) => failed,
+        };
+        // Some of the writes, which had returned, were not made: nothing of it may be committed.
+        if !failed.goes_on || has_written {
+            self.lost = Some(failed.error.clone());
         }
+        if failed.is_stream_over {
+            self.stream = None;
+        }
+        self.latest = Some(failed.error.clone());
+        Err(failed.error)
     }
 
     fn not_lost(&self) -> Result<()> {
@@ -176,7 +175,7 @@ impl<'c> RemoteTransaction<'c> {
         mut self,
         request_id: Bytes,
     ) -> (std::result::Result<v1::Receipt, FailedStep>, Option<TransactionStream<'c>>) {
-        let over = |error| FailedStep { error, operation: None, goes_on: false, is_stream_over: true };
+        let over = FailedStep::of_stream;
         if let Some(lost) = self.lost.clone() {
             return (Err(over(lost)), self.roll_back());
         }
@@ -209,8 +208,8 @@ pub(super) fn elements(key: &(impl Key + ?Sized)) -> Result<Vec<Element>> {
     tuple::decode(&tuple::encode(key)?)
 }
 
-/// A write in the place of a lost answer would be made twice.
-pub(super) fn lost_answer(what: &str) -> Error {
+/// An answer lacks what was asked for.
+pub(super) fn lacks(what: &str) -> Error {
     Error::new(Code::WrongVersion, format!("the server's answer has no {what}"))
         .with_hint("use a server and a client of the same release")
 }

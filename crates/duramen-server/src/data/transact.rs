@@ -43,8 +43,22 @@ const READS_BYTES_MAX: usize = 1 << 20;
 /// The operations of a transaction may take so many bytes.
 const WRITTEN_BYTES_MAX: usize = 16 << 20;
 
-/// An error, and the operation of the message whose error it is, from 1; 0 if it is of none.
-type Failure = (Error, u32);
+/// Why a message failed.
+struct Failure {
+    error: Error,
+    of: Part,
+}
+
+/// Which part of a message an error is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// The operation of this number, from 1: those before it are done.
+    Operation(u32),
+    /// A read: all operations are done.
+    Read,
+    /// Of no single one: a part of the message may be done.
+    Whole,
+}
 
 type Next =
     Pin<Box<dyn Future<Output = Option<(std::result::Result<v1::TransactReply, Status>, Session)>> + Send>>;
@@ -141,7 +155,7 @@ struct Session {
     timer: JoinHandle<()>,
     charges: Longest,
     is_over: bool,
-    /// Dropped with the stream, this ends a step for which nobody waits any more.
+    /// Dropped with the stream, this ends a step whose client is gone.
     _waits: Waits,
 }
 
@@ -169,7 +183,7 @@ impl Session {
             Some(Ok(Err(status))) => Err(status),
             Some(Err(_)) => Err(refused(expired(lock(&self.rest).open.is_some()))),
         };
-        self.is_over = answer.is_err();
+        self.is_over |= answer.is_err();
         if self.is_over {
             lock(&self.rest).open = None;
         }
@@ -200,45 +214,51 @@ impl Session {
             None => self.call.answer_by(),
         };
         let is_commit = matches!(message.kind, Some(Asked::Commit(_)));
-        let length = message.encoded_len();
+        // Before its work: no refusal may come when a commit is done.
+        self.keep_room(message.encoded_len()).await.map_err(refused)?;
         let reply = match timeout_at(until, self.answer(message)).await {
             Ok(reply) => reply,
             Err(_) if is_commit => return Err(refused(crate::call::in_doubt())),
             Err(_) => return Err(refused(expired(true))),
         };
-        let longest = length.max(reply.encoded_len());
-        if longest > self.charges.bytes {
-            let charge = self.call.hold(longest - self.charges.bytes).await.map_err(refused)?;
-            self.charges.bytes = longest;
-            self.charges.charges.push(charge);
-        }
+        // Without room for its buffer the stream ends behind the answer.
+        self.is_over |= self.keep_room(reply.encoded_len()).await.is_err();
         Ok(reply)
     }
 
+    /// Charges the buffer of a message or an answer, if it is the longest of the stream.
+    async fn keep_room(&mut self, bytes: usize) -> Result<()> {
+        if bytes > self.charges.bytes {
+            let charge = self.call.hold(bytes - self.charges.bytes).await?;
+            self.charges.bytes = bytes;
+            self.charges.charges.push(charge);
+        }
+        Ok(())
+    }
+
     async fn answer(&mut self, message: v1::TransactRequest) -> v1::TransactReply {
-        let asked = message.kind.ok_or_else(|| (Error::invalid("the message is of no kind"), 0));
-        let told = match asked {
-            Ok(Asked::Begin(begin)) => self.begin(begin).await.map_err(|error| (error, 0)),
-            Ok(Asked::Step(step)) => self.step(step).await,
-            Ok(Asked::Commit(commit)) => self.commit(commit).await,
-            Ok(Asked::Rollback(_)) => {
+        let told = match message.kind {
+            Some(Asked::Begin(begin)) => self.begin(begin).await.map_err(of_whole),
+            Some(Asked::Step(step)) => self.step(step).await,
+            Some(Asked::Commit(commit)) => self.commit(commit).await,
+            Some(Asked::Rollback(_)) => {
                 lock(&self.rest).open = None;
                 Ok(Told::RolledBack(v1::RolledBack {}))
             }
-            Ok(Asked::Ping(_)) => Ok(Told::Pong(v1::Pong {})),
-            Err(failed) => Err(failed),
+            Some(Asked::Ping(_)) => Ok(Told::Pong(v1::Pong {})),
+            None => Err(of_whole(Error::invalid("the message is of no kind"))),
         };
         // The place of the work; the answer needs none.
         self.call.give_place_back();
         v1::TransactReply { kind: Some(told.unwrap_or_else(|failed| self.failed(&failed))) }
     }
 
-    fn failed(&self, (error, operation): &Failure) -> Told {
+    fn failed(&self, Failure { error, of }: &Failure) -> Told {
         Told::Failed(v1::Failed {
             code: error.code().to_string(),
             message: status::cut(error.message()).to_owned(),
             hint: status::cut(&error.hint()).to_owned(),
-            operation: *operation,
+            operation: if let Part::Operation(number) = of { *number } else { 0 },
             is_over: lock(&self.rest).open.is_none(),
         })
     }
@@ -292,10 +312,10 @@ impl Session {
         let mut rest = lock(&self.rest);
         match rest.open.take() {
             Some(open) => Ok(open),
-            None if std::mem::take(&mut rest.has_expired) => Err(of_none(expired(true))),
+            None if std::mem::take(&mut rest.has_expired) => Err(of_whole(expired(true))),
             None => {
                 let error = Error::invalid("no transaction is open on the stream");
-                Err(of_none(error.with_hint("begin one first")))
+                Err(of_whole(error.with_hint("begin one first")))
             }
         }
     }
@@ -320,13 +340,13 @@ impl Session {
     }
 
     async fn commit(&mut self, commit: v1::Commit) -> std::result::Result<Told, Failure> {
+        let open = self.take_open()?;
         let write = commit.write.unwrap_or_default();
-        let level = durability(write.level).map_err(of_none)?;
+        let level = durability(write.level).map_err(of_whole)?;
         let request = match write.request_id.as_ref() {
             [] => None,
-            bytes => Some(request_id(bytes).map_err(of_none)?),
+            bytes => Some(request_id(bytes).map_err(of_whole)?),
         };
-        let open = self.take_open()?;
         let asked = Steps { operations: commit.operations, reads: Vec::new(), commit: Some(request) };
         let (open, done) = self.work(open, asked).await?;
         let Done { results, known, .. } = match done {
@@ -337,19 +357,24 @@ impl Session {
             (Known::New, _) | (_, None) => self.end(open, level, results).await,
             (known, Some(id)) => self.repeated(known, id).await,
         };
-        committed.map(Told::Committed).map_err(of_none)
+        committed.map(Told::Committed).map_err(of_whole)
     }
 
-    /// The error of a message. If it is that of one operation or of a read, the transaction goes on: it is
-    /// known what was done. Else a part of the message may have been done, and the transaction is over.
-    fn after_failure(&mut self, open: Open, (error, operation): Failure) -> Failure {
-        if error.code() == Code::DeadlinePassed {
-            return of_none(expired(true));
+    /// The failure of a message. The transaction goes on if it is known what was done; else it is over.
+    fn after_failure(&mut self, open: Open, failure: Failure) -> Failure {
+        if failure.error.code() == Code::DeadlinePassed {
+            return of_whole(expired(true));
         }
-        if operation > 0 || is_of_nothing(&error) {
+        let goes_on = match failure.of {
+            Part::Operation(_) => true,
+            // Others advise to send the message again, whose operations are done.
+            Part::Read => is_of_nothing(&failure.error),
+            Part::Whole => false,
+        };
+        if goes_on {
             self.put_back(open);
         }
-        (error, operation)
+        failure
     }
 
     /// The commit itself.
@@ -378,15 +403,15 @@ impl Session {
     /// Does what a message asks for in the transaction, on a thread. The transaction goes on after an error
     /// of that; it is over if there is no thread, or no room for what it notes.
     async fn work(&mut self, mut open: Open, asked: Steps) -> std::result::Result<Worked, Failure> {
-        let charge = self.take_room(&mut open, &asked).await.map_err(of_none)?;
+        let charge = self.take_room(&mut open, &asked).await.map_err(of_whole)?;
         let user = self.call.user;
         let run = move |db: &Db| {
             let done = open.work(db, asked, user);
             drop(charge);
             Ok((open, done))
         };
-        let (mut open, done) = self.service.writes.run(run).await.map_err(of_none)?;
-        open.charge(&self.call).await.map_err(of_none)?;
+        let (mut open, done) = self.service.writes.run(run).await.map_err(of_whole)?;
+        open.charge(&self.call).await.map_err(of_whole)?;
         Ok((open, done))
     }
 
@@ -414,13 +439,13 @@ fn draining() -> Error {
         .with_hint("nothing was changed: begin again in a moment, when it is up again")
 }
 
-/// Whether an error says of a read that there is nothing of the kind: the writes before it are done.
+/// Whether an error says that there is nothing of the kind that a read asks for.
 fn is_of_nothing(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Invalid) && error.code() != Code::TooLarge
 }
 
-fn of_none(error: Error) -> Failure {
-    (error, 0)
+fn of_whole(error: Error) -> Failure {
+    Failure { error, of: Part::Whole }
 }
 
 /// A transaction after a message, and what that has done.

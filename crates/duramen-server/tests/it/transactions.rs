@@ -97,8 +97,14 @@ fn errors_of_operations_leave_a_transaction_open() {
     assert_eq!(failed(stream.ask(step(operations, vec![]))), (Code::AlreadyExists, Some(2), true));
     let of_no_kind = vec![put("Bonn", 2, 1), v1::Operation { kind: None }];
     assert_eq!(failed(stream.ask(commit(of_no_kind))), (Code::InvalidArgument, Some(2), true));
-    // What was written before the error stays written; of the last message nothing was done.
-    assert_eq!(counted(stream.ask(step(vec![], vec![count_of()])).expect("read")), 4);
+    // What was written before the error stays written.
+    assert_eq!(counted(stream.ask(step(vec![], vec![count_of()])).expect("read")), 5);
+    // An error of a read, too, leaves it open: all operations are done.
+    let of_none =
+        v1::read::Kind::Count(v1::RangeOf { collection: "none".to_owned(), ..v1::RangeOf::default() });
+    let read_failed = failed(stream.ask(step(vec![put("Bonn", 3, 1)], vec![of_none])));
+    assert_eq!(read_failed, (Code::NoSuchTree, None, true));
+    assert_eq!(counted(stream.ask(step(vec![], vec![count_of()])).expect("read")), 6);
     assert!(matches!(stream.ask(Asked::Rollback(v1::Rollback {})), Ok(Told::RolledBack(_))));
     assert_eq!(count(&served.client), 3);
 }
@@ -132,6 +138,46 @@ fn a_transaction_ends_after_its_time() {
     let failed = stream.ask(commit(vec![])).expect_err("too late");
     assert_eq!((failed.error.code(), failed.is_stream_over), (Code::TransactionExpired, true));
     assert_eq!(count(&served.client), 3);
+}
+
+/// A server without room for a commit refuses it before it is done, and not when it is.
+#[test]
+fn a_commit_that_is_refused_for_want_of_room_has_changed_nothing() {
+    let mut limits = Limits::default();
+    limits.memory_bytes = 2 << 20;
+    let served = Served::with(|server| server.limits(limits));
+    // Some need more room than others have left.
+    let one = |thread: i64| -> [u64; 2] {
+        let mut told = [0, 0];
+        for id in (thread * 100)..(thread * 100 + 40) {
+            // A connection of its own: one that holds too much is closed, and nothing is said.
+            let client = served.another_client();
+            let Ok(mut stream) = client.transactions() else { continue };
+            if stream.ask(begin()).is_err() {
+                continue;
+            }
+            let text = "x".repeat(100 << 10);
+            let document = crate::reads::json(&format!(r#"{{"city":"Bonn","id":{id},"x":"{text}"}}"#));
+            let large = v1::PutDocument { collection: "orders".to_owned(), document, want_before: false };
+            let large = v1::Operation { kind: Some(v1::operation::Kind::Put(large)) };
+            let is_told = match stream.ask(commit(vec![large])) {
+                Ok(_) => true,
+                Err(failed) if failed.error.code() == Code::Overloaded => false,
+                Err(_) => continue,
+            };
+            told[usize::from(is_told)] += 1;
+            let is_there = served.db.documents("orders").get(("Bonn", id)).expect("read").is_some();
+            assert_eq!(is_there, is_told, "{id}");
+        }
+        told
+    };
+    let told = std::thread::scope(|scope| {
+        let one = &one;
+        let threads: Vec<_> = (0..12).map(|thread| scope.spawn(move || one(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("checked")).collect::<Vec<_>>()
+    });
+    let sum = |is_told: usize| told.iter().map(|told| told[is_told]).sum::<u64>();
+    assert!(sum(0) > 0 && sum(1) > 0, "{} refused, {} committed", sum(0), sum(1));
 }
 
 #[test]

@@ -14,10 +14,8 @@ use crate::access::handle::UnderWay;
 use crate::access::inside::{self, Inside};
 use crate::access::references;
 use crate::access::transaction::{Noted, Transaction};
-#[cfg(feature = "async")]
-use crate::store::Durability;
 use crate::store::error::{Error, Result};
-use crate::store::{self, CommitSeq, Receipt};
+use crate::store::{self, CommitSeq, Durability, Receipt};
 
 /// A transaction that is used in several calls, from any thread, and commits with
 /// [`OpenTransaction::commit`]. Dropped, it rolls back. It comes from [`Db::begin`].
@@ -91,9 +89,15 @@ impl OpenTransaction {
     /// Those of a [commit](crate::Error#commits). It does not run again by itself: after `WriteConflict`
     /// (E0101) begin anew. `InvalidArgument` (E0201) if a closure panicked.
     pub fn commit(self) -> Result<Receipt> {
+        let level = self.db.durability();
+        self.commit_at(level)
+    }
+
+    /// As [`OpenTransaction::commit`], at another level.
+    pub(crate) fn commit_at(self, level: Durability) -> Result<Receipt> {
         let (db, inner, effects) = self.settled()?;
-        let receipt = inner.commit(db.durability())?;
-        db.finish(effects);
+        let receipt = inner.commit(level)?;
+        db.at(level).finish(effects);
         Ok(receipt)
     }
 

@@ -13,6 +13,7 @@ use crate::store::{Durability, Receipt};
 
 use super::AsyncDb;
 use super::task::Step;
+use crate::access::after_commit::AfterCommit;
 use crate::access::handle::{Db, UnderWay};
 use crate::access::open_transaction::OpenTransaction;
 use crate::access::transaction::Transaction;
@@ -34,13 +35,7 @@ pub(super) fn begin<S: Send + 'static, T: Send + 'static>(
             receipt,
             level,
             Box::new(move |waited| match waited {
-                Ok(receipt) => match db.finish_in_part(effects) {
-                    None => Step::Done(Ok((state, out, receipt))),
-                    Some(rest) => Step::Again(Box::new(move || {
-                        rest();
-                        Step::Done(Ok((state, out, receipt)))
-                    })),
-                },
+                Ok(receipt) => finished(&db, effects, (state, out, receipt)),
                 // The log had no room for it or for a commit that it read: neither has happened.
                 Err(error) if error.code() == Code::DiskFull => {
                     Step::Again(Box::new(move || to_the_end(&db, state, run)))
@@ -53,21 +48,29 @@ pub(super) fn begin<S: Send + 'static, T: Send + 'static>(
 
 /// Orders a transaction that rested, and leaves the waiting to the flusher.
 pub(super) fn commit(open: OpenTransaction, level: Durability) -> Step<Receipt> {
+    if level == Durability::Memory {
+        return Step::Done(open.commit_at(level));
+    }
     let UnderWay { out: db, receipt, effects } = match open.commit_and_wait_later(level) {
         Ok(under_way) => under_way,
         Err(error) => return Step::Done(Err(error)),
     };
     let then = move |waited: Result<Receipt>| match waited {
-        Ok(receipt) => match db.finish_in_part(effects) {
-            None => Step::Done(Ok(receipt)),
-            Some(rest) => Step::Again(Box::new(move || {
-                rest();
-                Step::Done(Ok(receipt))
-            })),
-        },
+        Ok(receipt) => finished(&db, effects, receipt),
         Err(error) => Step::Done(Err(error)),
     };
     Step::Until(receipt, level, Box::new(then))
+}
+
+/// The work after a commit: what is slow or calls the program goes to the pool.
+fn finished<T: Send + 'static>(db: &Db, effects: AfterCommit, out: T) -> Step<T> {
+    match db.finish_in_part(effects) {
+        None => Step::Done(Ok(out)),
+        Some(rest) => Step::Again(Box::new(move || {
+            rest();
+            Step::Done(Ok(out))
+        })),
+    }
 }
 
 /// Runs it as a blocking call does.

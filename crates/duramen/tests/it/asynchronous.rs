@@ -596,3 +596,28 @@ fn a_closure_that_keeps_conflicting_runs_alone_and_can_give_up() -> Result<()> {
     assert_eq!((runs, counter.get::<u64>("n")?), (9, Some(8)));
     Ok(())
 }
+
+/// Level `Memory` included: nothing waits for a flush that no thread would make.
+#[test]
+fn a_transaction_that_rested_is_committed_at_each_level() {
+    let db = open(&MemDisk::new(7)).into_async();
+    let begun = |key: &'static str| {
+        let mut open = db.blocking().begin().unwrap();
+        open.with(|tx| tx.kv("counters").increment(key, 1)).unwrap();
+        open
+    };
+    for (count, level) in (1..).zip(Durability::ALL) {
+        let receipt = block_on(db.at(level).commit(begun("a"))).unwrap();
+        assert!(receipt.durability() >= level, "{receipt:?}");
+        block_on(db.wait(&receipt, Durability::Disk)).unwrap();
+        assert_eq!(db.blocking().kv("counters").get::<i64>("a").unwrap(), Some(count));
+    }
+    // What it has read has changed.
+    let (first, second) = (begun("b"), begun("b"));
+    block_on(db.commit(first)).unwrap();
+    assert_eq!(block_on(db.commit(second)).unwrap_err().code(), Code::WriteConflict);
+    // Dropped before its turn, it is rolled back.
+    drop(db.commit(begun("c")));
+    assert_eq!(db.blocking().kv("counters").get::<i64>("c").unwrap(), None);
+    assert_eq!(db.blocking().held_snapshots().len(), 0);
+}

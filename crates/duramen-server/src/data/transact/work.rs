@@ -8,7 +8,7 @@ use prost::Message as _;
 use tokio::sync::OwnedSemaphorePermit;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Failure, of_none};
+use super::{Failure, Part, of_whole};
 use crate::call::Call;
 use crate::data::batch::{self, Operation};
 use crate::data::find;
@@ -59,20 +59,25 @@ impl Open {
     }
 
     pub(super) fn work(&mut self, db: &Db, asked: Steps, user: &str) -> std::result::Result<Done, Failure> {
-        self.call.begin().map_err(of_none)?;
-        let (operations, reads) = (checked(asked.operations, self.form)?, asked.reads);
+        self.call.begin().map_err(of_whole)?;
         let id = asked.commit.flatten();
         if id.is_some() {
             // Its clock is started by the first look at it, outside of a transaction.
-            requests::time(db).map_err(of_none)?;
+            requests::time(db).map_err(of_whole)?;
         }
         let (call, form, body) = (self.call.clone(), self.form, self.body.digest128().to_be_bytes());
         let request = id.map(|id| Request::new(id, &body).by(user));
-        let mut done = Err(of_none(Error::invalid("the transaction cannot go on")));
+        let mut done = Err(of_whole(Error::invalid("the transaction cannot go on")));
         let mut noted = self.noted;
         let went_on = self.transaction.with(|tx| {
             let mut room = if asked.commit.is_some() { Room::new(&call) } else { Room::wanted(&call) };
-            done = in_transaction(tx, &call, (&operations, &reads, form), &mut room, request.as_ref());
+            done = in_transaction(
+                tx,
+                &call,
+                (asked.operations, &asked.reads, form),
+                &mut room,
+                request.as_ref(),
+            );
             if asked.commit.is_some() && done.is_ok() {
                 // As it is ordered: it only waits from then on.
                 tx.only_if(move || {
@@ -84,42 +89,36 @@ impl Open {
             Ok(())
         });
         self.noted = noted;
-        went_on.map_err(of_none)?;
+        went_on.map_err(of_whole)?;
         done
     }
-}
-
-/// The operations of a message, checked.
-fn checked(
-    operations: Vec<v1::Operation>,
-    form: v1::DocumentForm,
-) -> std::result::Result<Vec<Operation>, Failure> {
-    let check = |(number, operation)| Operation::new(operation, form).map_err(|error| (error, number));
-    (1..).zip(operations).map(check).collect()
 }
 
 fn in_transaction(
     tx: &mut Transaction<'_>,
     call: &Call,
-    (operations, reads, form): (&[Operation], &[v1::Read], v1::DocumentForm),
+    (operations, reads, form): (Vec<v1::Operation>, &[v1::Read], v1::DocumentForm),
     room: &mut Room<'_>,
     request: Option<&Request<'_>>,
 ) -> std::result::Result<Done, Failure> {
-    let known = request.map_or(Ok(Known::New), |request| requests::find(tx, request)).map_err(of_none)?;
+    let known = request.map_or(Ok(Known::New), |request| requests::find(tx, request)).map_err(of_whole)?;
     if known != Known::New {
         return Ok(Done { results: Vec::new(), reads: Vec::new(), known });
     }
     let mut results = Vec::with_capacity(operations.len());
     for (number, operation) in (1..).zip(operations) {
-        let result = operation.run(tx, call).map_err(|error| (error, number))?;
-        room.take(result.encoded_len()).map_err(of_none)?;
+        let of_this = |error| Failure { error, of: Part::Operation(number) };
+        let operation = Operation::new(operation, form).map_err(of_this)?;
+        let result = operation.run(tx, call).map_err(of_this)?;
+        room.take(result.encoded_len()).map_err(of_whole)?;
         results.push(result);
     }
     if let Some(request) = request {
-        remember(tx, request, &results).map_err(of_none)?;
+        remember(tx, request, &results).map_err(of_whole)?;
     }
-    find::check_in_batch(reads).map_err(of_none)?;
-    let reads = room.all(tx, reads, form).map_err(of_none)?;
+    let of_read = |error| Failure { error, of: Part::Read };
+    find::check_in_batch(reads).map_err(of_read)?;
+    let reads = room.all(tx, reads, form).map_err(of_read)?;
     Ok(Done { results, reads, known })
 }
 
