@@ -172,6 +172,8 @@ impl Session {
             return None;
         }
         let until = self.silent_until();
+        // The timer may take it before this wait ends.
+        let is_open = lock(&self.rest).open.is_some();
         let next = tokio::select! {
             next = timeout_at(until, self.messages.message()) => Some(next),
             _ = self.draining.wait_for(|draining| *draining) => None,
@@ -181,7 +183,7 @@ impl Session {
             Some(Ok(Ok(None))) => return None,
             Some(Ok(Ok(Some(message)))) => self.answer_in_time(message).await,
             Some(Ok(Err(status))) => Err(status),
-            Some(Err(_)) => Err(refused(expired(lock(&self.rest).open.is_some()))),
+            Some(Err(_)) => Err(refused(expired(is_open))),
         };
         self.is_over |= answer.is_err();
         if self.is_over {
