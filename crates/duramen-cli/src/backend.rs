@@ -15,8 +15,8 @@ use std::path::Path;
 use duramen::tuple::Element;
 use duramen::view::ViewReduction;
 use duramen::{
-    Code, Direction, Document, Durability, Followed, LentDocument, Observer, Reads, Rows, Schema, Snapshot,
-    Span, Value, ViewSpec,
+    Code, Direction, Document, Durability, Followed, LentDocument, LocalReads, Observer, Rows, Schema,
+    Snapshot, Span, Value, ViewSpec,
 };
 use duramen_client::{Address, Client};
 
@@ -81,9 +81,9 @@ pub(crate) struct Removed {
 }
 
 /// Stored documents, one at a time.
-pub(crate) enum StoredRows<'a> {
+pub(crate) enum StoredRows {
     Local(Rows),
-    Served(served::Scanned<'a>),
+    Served(served::Scanned),
 }
 
 /// A document with its key, valid until the next one is read.
@@ -94,7 +94,7 @@ pub(crate) struct LentRow<'r> {
     pub(crate) has_same_fields: bool,
 }
 
-impl StoredRows<'_> {
+impl StoredRows {
     /// The next document, valid until the next call.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>> {
         Ok(self.next_with_key()?.map(|(_, stored)| stored))
@@ -214,7 +214,7 @@ impl Reading {
         span: Span,
         direction: Direction,
         limit: u64,
-    ) -> Result<StoredRows<'_>> {
+    ) -> Result<StoredRows> {
         match self {
             Reading::Local { snapshot, .. } => {
                 Ok(StoredRows::Local(snapshot.documents(collection).rows(span, direction)?))

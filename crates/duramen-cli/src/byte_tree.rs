@@ -7,7 +7,7 @@
 use std::io::Write;
 
 use duramen::tuple::decode;
-use duramen::{Code, Direction, Document, KeyRange, Reads, Rows, Snapshot, Value, doc};
+use duramen::{Code, Direction, Document, KeyRange, LocalReads, Rows, Snapshot, Value, doc};
 
 use crate::args::{ExportArgs, Format, RangeArgs, RangeFlags, ScanArgs};
 use crate::failure::{Failure, Result};

@@ -9,7 +9,7 @@ mod session;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use duramen::{Code, Db, DbOptions, Durability, Reads, Schema, Snapshot};
+use duramen::{Code, Db, DbOptions, Durability, LocalReads, Schema, Snapshot};
 
 use crate::args::DatabaseArgs;
 use crate::byte_tree;

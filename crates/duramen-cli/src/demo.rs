@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use duramen::cell::RowEncoder;
 use duramen::schema::ColumnType;
-use duramen::{Code, Db, Document, Reads, RowBatch, Schema, doc};
+use duramen::{Code, Db, Document, LocalReads, RowBatch, Schema, doc};
 
 use crate::args::DemoArgs;
 use crate::failure::{FAILED, Failure, Result};

@@ -154,7 +154,7 @@ impl Frame {
 
 /// A running export.
 struct Export<'a> {
-    rows: StoredRows<'a>,
+    rows: StoredRows,
     schema: &'a Schema,
     signals: Signals,
     progress: Progress,

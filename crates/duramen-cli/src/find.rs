@@ -321,12 +321,12 @@ fn show(
 }
 
 /// The documents that satisfy the conditions, until a signal comes.
-struct Found<'a> {
-    documents: backend::Found<'a>,
+struct Found {
+    documents: backend::Found,
     signals: Signals,
 }
 
-impl Found<'_> {
+impl Found {
     /// Fails if a signal ended the search after `count` documents.
     fn check_signal(&self, count: u64, out: Output) -> Result<()> {
         let Some(number) = self.signals.received() else { return Ok(()) };

@@ -86,13 +86,13 @@ pub(crate) fn scan(args: &ScanArgs, out: Output) -> Result<()> {
 const LOOK_ROWS: u64 = 1024;
 
 /// Stored documents until the last, or until a signal comes.
-struct Scanned<'a> {
-    rows: StoredRows<'a>,
+struct Scanned {
+    rows: StoredRows,
     signals: Signals,
     count: u64,
 }
 
-impl Scanned<'_> {
+impl Scanned {
     fn next(&mut self) -> Result<Option<&[u8]>> {
         if self.count.is_multiple_of(LOOK_ROWS) && self.signals.received().is_some() {
             return Ok(None);
@@ -102,7 +102,7 @@ impl Scanned<'_> {
     }
 }
 
-fn documents(scanned: &mut Scanned<'_>, limit: u64, out: Output) -> Result<u64> {
+fn documents(scanned: &mut Scanned, limit: u64, out: Output) -> Result<u64> {
     let mut stream = out.stream();
     let mut line = Vec::new();
     let mut count = 0;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use duramen::tuple::decode;
 use duramen::{
-    Error, Lost, LostCommits, RepairProgress, RepairReport, RepairStage, Repaired, Store, UncertainRows,
+    Error, Lost, LostCommits, RepairProgress, RepairReport, RepairStage, Repaired, StoreKind, UncertainRows,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -159,7 +159,7 @@ fn show(report: &RepairReport, args: &RepairArgs, took: Duration, out: Output) -
             one.store.name().to_owned(),
             if one.name.is_empty() { "(contents)".to_owned() } else { printable(&one.name) },
             // Its rows are counted with the stores that they describe.
-            if one.store == Store::Own { String::new() } else { grouped(one.rows) },
+            if one.store == StoreKind::Own { String::new() } else { grouped(one.rows) },
             about(one),
             grouped(one.ranges),
         ]);
@@ -246,7 +246,7 @@ fn unknown(report: &RepairReport) -> Vec<String> {
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for one in &report.repaired {
         // The ranges above tell it of the database's own lists.
-        if let Some(why) = one.lost_unknown.as_deref().filter(|_| one.store != Store::Own) {
+        if let Some(why) = one.lost_unknown.as_deref().filter(|_| one.store != StoreKind::Own) {
             reasons.entry(why).or_default().push(if one.name.is_empty() { "(contents)" } else { &one.name });
         }
     }
@@ -272,7 +272,8 @@ fn lost_commits(lost: &LostCommits) -> String {
 
 /// The commands that show trees of bytes, if rows went to some.
 fn of_bytes(report: &RepairReport, new: &Path) -> Option<String> {
-    let uncertain = report.uncertain.iter().filter(|rows| rows.store == Store::Bytes).map(|rows| &rows.name);
+    let uncertain =
+        report.uncertain.iter().filter(|rows| rows.store == StoreKind::Bytes).map(|rows| &rows.name);
     let first = shell_word(report.renamed.iter().chain(uncertain).next()?);
     let new = new.display();
     Some(format!(
@@ -282,7 +283,7 @@ fn of_bytes(report: &RepairReport, new: &Path) -> Option<String> {
 
 /// The command that writes uncertain rows for an import, if they went to collections.
 fn of_collections(report: &RepairReport, new: &Path) -> Option<String> {
-    let is_one = |rows: &&UncertainRows| rows.store == Store::Collection;
+    let is_one = |rows: &&UncertainRows| rows.store == StoreKind::Collection;
     let name = shell_word(&report.uncertain.iter().find(is_one)?.name);
     Some(format!(
         "an uncertain collection has no views, sums or references: `duramen export {} -c {name} --format ndjson` writes it, and an import declares them again",
@@ -359,21 +360,21 @@ fn uncertain(rows: &UncertainRows) -> String {
         counted(rows.rows, "row"),
         rows.of,
         if rows.rows == 1 { "it is" } else { "they are" },
-        if rows.store == Store::Bytes { "the tree of bytes" } else { rows.store.name() },
+        if rows.store == StoreKind::Bytes { "the tree of bytes" } else { rows.store.name() },
         rows.name
     )
 }
 
 /// A key in readable form: by its elements, or for a tree of bytes as text.
-fn key_text(store: Store, key: &[u8]) -> String {
+fn key_text(store: StoreKind, key: &[u8]) -> String {
     match elements_of(store, key) {
         Some(text) => text,
         None => key.escape_ascii().to_string(),
     }
 }
 
-fn elements_of(store: Store, key: &[u8]) -> Option<String> {
-    if store == Store::Bytes {
+fn elements_of(store: StoreKind, key: &[u8]) -> Option<String> {
+    if store == StoreKind::Bytes {
         return None;
     }
     decode(key).ok().map(|elements| keys::listed(&elements))

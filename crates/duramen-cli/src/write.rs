@@ -4,7 +4,9 @@ use std::io::Read;
 use std::path::Path;
 
 use duramen::tuple::{Element, decode};
-use duramen::{CommitSeq, Document, Durability, ErrorKind, Followed, Reads as _, Schema, Span, Value, doc};
+use duramen::{
+    CommitSeq, Document, Durability, ErrorKind, Followed, LocalReads as _, Schema, Span, Value, doc,
+};
 
 use crate::args::{DelArgs, PutArgs};
 use crate::backend::{Removed, Stored, Writing};

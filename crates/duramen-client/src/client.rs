@@ -1,9 +1,11 @@
 //! Calls that wait for their answers.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use duramen::Time;
 use duramen::error::{Code, Error, Result};
 use duramen_proto::v1::admin_client::AdminClient;
 use duramen_proto::v1::data_client::DataClient;
@@ -42,9 +44,15 @@ impl Interceptor for Token {
 
 pub(crate) type Calls = InterceptedService<Channel, Token>;
 
-/// A connection to a server. Its calls wait for their answers in the calling thread.
-#[derive(Debug)]
+/// A connection to a server. Its calls wait for their answers in the calling thread. Clones share it.
+#[derive(Debug, Clone)]
 pub struct Client {
+    shared: Arc<Shared>,
+}
+
+/// What clones share.
+#[derive(Debug)]
+struct Shared {
     runtime: Runtime,
     data: DataClient<Calls>,
     schema: SchemaClient<Calls>,
@@ -77,7 +85,7 @@ impl Client {
         }));
         let calls = InterceptedService::new(channel, token);
         let (data, schema) = (DataClient::new(calls.clone()), SchemaClient::new(calls.clone()));
-        let mut client = Client {
+        let mut shared = Shared {
             runtime,
             data: data.max_decoding_message_size(MESSAGE_BYTES_MAX),
             schema: schema.max_decoding_message_size(MESSAGE_BYTES_MAX),
@@ -86,25 +94,15 @@ impl Client {
             greeted: Instant::now(),
             address: address.clone(),
         };
-        client.hello = client.greet()?;
-        client.greeted = Instant::now();
-        Ok(client)
-    }
-
-    fn greet(&self) -> Result<v1::HelloReply> {
-        let hello = v1::HelloRequest {
-            version_min: *VERSIONS.start(),
-            version_max: *VERSIONS.end(),
-            client: format!("duramen {}", env!("CARGO_PKG_VERSION")),
-        };
-        let mut data = self.data.clone();
-        self.wait(async move { data.hello(with_deadline(hello, DEADLINE)).await })
+        shared.hello = shared.greet()?;
+        shared.greeted = Instant::now();
+        Ok(Client { shared: Arc::new(shared) })
     }
 
     /// What the server said about itself.
     #[must_use]
     pub fn hello(&self) -> &v1::HelloReply {
-        &self.hello
+        &self.shared.hello
     }
 
     /// An id for a batch, by the server's clock of requests. Make it once for the batch, and send it with
@@ -118,10 +116,9 @@ impl Client {
             Ok(16) => {}
             _ => return Err(Error::new(Code::System, "the system gives no random bytes")),
         }
-        let clock = self.hello.request_clock.unwrap_or_default();
-        let then_ms =
-            u64::try_from(clock.seconds).unwrap_or(0) * 1000 + u64::from(clock.nanoseconds / 1_000_000);
-        let now_ms = then_ms + u64::try_from(self.greeted.elapsed().as_millis()).unwrap_or(0);
+        let clock = self.request_time();
+        let now_ms =
+            u64::try_from(clock.seconds()).unwrap_or(0) * 1000 + u64::from(clock.nanoseconds() / 1_000_000);
         // A UUID of version 7: the time in milliseconds, then random bits.
         id[..6].copy_from_slice(&now_ms.to_be_bytes()[2..]);
         id[6] = id[6] & 0x0f | 0x70;
@@ -129,10 +126,19 @@ impl Client {
         Ok(Bytes::copy_from_slice(&id))
     }
 
+    /// The time by the server's clock of requests.
+    pub(crate) fn request_time(&self) -> Time {
+        let clock = self.shared.hello.request_clock.unwrap_or_default();
+        let then = Duration::new(u64::try_from(clock.seconds).unwrap_or(0), clock.nanoseconds);
+        let now = then + self.shared.greeted.elapsed();
+        let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        Time::new(seconds, now.subsec_nanos()).unwrap_or(Time::MAX)
+    }
+
     /// Its address.
     #[must_use]
     pub fn address(&self) -> &Address {
-        &self.address
+        &self.shared.address
     }
 
     /// Reads of one state.
@@ -140,8 +146,8 @@ impl Client {
     /// # Errors
     /// Those of the reads; `Unreachable` (E1111) if the connection is lost.
     pub fn read(&self, request: v1::ReadRequest) -> Result<v1::ReadReply> {
-        let mut data = self.data.clone();
-        self.wait(async move { data.read(with_deadline(request, DEADLINE)).await })
+        let mut data = self.shared.data.clone();
+        self.shared.wait(async move { data.read(with_deadline(request, DEADLINE)).await })
     }
 
     /// One transaction.
@@ -158,15 +164,16 @@ impl Client {
     /// # Errors
     /// As [`Client::batch`].
     pub fn try_batch(&self, request: v1::BatchRequest) -> std::result::Result<v1::BatchReply, FailedBatch> {
-        let bytes_max = self.hello.message_bytes_max;
+        let bytes_max = self.shared.hello.message_bytes_max;
         if request.encoded_len() as u64 > bytes_max {
             let what =
                 format!("the batch takes {} bytes, and the server takes {bytes_max}", request.encoded_len());
             let error = Error::new(Code::TooLarge, what).with_hint("send several smaller ones");
             return Err(FailedBatch { error, operation: None, retry_after: None });
         }
-        let mut data = self.data.clone();
-        let done = self.runtime.block_on(async move { data.batch(with_deadline(request, DEADLINE)).await });
+        let mut data = self.shared.data.clone();
+        let done =
+            self.shared.runtime.block_on(async move { data.batch(with_deadline(request, DEADLINE)).await });
         done.map(Response::into_inner).map_err(|status| FailedBatch {
             error: in_doubt_if_lost(self.failed(&status)),
             operation: status::operation(&status),
@@ -179,8 +186,8 @@ impl Client {
     /// # Errors
     /// As [`duramen::requests::outcome`]; `Unreachable` (E1111) if the connection is lost.
     pub fn outcome(&self, request: v1::OutcomeRequest) -> Result<v1::OutcomeReply> {
-        let mut data = self.data.clone();
-        self.wait(async move { data.outcome(with_deadline(request, DEADLINE)).await })
+        let mut data = self.shared.data.clone();
+        self.shared.wait(async move { data.outcome(with_deadline(request, DEADLINE)).await })
     }
 
     /// Collections by their names; all of them without any.
@@ -188,10 +195,23 @@ impl Client {
     /// # Errors
     /// `NoSuchTree` (E0901) for an unknown one; `Unreachable` (E1111) if the connection is lost.
     pub fn collections(&self, names: Vec<String>) -> Result<Vec<v1::Collection>> {
-        let mut schema = self.schema.clone();
+        let mut schema = self.shared.schema.clone();
         let request = v1::CollectionsRequest { names };
-        let reply = self.wait(async move { schema.collections(with_deadline(request, DEADLINE)).await })?;
+        let reply =
+            self.shared.wait(async move { schema.collections(with_deadline(request, DEADLINE)).await })?;
         Ok(reply.collections)
+    }
+
+    /// Creates the collection of a type, or fits it to the type.
+    ///
+    /// # Errors
+    /// Those of the change; `OutcomeUnknown` (E0401) if the connection is lost before the answer: it can be
+    /// repeated.
+    pub fn ensure_type(&self, request: v1::EnsureTypeRequest) -> Result<v1::EnsureTypeReply> {
+        let mut schema = self.shared.schema.clone();
+        let done =
+            self.shared.wait(async move { schema.ensure_type(with_deadline(request, DEADLINE)).await });
+        done.map_err(in_doubt_if_lost)
     }
 
     /// Removes a collection with all its documents.
@@ -199,8 +219,9 @@ impl Client {
     /// # Errors
     /// Those of the change; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
     pub fn drop_collection(&self, request: v1::DropCollectionRequest) -> Result<v1::DropCollectionReply> {
-        let mut schema = self.schema.clone();
-        let done = self.wait(async move { schema.drop_collection(with_deadline(request, DEADLINE)).await });
+        let mut schema = self.shared.schema.clone();
+        let done =
+            self.shared.wait(async move { schema.drop_collection(with_deadline(request, DEADLINE)).await });
         done.map_err(in_doubt_if_lost)
     }
 
@@ -209,8 +230,8 @@ impl Client {
     /// # Errors
     /// Those of the change; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
     pub fn add_view(&self, request: v1::AddViewRequest) -> Result<v1::AddViewReply> {
-        let mut schema = self.schema.clone();
-        let done = self.wait(async move { schema.add_view(with_deadline(request, DEADLINE)).await });
+        let mut schema = self.shared.schema.clone();
+        let done = self.shared.wait(async move { schema.add_view(with_deadline(request, DEADLINE)).await });
         done.map_err(in_doubt_if_lost)
     }
 
@@ -219,8 +240,8 @@ impl Client {
     /// # Errors
     /// Those of the change; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
     pub fn drop_view(&self, request: v1::DropViewRequest) -> Result<v1::DropViewReply> {
-        let mut schema = self.schema.clone();
-        let done = self.wait(async move { schema.drop_view(with_deadline(request, DEADLINE)).await });
+        let mut schema = self.shared.schema.clone();
+        let done = self.shared.wait(async move { schema.drop_view(with_deadline(request, DEADLINE)).await });
         done.map_err(in_doubt_if_lost)
     }
 
@@ -229,8 +250,9 @@ impl Client {
     /// # Errors
     /// Those of the change; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
     pub fn rebuild_view(&self, request: v1::RebuildViewRequest) -> Result<v1::RebuildViewReply> {
-        let mut schema = self.schema.clone();
-        let done = self.wait(async move { schema.rebuild_view(with_deadline(request, DEADLINE)).await });
+        let mut schema = self.shared.schema.clone();
+        let done =
+            self.shared.wait(async move { schema.rebuild_view(with_deadline(request, DEADLINE)).await });
         done.map_err(in_doubt_if_lost)
     }
 
@@ -239,9 +261,9 @@ impl Client {
     /// # Errors
     /// `NoSuchTree` (E0901) for an unknown collection; `Unreachable` (E1111) if the connection is lost.
     pub fn views(&self, collections: Vec<String>) -> Result<Vec<v1::ViewState>> {
-        let mut schema = self.schema.clone();
+        let mut schema = self.shared.schema.clone();
         let request = v1::ViewsRequest { collections };
-        Ok(self.wait(async move { schema.views(with_deadline(request, DEADLINE)).await })?.views)
+        Ok(self.shared.wait(async move { schema.views(with_deadline(request, DEADLINE)).await })?.views)
     }
 
     /// Builds the views of a collection for a moment. Call it until they are complete. If `view` names one,
@@ -250,9 +272,9 @@ impl Client {
     /// # Errors
     /// Those of the build; `Unreachable` (E1111) if the connection is lost.
     pub fn build_views(&self, collection: &str, view: &str) -> Result<v1::BuildViewsReply> {
-        let mut schema = self.schema.clone();
+        let mut schema = self.shared.schema.clone();
         let request = v1::BuildViewsRequest { collection: collection.to_owned(), view: view.to_owned() };
-        self.wait(async move { schema.build_views(with_deadline(request, DEADLINE)).await })
+        self.shared.wait(async move { schema.build_views(with_deadline(request, DEADLINE)).await })
     }
 
     /// What the database consists of, how long commits take, and what is in their way.
@@ -260,34 +282,51 @@ impl Client {
     /// # Errors
     /// Those of a read; `Unreachable` (E1111) if the connection is lost.
     pub fn stats(&self, within: Duration) -> Result<v1::StatsReply> {
-        let mut admin = self.admin.clone();
-        self.wait(async move { admin.stats(with_deadline(v1::StatsRequest {}, within)).await })
+        let mut admin = self.shared.admin.clone();
+        self.shared.wait(async move { admin.stats(with_deadline(v1::StatsRequest {}, within)).await })
     }
 
     /// The documents of a range, or what a query finds.
     ///
     /// # Errors
     /// Those of the scan; `Unreachable` (E1111) if the connection is lost.
-    pub fn scan(&self, request: v1::ScanRequest) -> Result<Scanned<'_>> {
-        let mut data = self.data.clone();
-        let messages = self.wait(async move { data.scan(with_deadline(request, SCAN_DEADLINE)).await })?;
-        Ok(Scanned { client: self, messages })
+    pub fn scan(&self, request: v1::ScanRequest) -> Result<Scanned> {
+        let mut data = self.shared.data.clone();
+        let messages =
+            self.shared.wait(async move { data.scan(with_deadline(request, SCAN_DEADLINE)).await })?;
+        Ok(Scanned { client: self.clone(), messages })
+    }
+
+    pub(crate) fn failed(&self, status: &Status) -> Error {
+        self.shared.failed(status)
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
-        &self.runtime
+        &self.shared.runtime
     }
 
     /// The calls of the service `Data`.
     pub(crate) fn data(&self) -> DataClient<Calls> {
-        self.data.clone()
+        self.shared.data.clone()
+    }
+}
+
+impl Shared {
+    fn greet(&self) -> Result<v1::HelloReply> {
+        let hello = v1::HelloRequest {
+            version_min: *VERSIONS.start(),
+            version_max: *VERSIONS.end(),
+            client: format!("duramen {}", env!("CARGO_PKG_VERSION")),
+        };
+        let mut data = self.data.clone();
+        self.wait(async move { data.hello(with_deadline(hello, DEADLINE)).await })
     }
 
     fn wait<T>(&self, call: impl Future<Output = std::result::Result<Response<T>, Status>>) -> Result<T> {
         self.runtime.block_on(call).map(Response::into_inner).map_err(|status| self.failed(&status))
     }
 
-    pub(crate) fn failed(&self, status: &Status) -> Error {
+    fn failed(&self, status: &Status) -> Error {
         status::error(status).unwrap_or_else(|| {
             let why = format!("the server at {} gave no answer: {}", self.address, status.message());
             Error::new(Code::Unreachable, why).with_hint("look whether it still runs, and try again")
@@ -308,19 +347,19 @@ pub struct FailedBatch {
 
 /// The messages of a scan.
 #[derive(Debug)]
-pub struct Scanned<'a> {
-    client: &'a Client,
+pub struct Scanned {
+    client: Client,
     messages: Streaming<v1::ScanReply>,
 }
 
-impl Scanned<'_> {
+impl Scanned {
     /// The next message; `None` after the last.
     ///
     /// # Errors
     /// Those of the scan; `Unreachable` (E1111) if the connection is lost.
     #[expect(clippy::should_implement_trait, reason = "it can fail, and then ends")]
     pub fn next(&mut self) -> Result<Option<v1::ScanReply>> {
-        let message = self.client.runtime.block_on(self.messages.next());
+        let message = self.client.runtime().block_on(self.messages.next());
         message.transpose().map_err(|status| self.client.failed(&status))
     }
 }

@@ -1,8 +1,9 @@
 //! Connects to a database that another process serves.
 //!
-//! [`Remote`] runs transactions there as the library does here: closures that run again after a conflict.
-//! [`Address`] says where it is: a directory, a socket, a host and a port. [`Client`] makes calls of the
-//! protocol and waits for the answers; errors are those of the library, with their codes.
+//! [`Remote`] is such a database with the types and closures of the library: it is a
+//! [`Store`](duramen::Store), as [`Db`](duramen::Db) is. [`Address`] says where it is: a directory, a socket,
+//! a host and a port. [`Client`] makes calls of the protocol and waits for the answers; errors are those of
+//! the library, with their codes.
 
 #![allow(
     clippy::disallowed_methods,
@@ -17,5 +18,5 @@ mod stream;
 
 pub use address::Address;
 pub use client::{Client, FailedBatch, Scanned};
-pub use remote::{Remote, RemoteDocuments, RemoteKv, RemoteTransaction};
+pub use remote::{Remote, RemoteDocuments, RemoteSnapshot, RemoteTransaction};
 pub use stream::{FailedStep, TransactionStream};

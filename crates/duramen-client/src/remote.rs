@@ -1,22 +1,33 @@
 //! A database that another process serves, used with the closures of the library.
 
+mod calls;
 mod collection;
-mod key_values;
+mod fits;
+mod kv;
+mod questions;
+mod session;
+mod streams;
 mod transaction;
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use duramen::Collection;
 use duramen::error::{Code, Error, ErrorKind, Result};
+use duramen::wire::StoredType;
 use duramen_proto::v1;
 
 use crate::address::Address;
 use crate::client::Client;
-use crate::stream::{FailedStep, TransactionStream};
+use crate::stream::FailedStep;
+use fits::Fits;
+use session::Session;
+use streams::Streams;
+
 pub use collection::RemoteDocuments;
-pub use key_values::RemoteKv;
-pub use transaction::RemoteTransaction;
+pub use transaction::{RemoteSnapshot, RemoteTransaction};
 
 /// How often a transaction runs again after a conflict.
 const CONFLICTS_MAX: u32 = 32;
@@ -27,34 +38,60 @@ const WITHIN: Duration = Duration::from_secs(30);
 /// How long a run of a closure may take.
 const LASTS: Duration = Duration::from_secs(30);
 
+/// How long a server keeps a snapshot.
+const SNAPSHOT_LASTS: Duration = Duration::from_secs(120);
+
 /// The longest wait before a transaction runs again.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// A database that another process serves.
 ///
+/// It is a [`Store`](duramen::Store): functions of that run on it and on a [`Db`](duramen::Db). Its reads are
+/// those of [`Reads`](duramen::Reads), each of the newest state; its transactions have the writes of
+/// [`Tx`](duramen::Tx).
+///
 /// ```no_run
+/// use duramen::prelude::*;
 /// use duramen_client::Remote;
-/// use duramen::doc;
-/// # fn main() -> duramen::error::Result<()> {
+///
+/// #[derive(Serialize, Deserialize, Collection)]
+/// #[collection(view(SalesByCity, key = city, value = cents, reduce = (Count, Sum)))]
+/// struct Order { #[key] id: u64, city: String, cents: i64 }
+///
+/// # fn main() -> Result<()> {
 /// let db = Remote::connect("shop.duramen")?;
+/// db.put(&Order { id: 1, city: "Oslo".into(), cents: 1250 })?;
+/// let (orders, cents) = db.view::<SalesByCity>().key("Oslo").reduce()?;
 /// let left = db.transact(|tx| {
 ///     let left = tx.kv("stock").get::<i64>("apples")?.unwrap_or(10) - 1;
 ///     tx.kv("stock").put("apples", &left)?;
-///     tx.documents("orders").insert(&doc! { "id": 7, "what": "an apple" })?;
+///     tx.modify::<Order>(1, |order| {
+///         order.cents += 60;
+///         Ok(())
+///     })?;
 ///     Ok(left)
 /// })?;
-/// println!("{left} apples are left");
+/// println!("{orders} order(s), {cents} cents; {left} apples are left");
 /// # Ok(()) }
 /// ```
+///
+/// # Types
+/// The first read of a type asks for the definition of its collection, and checks that the type fits it. The
+/// first write creates the collection or gives it what the type declares, before and outside of the
+/// transaction that writes. A type of another version than the documents is refused: a migration runs in the
+/// program that has the database open.
 #[derive(Debug)]
 pub struct Remote {
     client: Client,
+    fits: Arc<Fits>,
+    streams: Arc<Streams>,
     lasts: Duration,
 }
 
 impl From<Client> for Remote {
     fn from(client: Client) -> Remote {
-        Remote { client, lasts: LASTS }
+        let (fits, streams) = (Fits::new(client.clone()), Streams::new(client.clone()));
+        Remote { client, fits: Arc::new(fits), streams: Arc::new(streams), lasts: LASTS }
     }
 }
 
@@ -104,7 +141,7 @@ impl Remote {
     /// `WriteConflict` (E0101) after 32 conflicts; `Unreachable` (E1111), `Draining` (E1106) and `Overloaded`
     /// (E1103) after 30 seconds; `OutcomeUnknown` (E0401) if the server could not be asked for the outcome of
     /// a commit in that time.
-    pub fn transact<T>(&self, run: impl FnMut(&mut RemoteTransaction<'_>) -> Result<T>) -> Result<T> {
+    pub fn transact<T>(&self, run: impl FnMut(&mut RemoteTransaction) -> Result<T>) -> Result<T> {
         Ok(self.transact_with_receipt(run)?.0)
     }
 
@@ -114,12 +151,12 @@ impl Remote {
     /// As [`Remote::transact`].
     pub fn transact_with_receipt<T>(
         &self,
-        mut run: impl FnMut(&mut RemoteTransaction<'_>) -> Result<T>,
+        mut run: impl FnMut(&mut RemoteTransaction) -> Result<T>,
     ) -> Result<(T, v1::Receipt)> {
         let mut until = Instant::now() + WITHIN;
-        let (mut stream, mut conflicts, mut tries) = (None, 0, 0);
+        let (mut conflicts, mut tries) = (0, 0);
         loop {
-            let error = match self.run_once(&mut stream, &mut run) {
+            let error = match self.run_once(&mut run) {
                 Ended::Committed(out, receipt) => return Ok((out, receipt)),
                 Ended::Failed(error) => return Err(error),
                 Ended::Again(error) => error,
@@ -143,27 +180,45 @@ impl Remote {
         }
     }
 
+    /// A snapshot of the newest state, which the server keeps for two minutes, or longer if a run of a
+    /// closure may last longer. Each of its reads is a round trip.
+    ///
+    /// # Errors
+    /// `Unreachable` (E1111), `Draining` (E1106) and `Overloaded` (E1103) after 30 seconds.
+    pub fn snapshot(&self) -> Result<RemoteSnapshot> {
+        self.again(|| {
+            let mut session = Session::new(&self.streams, self.lasts.max(SNAPSHOT_LASTS), &self.fits)?;
+            session.begin_now()?;
+            Ok(RemoteSnapshot::new(session))
+        })
+    }
+
+    /// Creates the collection of a type, or gives it what the type declares, as [`Db::register`] does. Views
+    /// that are new are built by the server in the background.
+    ///
+    /// # Errors
+    /// As [`Db::register`]; `Unsupported` (E0211) if the documents have another version than the type.
+    ///
+    /// [`Db::register`]: duramen::Db::register
+    pub fn register<C: Collection>(&self) -> Result<()> {
+        self.fits.writing(StoredType::of::<C>()).map(drop)
+    }
+
     /// Runs the closure once, and commits.
-    fn run_once<'c, T>(
-        &'c self,
-        stream: &mut Option<TransactionStream<'c>>,
-        run: &mut impl FnMut(&mut RemoteTransaction<'_>) -> Result<T>,
-    ) -> Ended<T> {
-        let begun = match stream.take().map_or_else(|| self.client.transactions(), Ok) {
-            Ok(stream) => RemoteTransaction::begin(stream, self.lasts),
+    fn run_once<T>(&self, run: &mut impl FnMut(&mut RemoteTransaction) -> Result<T>) -> Ended<T> {
+        let session = match Session::new(&self.streams, self.lasts, &self.fits) {
+            Ok(session) => session,
             Err(error) => return again_or_failed(error),
         };
-        let mut transaction = match begun {
-            Ok(transaction) => transaction,
-            Err(error) => return again_or_failed(error),
-        };
+        let mut transaction = RemoteTransaction::new(session);
         let out = match run(&mut transaction) {
             Ok(out) => out,
             Err(error) => {
+                let mut session = transaction.session();
                 // An error that the server gave may be over the next time; those of the closure are final.
-                let is_of_server = transaction.is_of_server(&error);
-                let lost = transaction.lost().filter(is_transient);
-                *stream = transaction.roll_back();
+                let is_of_server = session.is_of_server(&error);
+                let lost = session.lost().filter(is_transient);
+                session.end();
                 return match lost {
                     Some(lost) => Ended::Again(lost),
                     None if is_of_server => again_or_failed(error),
@@ -171,12 +226,13 @@ impl Remote {
                 };
             }
         };
-        let id = match transaction.has_written().then(|| self.client.new_request_id()).transpose() {
+        let mut session = transaction.session();
+        let id = match session.has_written().then(|| self.client.new_request_id()).transpose() {
             Ok(id) => id,
             Err(error) => return Ended::Failed(error),
         };
-        let (committed, rest) = transaction.commit(id.clone().unwrap_or_default());
-        *stream = rest;
+        let committed = session.commit(id.clone().unwrap_or_default());
+        session.end();
         match committed {
             Ok(receipt) => Ended::Committed(out, receipt),
             Err(FailedStep { error, .. }) if is_in_doubt(&error) => match id {

@@ -1,6 +1,8 @@
 //! A stream of transactions: messages and their answers, one after the other.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use duramen::error::{Code, Error, Result};
 use duramen_proto::v1::transact_reply::Kind as Told;
@@ -32,13 +34,18 @@ const WAITING_MAX: usize = 4;
 
 /// A stream of transactions. Dropped, it rolls back the one that is open.
 #[derive(Debug)]
-pub struct TransactionStream<'a> {
-    client: &'a Client,
+pub struct TransactionStream {
+    client: Client,
     messages: Sender<v1::TransactRequest>,
     answers: Streaming<v1::TransactReply>,
     pinging: JoinHandle<()>,
+    /// Whether a transaction is to be kept open.
+    is_in_use: Arc<AtomicBool>,
+    opened: Instant,
     /// How long an answer may take.
     answer_within: Duration,
+    /// Answers to messages for which nothing has waited.
+    unread: u32,
 }
 
 /// An error of a transaction.
@@ -66,7 +73,7 @@ impl Client {
     ///
     /// # Errors
     /// `Unreachable` (E1111) if the connection is lost; `Draining` (E1106) if the server goes down.
-    pub fn transactions(&self) -> Result<TransactionStream<'_>> {
+    pub fn transactions(&self) -> Result<TransactionStream> {
         let (messages, sent) = mpsc::channel(WAITING_MAX);
         let mut data = self.data();
         let request = with_deadline(ReceiverStream::new(sent), STREAM_DEADLINE);
@@ -75,47 +82,88 @@ impl Client {
         });
         let opened = opened.map_err(|_| no_answer())?;
         let answers = opened.map_err(|status| self.failed(&status))?.into_inner();
-        let ping = messages.clone();
+        let (ping, is_in_use) = (messages.clone(), Arc::new(AtomicBool::new(true)));
+        let is_wanted = Arc::clone(&is_in_use);
         let pinging = self.runtime().spawn(async move {
             let mut ticks = time::interval(PING_EVERY);
             loop {
                 ticks.tick().await;
+                if !is_wanted.load(Ordering::Relaxed) {
+                    continue;
+                }
                 let message = v1::TransactRequest { kind: Some(Asked::Ping(v1::Ping {})) };
                 if ping.send(message).await.is_err() {
                     return;
                 }
             }
         });
-        Ok(TransactionStream { client: self, messages, answers, pinging, answer_within: ANSWER_LATE })
+        Ok(TransactionStream {
+            client: self.clone(),
+            messages,
+            answers,
+            pinging,
+            is_in_use,
+            opened: Instant::now(),
+            answer_within: ANSWER_LATE,
+            unread: 0,
+        })
     }
 }
 
-impl TransactionStream<'_> {
+impl TransactionStream {
     /// Sends a message, and waits for its answer.
     ///
     /// # Errors
     /// That of the message; `Unreachable` (E1111) if the connection is lost, and then no answer says what has
     /// become of the message.
     pub fn ask(&mut self, kind: Asked) -> std::result::Result<Told, FailedStep> {
-        let over = FailedStep::of_stream;
+        self.send(kind)?;
+        self.answer()
+    }
+
+    /// Sends a message. Its answer comes behind those of the messages before.
+    ///
+    /// # Errors
+    /// `Unreachable` (E1111) if the stream takes none for too long.
+    pub(crate) fn send(&mut self, kind: Asked) -> std::result::Result<(), FailedStep> {
         if let Asked::Begin(v1::Begin { lasts_ms, .. }) = &kind {
             let lasts_ms = if *lasts_ms == 0 { LASTS_MS } else { *lasts_ms };
             self.answer_within = Duration::from_millis(lasts_ms.into()) + ANSWER_LATE;
         }
         let message = v1::TransactRequest { kind: Some(kind) };
-        let runtime = self.client.runtime();
-        let mut waiting = Some(message);
+        let sent = self
+            .client
+            .runtime()
+            .block_on(async { time::timeout(self.answer_within, self.messages.send(message)).await });
+        match sent {
+            // If the server has ended the stream, the next answer says why.
+            Ok(_) => Ok(()),
+            Err(_) => Err(FailedStep::of_stream(no_answer())),
+        }
+    }
+
+    /// Waits for the next answer.
+    ///
+    /// # Errors
+    /// As [`TransactionStream::ask`].
+    pub(crate) fn answer(&mut self) -> std::result::Result<Told, FailedStep> {
+        while self.unread > 0 {
+            self.unread -= 1;
+            match self.next_answer() {
+                Err(failed) if failed.is_stream_over => return Err(failed),
+                _ => {}
+            }
+        }
+        self.next_answer()
+    }
+
+    fn next_answer(&mut self) -> std::result::Result<Told, FailedStep> {
+        let over = FailedStep::of_stream;
         loop {
-            let answer = runtime.block_on(async {
-                let next = async {
-                    if let Some(message) = waiting.take() {
-                        // If the server has ended the stream, its answer says why.
-                        let _ = self.messages.send(message).await;
-                    }
-                    self.answers.next().await
-                };
-                time::timeout(self.answer_within, next).await
-            });
+            let answer = self
+                .client
+                .runtime()
+                .block_on(async { time::timeout(self.answer_within, self.answers.next()).await });
             let Ok(answer) = answer else { return Err(over(no_answer())) };
             match answer.transpose().map_err(|status| over(self.client.failed(&status)))? {
                 Some(v1::TransactReply { kind: Some(Told::Pong(_)) }) => {}
@@ -133,7 +181,38 @@ impl TransactionStream<'_> {
     }
 }
 
-impl Drop for TransactionStream<'_> {
+impl TransactionStream {
+    /// Rolls back what is open, without waiting for the answer, and rests. Returns whether the stream is good
+    /// for another transaction.
+    pub(crate) fn rest(&mut self, is_open: bool) -> bool {
+        if is_open {
+            let rollback = Asked::Rollback(v1::Rollback {});
+            if self.messages.try_send(v1::TransactRequest { kind: Some(rollback) }).is_err() {
+                return false;
+            }
+            self.unread += 1;
+        }
+        self.is_in_use.store(false, Ordering::Relaxed);
+        self.is_good_for(Duration::ZERO)
+    }
+
+    /// A transaction is to begin, which lasts so long. Returns whether the server would let it.
+    pub(crate) fn wake(&mut self, lasts: Duration) -> bool {
+        self.is_in_use.store(true, Ordering::Relaxed);
+        self.is_good_for(lasts)
+    }
+
+    fn is_good_for(&self, lasts: Duration) -> bool {
+        self.opened.elapsed() + lasts < STREAM_DEADLINE && !self.messages.is_closed()
+    }
+
+    /// The connection.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Drop for TransactionStream {
     fn drop(&mut self) {
         self.pinging.abort();
     }

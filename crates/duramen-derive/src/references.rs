@@ -149,8 +149,8 @@ pub(crate) fn referred_types(fields: &[Field<'_>], duramen: &TokenStream) -> Opt
         return None;
     }
     Some(quote! {
-        fn referred_types() -> ::std::vec::Vec<#duramen::ReferredType> {
-            ::std::vec![#(#duramen::ReferredType::of::<#targets>()),*]
+        fn referred_types() -> ::std::vec::Vec<#duramen::StoredType> {
+            ::std::vec![#(#duramen::StoredType::of::<#targets>()),*]
         }
     })
 }

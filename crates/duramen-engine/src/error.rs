@@ -210,6 +210,7 @@ codes! {
     WrongVersion = 1109, Invalid, "client and server know no common version of the protocol";
     RequestCancelled = 1110, Invalid, "the request was settled as one that never runs";
     Unreachable = 1111, Unavailable, "no server answers at the address";
+    SchemaChanged = 1112, Conflict, "the collection was changed since the type was fitted to it";
     LostWrites = 1204, Expired, "the commit is not of this database, or was lost";
 }
 

@@ -41,6 +41,8 @@ fn all_parts(operations: &[v1::Operation]) -> usize {
     let parts = operations.iter().map(|operation| match &operation.kind {
         Some(Operation::Put(put) | Operation::Insert(put)) => parts_of_document(put.document.as_ref()),
         Some(Operation::PutKeyValue(put)) => parts_of_value(put.value.as_ref()),
+        // It is checked in two copies.
+        Some(Operation::PutTyped(put)) => 2 * Value::parts_of_msgpack(&put.document),
         // A name and a type in the message, and both again in the schema.
         Some(Operation::Ensure(ensure)) => 4 * (ensure.columns.len() + ensure.key.len() + ensure.sums.len()),
         _ => 0,

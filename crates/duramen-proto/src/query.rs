@@ -2,7 +2,7 @@
 
 use duramen::error::{Code, Error, Result};
 use duramen::find::{AccessPath, Aggregate, Condition, Find, FindPlan, Grouped, Join, OrderBy, Sorting};
-use duramen::{Reads, Schema};
+use duramen::{LocalReads, Schema};
 
 use crate::{key, v1};
 
@@ -10,7 +10,7 @@ use crate::{key, v1};
 ///
 /// # Errors
 /// `InvalidArgument` (E0201) for a condition, an order or a join that is none; those of [`Find`].
-pub fn find<'a, S: Reads>(state: &'a S, query: &'a v1::Find) -> Result<Find<'a>> {
+pub fn find<'a, S: LocalReads>(state: &'a S, query: &'a v1::Find) -> Result<Find<'a>> {
     let mut find = joined(state, query)?;
     if !query.conditions.is_empty() {
         let schema = find.schema()?;
@@ -50,7 +50,7 @@ fn conditions(schema: &Schema, query: &v1::Find) -> Result<Vec<Condition>> {
 ///
 /// # Errors
 /// `InvalidArgument` (E0201) for a join that is none.
-pub fn joined<'a, S: Reads>(state: &'a S, query: &'a v1::Find) -> Result<Find<'a>> {
+pub fn joined<'a, S: LocalReads>(state: &'a S, query: &'a v1::Find) -> Result<Find<'a>> {
     query.joins.iter().try_fold(state.documents(&query.collection).find([]), |find, join| {
         let parsed = Join::parse(&join.text)?;
         Ok(find.join(if join.or_null { parsed.or_null() } else { parsed }))

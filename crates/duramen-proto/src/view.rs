@@ -2,7 +2,7 @@
 
 use duramen::error::{Code, Error, Result};
 use duramen::view::{KeyField, Reduce};
-use duramen::{Reads as _, Schema, Transaction, ViewPhase, ViewSpec, ViewState};
+use duramen::{LocalReads as _, Schema, Transaction, ViewPhase, ViewSpec, ViewState};
 
 use crate::v1;
 

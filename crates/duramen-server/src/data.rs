@@ -3,6 +3,7 @@
 mod batch;
 mod find;
 mod read;
+mod rows;
 mod scan;
 mod transact;
 

@@ -1,12 +1,14 @@
 //! The service `Schema`: what collections and views there are, and changes of them.
 
 mod collections;
+mod types;
 mod views;
 
 use std::sync::Arc;
 
 use duramen::error::{Error, Result};
-use duramen::{AsyncDb, Db, Durability, Reads as _, Receipt, Snapshot, Span, Transaction};
+use duramen::wire;
+use duramen::{AsyncDb, Db, Durability, LocalReads as _, Receipt, Snapshot, Span, Transaction};
 use duramen_proto::v1::{self, schema_server};
 use duramen_proto::view;
 use tonic::{Request, Response, Status};
@@ -84,6 +86,19 @@ impl schema_server::Schema for SchemaService {
         let collections =
             self.read(call, move |snapshot, room| collections::all(snapshot, &names, room)).await?;
         Ok(Response::new(v1::CollectionsReply { collections }))
+    }
+
+    async fn ensure_type(&self, request: Request<v1::EnsureTypeRequest>) -> Answer<v1::EnsureTypeReply> {
+        let (call, request) = (call_of(&request), request.into_inner());
+        let level = request.level;
+        call.charge(types::cost(&request).map_err(refused)?).await.map_err(refused)?;
+        let definitions = types::definitions(&request).map_err(refused)?;
+        let change = move |tx: &mut Transaction<'_>| {
+            let schema = wire::ensure_types(tx, &definitions)?;
+            collections::message(tx, &schema)
+        };
+        let (collection, receipt) = self.change(call, level, change).await?;
+        Ok(Response::new(v1::EnsureTypeReply { receipt: Some(receipt), collection: Some(collection) }))
     }
 
     async fn drop_collection(

@@ -4,14 +4,17 @@
 //! each call is a transaction or a snapshot of its own.
 
 pub(crate) mod after_commit;
+pub(crate) mod anywhere;
 pub(crate) mod background_work;
 pub(crate) mod bytes;
 pub(crate) mod codec;
 pub(crate) mod collection;
 pub(crate) mod deadlines;
 pub(crate) mod documents;
+pub(crate) mod encoded;
 pub(crate) mod expiry;
 pub(crate) mod explain;
+pub(crate) mod far;
 pub mod find;
 pub(crate) mod handle;
 pub(crate) mod inside;

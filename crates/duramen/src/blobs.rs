@@ -16,7 +16,7 @@ use std::io::Read;
 use std::ops::Range;
 
 use crate::access::handle::Db;
-use crate::access::reads::Reads;
+use crate::access::reads::LocalReads;
 use crate::store::Source;
 use crate::store::error::{Error, Result};
 use crate::value::span::Span;

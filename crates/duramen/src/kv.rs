@@ -10,7 +10,6 @@ mod read;
 mod row;
 #[cfg(test)]
 mod tests;
-mod ttl;
 mod write;
 
 use std::time::Duration;
@@ -20,6 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::access::handle::Db;
+use crate::access::reads::LocalReads;
 use crate::access::reads::Reads;
 use crate::store::Source;
 use crate::store::error::Result;
@@ -27,11 +27,11 @@ use crate::value::document::Value;
 use crate::value::span::Span;
 use crate::value::tuple::{Key, OwnedKey};
 
+pub use crate::value::ttl::{Expiry, Lifetime, Ttl};
 pub use expire::KvStats;
 pub(crate) use expire::{after_writes, background_step, has_work, step};
 pub use read::{KvIter, KvOf};
 pub(crate) use row::{Row, expiries_tree, index_key, namespace_of_expiries, rows_tree};
-pub use ttl::{Expiry, Ttl};
 pub use write::CompareAndSet;
 
 /// A namespace of key-values of a [`Db`].

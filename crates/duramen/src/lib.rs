@@ -60,7 +60,8 @@
 //!
 //! | for | see |
 //! |---|---|
-//! | opening, transactions, snapshots | [`Db`], [`DbOptions`], [`Transaction`], [`Snapshot`], [`Reads`] |
+//! | opening, transactions, snapshots | [`Db`], [`DbOptions`], [`Transaction`], [`Snapshot`], [`Reads`], [`LocalReads`] |
+//! | functions for a database in this process or in another one | [`Store`], [`Tx`], [`Reads`] |
 //! | storing a struct | [`Collection`](trait@Collection), [`Key`](macro@Key), [`AssignedKey`] |
 //! | querying documents | [`Query`], [`Page`], [`IntoSpan`] |
 //! | finding, ordering, grouping and joining documents by any fields | [`find`], [`Documents::find`] |
@@ -124,6 +125,8 @@ pub mod requests;
 mod store;
 mod value;
 pub mod view;
+#[doc(hidden)]
+pub mod wire;
 
 pub use access::find;
 pub use catalog::{cell, schema};
@@ -132,6 +135,7 @@ pub use store::error;
 pub use value::{document, json, time, tuple};
 pub use view::sums;
 
+pub use access::anywhere::{Store, Tx};
 pub use access::bytes::ByteTree;
 pub use access::collection::{AssignedKey, Collection, IdKey, IdOrder, KeyOf, Storable};
 pub use access::documents::auto_commit::Documents;
@@ -141,7 +145,7 @@ pub use access::handle::Db;
 pub use access::open_transaction::OpenTransaction;
 pub use access::page::{Page, PageToken};
 pub use access::query::{KeyIter, Query, TypedIter};
-pub use access::reads::Reads;
+pub use access::reads::{LocalReads, Reads};
 pub use access::references::{Deleted, Followed, ReferenceState};
 pub use access::revision::{ReplaceError, Revision, Versioned};
 pub use access::row_batch::RowBatch;
@@ -151,7 +155,7 @@ pub use access::snapshot::Snapshot;
 pub use access::transaction::Transaction;
 pub use access::tree_shape::{Holds, KeptReduction, NamedTree};
 #[doc(hidden)]
-pub use access::type_descriptor::ReferredType;
+pub use access::type_descriptor::StoredType;
 #[cfg(feature = "async")]
 pub use asynchronous::{AsyncChangeIter, AsyncChanges, AsyncDb};
 pub use blobs::Blobs;
@@ -161,7 +165,7 @@ pub use db::backup::CopyProgress;
 pub use db::compact::{CompactProgress, Compacted, HeldSnapshot, HoldingConsumer};
 pub use db::options::DbOptions;
 pub use db::repair::{
-    LeftOut, Lost, Missing, RepairProgress, RepairReport, RepairStage, Repaired, Store, UncertainRows,
+    LeftOut, Lost, Missing, RepairProgress, RepairReport, RepairStage, Repaired, StoreKind, UncertainRows,
     WaitingView, repair,
 };
 pub use db::verify::{DocumentReport, Unreadable};

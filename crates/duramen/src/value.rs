@@ -11,6 +11,7 @@ pub(crate) mod range;
 mod read_as;
 pub(crate) mod span;
 pub mod time;
+pub(crate) mod ttl;
 pub mod tuple;
 pub(crate) mod version;
 

@@ -133,7 +133,7 @@ pub async fn delete(
 ///
 /// # Errors
 /// 404; those of a read.
-pub fn check_exists(at: &impl Reads, id: u64) -> Answer<()> {
+pub fn check_exists(at: &impl LocalReads, id: u64) -> Answer<()> {
     at.get::<Ticket>(id)?.map(drop).ok_or_else(no_ticket)
 }
 

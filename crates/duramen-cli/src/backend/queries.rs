@@ -24,9 +24,9 @@ pub(crate) struct Sample {
 }
 
 /// What a query finds, one at a time.
-pub(crate) enum Found<'a> {
+pub(crate) enum Found {
     Local(FindCursor),
-    Served(Box<FoundRows<'a>>),
+    Served(Box<FoundRows>),
 }
 
 impl Reading {
@@ -64,7 +64,7 @@ impl Reading {
     }
 
     /// What a query finds.
-    pub(crate) fn find(&self, find: &v1::Find) -> Result<Found<'_>> {
+    pub(crate) fn find(&self, find: &v1::Find) -> Result<Found> {
         match self {
             Reading::Local { snapshot, .. } => {
                 let found = query::find(snapshot, find)?;
@@ -97,7 +97,7 @@ impl Reading {
     }
 }
 
-impl Found<'_> {
+impl Found {
     /// How many documents were read so far.
     pub(crate) fn read_count(&self) -> u64 {
         match self {

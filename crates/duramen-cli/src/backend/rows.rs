@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use duramen::{Code, Durability, Reads as _, RowBatch, Schema};
+use duramen::{Code, Durability, LocalReads as _, RowBatch, Schema};
 use duramen_client::FailedBatch;
 use duramen_proto::{collection, v1};
 

@@ -1,7 +1,7 @@
 //! Definitions of collections and views, local or served.
 
 use duramen::view::Progress;
-use duramen::{Durability, Reads as _, ReferenceState, Schema, Snapshot, Span, ViewSpec, ViewState};
+use duramen::{Durability, LocalReads as _, ReferenceState, Schema, Snapshot, Span, ViewSpec, ViewState};
 use duramen_proto::{v1, view};
 
 use super::{Reading, Writing};

@@ -26,16 +26,16 @@ pub(crate) struct Served {
 }
 
 /// The documents of a scan.
-pub(crate) struct Scanned<'a> {
-    messages: duramen_client::Scanned<'a>,
+pub(crate) struct Scanned {
+    messages: duramen_client::Scanned,
     waiting: VecDeque<v1::Document>,
     current: v1::Document,
     document: Document,
 }
 
 /// What a query finds.
-pub(crate) struct FoundRows<'a> {
-    messages: duramen_client::Scanned<'a>,
+pub(crate) struct FoundRows {
+    messages: duramen_client::Scanned,
     waiting: VecDeque<v1::Document>,
     read_count: u64,
 }
@@ -177,7 +177,7 @@ impl Served {
         span: Span,
         direction: Direction,
         limit: u64,
-    ) -> Result<Scanned<'_>> {
+    ) -> Result<Scanned> {
         let messages = self.client.scan(v1::ScanRequest {
             collection: collection.to_owned(),
             range: Some(key::of_span(span)),
@@ -240,6 +240,7 @@ impl Served {
             view: view.to_owned(),
             range: Some(key::of_span(span)),
             group_by: u32::try_from(elements.unwrap_or(0)).unwrap_or(u32::MAX),
+            ..v1::ReduceView::default()
         };
         match self.one(v1::read::Kind::ReduceView(of))? {
             // Groups of no elements: one of all rows, if there are any.
@@ -274,7 +275,7 @@ impl Served {
     }
 
     /// What a query finds.
-    pub(super) fn find(&self, find: v1::Find) -> Result<FoundRows<'_>> {
+    pub(super) fn find(&self, find: v1::Find) -> Result<FoundRows> {
         let request = v1::ScanRequest { find: Some(find), ..v1::ScanRequest::default() };
         Ok(FoundRows { messages: self.client.scan(request)?, waiting: VecDeque::new(), read_count: 0 })
     }
@@ -352,7 +353,7 @@ impl Served {
     }
 }
 
-impl Scanned<'_> {
+impl Scanned {
     /// The next document as it is stored.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
         while self.waiting.is_empty() {
@@ -385,7 +386,7 @@ impl Scanned<'_> {
     }
 }
 
-impl FoundRows<'_> {
+impl FoundRows {
     pub(super) fn read_count(&self) -> u64 {
         self.read_count
     }

@@ -6,7 +6,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-use duramen::{Code, Db, Holds, Reads, Snapshot, Span};
+use duramen::{Code, Db, Holds, LocalReads, Snapshot, Span};
 
 use crate::failure::{FAILED, Failure, Result};
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use duramen::{Db, Document, Reads, Snapshot, Span, Time, Value, doc};
+use duramen::{Db, Document, LocalReads, Snapshot, Span, Time, Value, doc};
 
 use super::{COLLECTION, answer, say};
 use crate::failure::{Failure, Result};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use duramen::{Code, Db, Document, Reads, Snapshot, Span, Value};
+use duramen::{Code, Db, Document, LocalReads, Snapshot, Span, Value};
 
 use super::{say, writer};
 use crate::failure::{FAILED, Failure, Result};

@@ -130,13 +130,13 @@ pub(super) fn count(db: &Reading, query: &v1::Find, out: Output) -> Result<u64> 
 }
 
 /// The groups, until a signal comes.
-struct Found<'a> {
-    groups: backend::Found<'a>,
+struct Found {
+    groups: backend::Found,
     signals: Signals,
 }
 
-impl<'a> Found<'a> {
-    fn of(db: &'a Reading, query: &v1::Find) -> Result<Found<'a>> {
+impl Found {
+    fn of(db: &Reading, query: &v1::Find) -> Result<Found> {
         Ok(Found { groups: db.find(query)?, signals: Signals::watch()? })
     }
 

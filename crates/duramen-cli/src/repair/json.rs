@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use duramen::{
-    Document, LeftOut, Lost, LostCommits, Missing, RepairReport, Repaired, Store, UncertainRows, Value, doc,
+    Document, LeftOut, Lost, LostCommits, Missing, RepairReport, Repaired, StoreKind, UncertainRows, Value,
+    doc,
 };
 
 use super::elements_of;
@@ -91,7 +92,7 @@ fn left_out_json(one: &LeftOut) -> Value {
     })
 }
 
-fn key_json(store: Store, key: Option<&Vec<u8>>) -> Value {
+fn key_json(store: StoreKind, key: Option<&Vec<u8>>) -> Value {
     let Some(key) = key else { return Value::Null };
     elements_of(store, key).map_or_else(|| Value::Bytes(key.clone()), Value::from)
 }

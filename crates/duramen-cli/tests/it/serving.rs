@@ -332,7 +332,7 @@ fn a_count_beside_a_writer_is_right_at_a_commit() {
             // Ten at a time: no count that is right ends with another digit.
             while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
                 db.write(|tx| {
-                    let rows = duramen::Reads::documents(tx, "rows");
+                    let rows = duramen::LocalReads::documents(tx, "rows");
                     (id..id + 10)
                         .try_for_each(|id| rows.put(duramen::doc! { "city": "Rome", "id": id, "n": 1 }))
                 })

@@ -1,205 +1,331 @@
-//! A transaction that a server holds: reads go there at once, writes with the next read or the commit.
+//! A transaction that a server holds, and a snapshot, which is one that only reads.
 
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use duramen::error::{Code, Error, Result};
 use duramen::tuple::{self, Element, Key, KeyFor};
-use duramen::{Collection, Document};
+use duramen::wire::{Far, FarCursor, FarGroup, FarRows, KvRead, KvWrite, StoredType, Target, Wanted};
+use duramen::{AssignedKey, Collection, IdKey, IdOrder, Reads, Ttl, Tx, wire};
 use duramen_proto::v1;
-use duramen_proto::v1::transact_reply::Kind as Told;
-use duramen_proto::v1::transact_request::Kind as Asked;
-use prost::Message as _;
 
 use super::collection::RemoteDocuments;
-use super::key_values::RemoteKv;
-use crate::stream::{FailedStep, TransactionStream, unexpected};
-
-/// So many writes, or so many bytes of them, are sent before the next read: a server bounds the parts of a
-/// message.
-const WAITING_MAX: usize = 1_000;
-const WAITING_BYTES_MAX: usize = 128 << 10;
+use super::session::Session;
+use super::{kv, questions};
 
 /// A transaction of [`Remote::transact`](super::Remote::transact).
+///
+/// Its reads are those of [`Reads`], its writes those of [`Tx`]: `use duramen::prelude::*`. Reads go to the
+/// server at once, each with the writes before it; other writes go with the next read or the commit, and
+/// return their errors there. `delete` and `increment` are answered at once.
 #[derive(Debug)]
-pub struct RemoteTransaction<'c> {
-    /// `None` once the stream has ended.
-    stream: Option<TransactionStream<'c>>,
-    /// Writes that the server does not have yet.
-    waiting: Vec<v1::Operation>,
-    waiting_bytes: usize,
-    has_written: bool,
-    /// The error with which the server's side of it ended, or that of writes which the server has not made.
-    lost: Option<Error>,
-    /// The latest error that the server gave.
-    latest: Option<Error>,
+pub struct RemoteTransaction {
+    session: Shared,
 }
 
-impl<'c> RemoteTransaction<'c> {
-    pub(super) fn begin(mut stream: TransactionStream<'c>, lasts: Duration) -> Result<RemoteTransaction<'c>> {
-        let lasts_ms = u32::try_from(lasts.as_millis()).unwrap_or(u32::MAX);
-        match stream
-            .ask(Asked::Begin(v1::Begin { lasts_ms, ..v1::Begin::default() }))
-            .map_err(|failed| failed.error)?
-        {
-            Told::Begun(_) => Ok(RemoteTransaction {
-                stream: Some(stream),
-                waiting: Vec::new(),
-                waiting_bytes: 0,
-                has_written: false,
-                lost: None,
-                latest: None,
-            }),
-            _ => Err(unexpected()),
+/// A snapshot of [`Remote::snapshot`](super::Remote::snapshot). Its reads are those of [`Reads`].
+///
+/// A server keeps it for two minutes; then its reads fail with `TransactionExpired` (E1104).
+#[derive(Debug)]
+pub struct RemoteSnapshot {
+    session: Shared,
+}
+
+/// A session that its cursors share.
+#[derive(Debug, Clone)]
+pub(super) struct Shared(Arc<Mutex<Session>>);
+
+impl Shared {
+    pub(super) fn new(session: Session) -> Shared {
+        Shared(Arc::new(Mutex::new(session)))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Session> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A read of a type's documents, with the answer that a collection has which does not exist.
+    fn ask<T>(
+        &self,
+        of: StoredType,
+        kind: v1::read::Kind,
+        absent: T,
+        found: impl FnOnce(v1::read_result::Kind) -> Result<T>,
+    ) -> Result<T> {
+        let told = self.lock().read_of(of, kind)?;
+        told.map_or(Ok(absent), found)
+    }
+
+    /// As [`Shared::ask`], of rows: the view must be the one that the type declares.
+    fn ask_rows<T>(
+        &self,
+        rows: &FarRows,
+        kind: v1::read::Kind,
+        absent: T,
+        found: impl FnOnce(v1::read_result::Kind) -> Result<T>,
+    ) -> Result<T> {
+        if let Some(schema) = self.lock().reading(rows.of)?.schema {
+            rows.check(&schema)?;
         }
+        self.ask(rows.of, kind, absent, found)
+    }
+
+    fn get<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
+        let key = tuple::encode(&key)?;
+        let found = Far::get(self, StoredType::of::<C>(), &key)?;
+        found.map(|named| wire::read_named(&key, &named)).transpose()
+    }
+}
+
+impl Far for Shared {
+    fn get(&self, of: StoredType, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.ask(of, questions::get(of, key), None, questions::document)
+    }
+
+    fn count(&self, rows: &FarRows) -> Result<u64> {
+        self.ask_rows(rows, questions::count(rows), 0, |told| questions::number(&told))
+    }
+
+    fn nth(&self, rows: &FarRows, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.ask_rows(rows, questions::nth(rows, index), None, questions::one_row)
+    }
+
+    fn rows(&self, rows: FarRows, with_documents: bool) -> Result<Box<dyn FarCursor>> {
+        let mut session = self.lock();
+        let Some(schema) = session.reading(rows.of)?.schema else {
+            session.check_marks()?;
+            return Ok(Box::new(NoRows));
+        };
+        rows.check(&schema)?;
+        let number = session.open_cursor(questions::rows(&rows, with_documents))?;
+        let (session, rows) = (self.clone(), VecDeque::new());
+        Ok(Box::new(Cursor { session, number, rows, row: v1::Row::default() }))
+    }
+
+    fn reduce(&self, rows: &FarRows) -> Result<(u64, Vec<u8>)> {
+        self.ask_rows(rows, questions::reduce(rows, 0), (0, Vec::new()), questions::one_group)
+    }
+
+    fn groups(&self, rows: &FarRows, elements: usize) -> Result<Vec<FarGroup>> {
+        self.ask_rows(rows, questions::reduce(rows, elements), Vec::new(), questions::groups)
+    }
+}
+
+impl KvRead for Shared {
+    fn lend_value(
+        &self,
+        namespace: &str,
+        key: &[u8],
+        read: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let of = v1::read::Kind::GetKeyValue(questions::key_value(namespace, key));
+        let told = self.lock().read(of)?;
+        questions::value(told)?.map_or(Ok(()), |value| read(&value))
+    }
+}
+
+/// The rows of a collection that does not exist.
+pub(super) struct NoRows;
+
+impl FarCursor for NoRows {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        Ok(None)
+    }
+}
+
+/// Rows that are read in parts.
+struct Cursor {
+    session: Shared,
+    number: u64,
+    rows: VecDeque<v1::Row>,
+    /// The one that is lent.
+    row: v1::Row,
+}
+
+impl FarCursor for Cursor {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if self.rows.is_empty() {
+            self.rows = self.session.lock().next_rows(self.number)?;
+        }
+        let Some(row) = self.rows.pop_front() else { return Ok(None) };
+        self.row = row;
+        Ok(Some((&self.row.key, &self.row.document)))
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.session.lock().close_cursor(self.number);
+    }
+}
+
+impl RemoteSnapshot {
+    pub(super) fn new(session: Session) -> RemoteSnapshot {
+        RemoteSnapshot { session: Shared::new(session) }
+    }
+}
+
+impl KvRead for RemoteSnapshot {
+    fn lend_value(
+        &self,
+        namespace: &str,
+        key: &[u8],
+        read: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.session.lend_value(namespace, key, read)
+    }
+}
+
+impl Reads for RemoteSnapshot {
+    fn target(&self) -> Target<'_> {
+        Target::far(&self.session)
+    }
+
+    fn get<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
+        self.session.get(key)
+    }
+}
+
+impl RemoteTransaction {
+    pub(super) fn new(session: Session) -> RemoteTransaction {
+        RemoteTransaction { session: Shared::new(session) }
+    }
+
+    pub(super) fn session(&self) -> MutexGuard<'_, Session> {
+        self.session.lock()
     }
 
     /// The documents of a collection, without a type.
-    pub fn documents<'t>(&'t mut self, collection: &'t str) -> RemoteDocuments<'t, 'c> {
+    #[must_use]
+    pub fn documents<'t>(&'t self, collection: &'t str) -> RemoteDocuments<'t> {
         RemoteDocuments::new(self, collection)
     }
 
-    /// The key-values of a namespace.
-    pub fn kv<'t>(&'t mut self, namespace: &'t str) -> RemoteKv<'t, 'c> {
-        RemoteKv::new(self, namespace)
+    fn put_typed<C: Collection>(&mut self, document: &C, wanted: Wanted) -> Result<()> {
+        let operation = put_typed(document, wanted)?;
+        let mut session = self.session.lock();
+        session.writing(StoredType::of::<C>())?;
+        session.write(operation)
+    }
+}
+
+/// The write of a document.
+pub(super) fn put_typed<C: Collection>(document: &C, wanted: Wanted) -> Result<v1::operation::Kind> {
+    let (key, named) = wire::store_named(document)?;
+    let wanted = match wanted {
+        Wanted::Any => v1::PutWanted::Any,
+        Wanted::Absent => v1::PutWanted::Absent,
+        Wanted::Present => v1::PutWanted::Present,
+    };
+    Ok(v1::operation::Kind::PutTyped(v1::PutTyped {
+        collection: C::NAME.to_owned(),
+        key: key.into(),
+        document: Bytes::from(named),
+        wanted: wanted.into(),
+    }))
+}
+
+impl KvRead for RemoteTransaction {
+    fn lend_value(
+        &self,
+        namespace: &str,
+        key: &[u8],
+        read: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.session.lend_value(namespace, key, read)
+    }
+}
+
+impl KvWrite for RemoteTransaction {
+    fn put_stored(&self, namespace: &str, key: &[u8], value: &[u8], ttl: Ttl) -> Result<()> {
+        let mut session = self.session.lock();
+        let now = session.client()?.request_time();
+        session.write(kv::put(namespace, key, value, ttl, now))
     }
 
-    /// The document of a key.
-    ///
-    /// # Errors
-    /// Those of a [read](duramen::Error#reads), and of the writes before it; `Unreachable` (E1111).
-    pub fn get<C: Collection>(&mut self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
-        let found = self.documents(C::NAME).get_elements(&elements(&key)?)?;
-        found.map(|document| document.to()).transpose()
+    fn delete_key(&self, namespace: &str, key: &[u8]) -> Result<bool> {
+        kv::was_deleted(&self.session.lock().write_now(kv::delete(namespace, key))?)
     }
 
-    /// Stores a document; replaces any with the same key.
-    ///
-    /// # Errors
-    /// `InvalidArgument` (E0201) for what is no document. Errors of the write come with the next read, or
-    /// with the commit.
-    pub fn put<C: Collection>(&mut self, document: &C) -> Result<()> {
-        self.documents(C::NAME).put(&Document::from_serialize(document)?)
+    fn add(&self, namespace: &str, key: &[u8], by: i64) -> Result<i64> {
+        kv::sum(&self.session.lock().write_now(kv::add(namespace, key, by))?)
+    }
+}
+
+impl Reads for RemoteTransaction {
+    fn target(&self) -> Target<'_> {
+        Target::far(&self.session)
     }
 
-    /// Stores a document, if there is none with the same key: else that is `AlreadyExists` (E0210).
-    ///
-    /// # Errors
-    /// As [`RemoteTransaction::put`].
-    pub fn insert<C: Collection>(&mut self, document: &C) -> Result<()> {
-        self.documents(C::NAME).insert(&Document::from_serialize(document)?)
+    fn get<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
+        self.session.get(key)
+    }
+}
+
+impl Tx for RemoteTransaction {
+    fn put<C: Collection>(&mut self, document: &C) -> Result<()> {
+        self.put_typed(document, Wanted::Any)
     }
 
-    /// Deletes the document of a key, if there is one.
-    ///
-    /// # Errors
-    /// As [`RemoteTransaction::put`].
-    pub fn delete<C: Collection>(&mut self, key: impl KeyFor<C::Key>) -> Result<()> {
-        self.documents(C::NAME).delete_elements(&elements(&key)?)
+    fn insert<C: Collection>(&mut self, document: &C) -> Result<()> {
+        self.put_typed(document, Wanted::Absent)
     }
 
-    /// Keeps a write for the next message.
-    pub(super) fn write(&mut self, kind: v1::operation::Kind) -> Result<()> {
-        self.not_lost()?;
-        let operation = v1::Operation { kind: Some(kind) };
-        self.has_written = true;
-        let bytes = operation.encoded_len();
-        if self.waiting.len() == WAITING_MAX
-            || (!self.waiting.is_empty() && self.waiting_bytes + bytes > WAITING_BYTES_MAX)
-        {
-            self.step(None)?;
+    fn update<C: Collection>(&mut self, document: &C) -> Result<()> {
+        self.put_typed(document, Wanted::Present)
+    }
+
+    fn modify<C: Collection>(
+        &mut self,
+        key: impl KeyFor<C::Key>,
+        change: impl FnOnce(&mut C) -> Result<()>,
+    ) -> Result<Option<C>> {
+        let Some(mut document) = self.get::<C>(&key)? else { return Ok(None) };
+        let before = wire::store_named(&document)?;
+        change(&mut document)?;
+        let after = wire::store_named(&document)?;
+        if after.0 != before.0 {
+            return Err(Error::invalid(format!(
+                "a document of {} was to be changed, and its key was changed",
+                C::NAME
+            ))
+            .with_hint("to give a document another key, delete it and put it under the new one"));
         }
-        self.waiting_bytes += bytes;
-        self.waiting.push(operation);
-        Ok(())
-    }
-
-    /// Reads, behind all writes so far.
-    pub(super) fn read(&mut self, kind: v1::read::Kind) -> Result<v1::read_result::Kind> {
-        let answer = self.step(Some(v1::Read { kind: Some(kind) }))?.reads.into_iter().next();
-        answer.and_then(|answer| answer.kind).ok_or_else(unexpected)
-    }
-
-    /// Writes, and the result of this one.
-    pub(super) fn write_now(&mut self, kind: v1::operation::Kind) -> Result<v1::operation_result::Kind> {
-        self.not_lost()?;
-        self.has_written = true;
-        self.waiting.push(v1::Operation { kind: Some(kind) });
-        let result = self.step(None)?.results.pop();
-        result.and_then(|result| result.kind).ok_or_else(unexpected)
-    }
-
-    fn step(&mut self, read: Option<v1::Read>) -> Result<v1::StepDone> {
-        self.not_lost()?;
-        self.waiting_bytes = 0;
-        let operations = std::mem::take(&mut self.waiting);
-        let has_written = !operations.is_empty();
-        let step = v1::Step { operations, reads: read.into_iter().collect() };
-        let stream = self.stream.as_mut().ok_or_else(unexpected)?;
-        let failed = match stream.ask(Asked::Step(step)) {
-            Ok(Told::StepDone(done)) => return Ok(done),
-            Ok(_) => FailedStep::of_stream(unexpected()),
-            Err(failed) => failed,
-        };
-        // Some of the writes, which had returned, were not made: nothing of it may be committed.
-        if !failed.goes_on || has_written {
-            self.lost = Some(failed.error.clone());
+        if after != before {
+            self.put(&document)?;
         }
-        if failed.is_stream_over {
-            self.stream = None;
-        }
-        self.latest = Some(failed.error.clone());
-        Err(failed.error)
+        Ok(Some(document))
     }
 
-    fn not_lost(&self) -> Result<()> {
-        self.lost.clone().map_or(Ok(()), Err)
-    }
-
-    /// Whether an error of the closure is the latest one that the server gave.
-    pub(super) fn is_of_server(&self, error: &Error) -> bool {
-        self.latest.as_ref().is_some_and(|latest| latest.code() == error.code())
-    }
-
-    /// The error with which the server's side of it ended, if it did.
-    pub(super) fn lost(&self) -> Option<Error> {
-        self.lost.clone()
-    }
-
-    pub(super) fn has_written(&self) -> bool {
-        self.has_written
-    }
-
-    /// Commits. Returns the stream too, if it is good for another transaction.
-    pub(super) fn commit(
-        mut self,
-        request_id: Bytes,
-    ) -> (std::result::Result<v1::Receipt, FailedStep>, Option<TransactionStream<'c>>) {
-        let over = FailedStep::of_stream;
-        if let Some(lost) = self.lost.clone() {
-            return (Err(over(lost)), self.roll_back());
-        }
-        let Some(mut stream) = self.stream.take() else { return (Err(over(unexpected())), None) };
-        let commit = v1::Commit {
-            write: Some(v1::Write { request_id, ..v1::Write::default() }),
-            operations: std::mem::take(&mut self.waiting),
-        };
-        match stream.ask(Asked::Commit(commit)) {
-            Ok(Told::Committed(v1::Committed { receipt: Some(receipt), .. })) => (Ok(receipt), Some(stream)),
-            Ok(_) => (Err(over(unexpected())), None),
-            Err(failed) if failed.is_stream_over => (Err(failed), None),
-            Err(failed) if failed.goes_on => {
-                self.stream = Some(stream);
-                (Err(failed), self.roll_back())
+    fn push<C: AssignedKey>(&mut self, mut document: C) -> Result<C> {
+        let sequential = C::ORDER == IdOrder::Sequential;
+        let assign = v1::AssignId { collection: C::NAME.to_owned(), sequential };
+        let id = {
+            let mut session = self.session.lock();
+            session.writing(StoredType::of::<C>())?;
+            match session.write_now(v1::operation::Kind::AssignId(assign))? {
+                v1::operation_result::Kind::AssignedId(id) => id,
+                _ => return Err(lacks("id")),
             }
-            Err(failed) => (Err(failed), Some(stream)),
-        }
+        };
+        document.set_key(C::Key::from_id(id).ok_or_else(|| {
+            Error::invalid(format!("the ids of {} have run out", C::NAME))
+                .with_hint("its key is too narrow for another one: use u64")
+        })?);
+        self.put(&document)?;
+        Ok(document)
     }
 
-    /// Rolls back. Returns the stream, if it is good for another transaction.
-    pub(super) fn roll_back(self) -> Option<TransactionStream<'c>> {
-        let mut stream = self.stream?;
-        stream.ask(Asked::Rollback(v1::Rollback {})).is_ok().then_some(stream)
+    fn delete<C: Collection>(&mut self, key: impl KeyFor<C::Key>) -> Result<bool> {
+        let (of, key) = (StoredType::of::<C>(), tuple::encode(&key)?);
+        let mut session = self.session.lock();
+        if session.reading(of)?.schema.is_none() {
+            session.check_marks()?;
+            return Ok(false);
+        }
+        let delete = v1::operation::Kind::Delete(questions::document_key(of, &key));
+        kv::was_deleted(&session.write_now(delete)?)
     }
 }
 

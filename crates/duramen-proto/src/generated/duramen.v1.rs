@@ -337,6 +337,9 @@ pub struct BatchRequest {
     /// The form of documents in the answer.
     #[prost(enumeration = "DocumentForm", tag = "5")]
     pub form: i32,
+    /// Checked before the conditions.
+    #[prost(message, repeated, tag = "6")]
+    pub marks: ::prost::alloc::vec::Vec<SchemaMark>,
 }
 impl ::prost::Name for BatchRequest {
     const NAME: &'static str = "BatchRequest";
@@ -346,6 +349,26 @@ impl ::prost::Name for BatchRequest {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/duramen.v1.BatchRequest".into()
+    }
+}
+/// The client has fitted a type to this definition of a collection. SchemaChanged (E1112) if it has another one by now:
+/// nothing is done then.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SchemaMark {
+    #[prost(string, tag = "1")]
+    pub collection: ::prost::alloc::string::String,
+    /// Of the collection's message; empty: it does not exist.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub mark: ::prost::bytes::Bytes,
+}
+impl ::prost::Name for SchemaMark {
+    const NAME: &'static str = "SchemaMark";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.SchemaMark".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.SchemaMark".into()
     }
 }
 /// If an operation fails, the batch does. The status then has its number, from 1, as `operation` in the metadata of
@@ -485,7 +508,7 @@ impl ::prost::Name for KeyValueIs {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Operation {
-    #[prost(oneof = "operation::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "operation::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub kind: ::core::option::Option<operation::Kind>,
 }
 /// Nested message and enum types in `Operation`.
@@ -510,6 +533,10 @@ pub mod operation {
         Increment(super::Increment),
         #[prost(message, tag = "8")]
         Ensure(super::EnsureCollection),
+        #[prost(message, tag = "9")]
+        PutTyped(super::PutTyped),
+        #[prost(message, tag = "10")]
+        AssignId(super::AssignId),
     }
 }
 impl ::prost::Name for Operation {
@@ -520,6 +547,50 @@ impl ::prost::Name for Operation {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/duramen.v1.Operation".into()
+    }
+}
+/// Stores a document as its type writes it: it adds no columns. The message has the mark of its collection.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PutTyped {
+    #[prost(string, tag = "1")]
+    pub collection: ::prost::alloc::string::String,
+    /// Encoded. InvalidArgument (E0201) if its fields have another one.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub key: ::prost::bytes::Bytes,
+    /// A MessagePack map, as in Document.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub document: ::prost::bytes::Bytes,
+    #[prost(enumeration = "PutWanted", tag = "4")]
+    pub wanted: i32,
+}
+impl ::prost::Name for PutTyped {
+    const NAME: &'static str = "PutTyped";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.PutTyped".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.PutTyped".into()
+    }
+}
+/// Assigns an id to a document that is stored in the same transaction. It was never assigned before, and no document
+/// has it. The collection's key is one integer.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AssignId {
+    #[prost(string, tag = "1")]
+    pub collection: ::prost::alloc::string::String,
+    /// The largest one plus one, instead of the next one of a counter that no writer waits for.
+    #[prost(bool, tag = "2")]
+    pub sequential: bool,
+}
+impl ::prost::Name for AssignId {
+    const NAME: &'static str = "AssignId";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.AssignId".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.AssignId".into()
     }
 }
 /// Creates a collection, or gives one that is there the columns that it lacks. InvalidArgument (E0201) if it is there
@@ -619,6 +690,9 @@ pub struct PutKeyValue {
     /// Expires so many milliseconds from now; 0: never.
     #[prost(uint64, tag = "4")]
     pub ttl_ms: u64,
+    /// Instead of that: expires when the value before would have.
+    #[prost(bool, tag = "5")]
+    pub keep_expiry: bool,
 }
 impl ::prost::Name for PutKeyValue {
     const NAME: &'static str = "PutKeyValue";
@@ -680,14 +754,14 @@ impl ::prost::Name for Value {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OperationResult {
-    #[prost(oneof = "operation_result::Kind", tags = "1, 2, 3")]
+    #[prost(oneof = "operation_result::Kind", tags = "1, 2, 3, 4")]
     pub kind: ::core::option::Option<operation_result::Kind>,
 }
 /// Nested message and enum types in `OperationResult`.
 pub mod operation_result {
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Kind {
-        /// Of puts, insert and ensure.
+        /// Of puts, insert, ensure and put_typed.
         #[prost(message, tag = "1")]
         Stored(super::Stored),
         /// Of deletes.
@@ -696,6 +770,9 @@ pub mod operation_result {
         /// Of increment: the new value.
         #[prost(sint64, tag = "3")]
         Incremented(i64),
+        /// Of assign_id.
+        #[prost(uint64, tag = "4")]
+        AssignedId(u64),
     }
 }
 impl ::prost::Name for OperationResult {
@@ -754,6 +831,9 @@ pub struct ReadRequest {
     pub at_least: ::core::option::Option<Token>,
     #[prost(enumeration = "DocumentForm", tag = "3")]
     pub form: i32,
+    /// Checked before the reads.
+    #[prost(message, repeated, tag = "4")]
+    pub marks: ::prost::alloc::vec::Vec<SchemaMark>,
 }
 impl ::prost::Name for ReadRequest {
     const NAME: &'static str = "ReadRequest";
@@ -786,7 +866,7 @@ impl ::prost::Name for ReadReply {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Read {
-    #[prost(oneof = "read::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "read::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub kind: ::core::option::Option<read::Kind>,
 }
 /// Nested message and enum types in `Read`.
@@ -816,6 +896,9 @@ pub mod read {
         /// How a query would be run, without running it.
         #[prost(message, tag = "9")]
         Explain(super::Find),
+        /// Rows by their encoded keys, as many as fit a message.
+        #[prost(message, tag = "10")]
+        Rows(super::RowsOf),
     }
 }
 impl ::prost::Name for Read {
@@ -826,6 +909,39 @@ impl ::prost::Name for Read {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/duramen.v1.Read".into()
+    }
+}
+/// Rows of a collection, or of one of its views, by their encoded keys.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RowsOf {
+    #[prost(string, tag = "1")]
+    pub collection: ::prost::alloc::string::String,
+    /// The view whose rows are meant; without one, documents.
+    #[prost(string, tag = "2")]
+    pub view: ::prost::alloc::string::String,
+    /// Of the keys of rows: the view's key, then that of the document.
+    #[prost(message, optional, tag = "3")]
+    pub range: ::core::option::Option<Range>,
+    #[prost(bool, tag = "4")]
+    pub reverse: bool,
+    /// At most this many; 0: all.
+    #[prost(uint64, tag = "5")]
+    pub limit: u64,
+    /// Rows with their documents.
+    #[prost(bool, tag = "6")]
+    pub with_documents: bool,
+    /// Leave out so many first: O(log n), however many. Not for scans.
+    #[prost(uint64, tag = "7")]
+    pub skip: u64,
+}
+impl ::prost::Name for RowsOf {
+    const NAME: &'static str = "RowsOf";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.RowsOf".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.RowsOf".into()
     }
 }
 /// A query: the documents that satisfy conditions, or groups of them.
@@ -970,6 +1086,15 @@ pub struct ReduceView {
     /// Rows with the same so many leading elements of the key form a group; 0: all rows form one.
     #[prost(uint32, tag = "4")]
     pub group_by: u32,
+    /// Keys of groups are encoded, and reductions are what the nodes of the view's tree keep, for a client that knows the
+    /// type.
+    #[prost(bool, tag = "5")]
+    pub encoded: bool,
+    /// Of encoded groups: the last ones first, and at most this many; 0: all.
+    #[prost(bool, tag = "6")]
+    pub reverse: bool,
+    #[prost(uint64, tag = "7")]
+    pub limit: u64,
 }
 impl ::prost::Name for ReduceView {
     const NAME: &'static str = "ReduceView";
@@ -1001,7 +1126,7 @@ impl ::prost::Name for Nth {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ReadResult {
-    #[prost(oneof = "read_result::Kind", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "read_result::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub kind: ::core::option::Option<read_result::Kind>,
 }
 /// Nested message and enum types in `ReadResult`.
@@ -1024,6 +1149,8 @@ pub mod read_result {
         Documents(super::Documents),
         #[prost(message, tag = "7")]
         Plan(super::FindPlan),
+        #[prost(message, tag = "8")]
+        Rows(super::Rows),
     }
 }
 impl ::prost::Name for ReadResult {
@@ -1034,6 +1161,43 @@ impl ::prost::Name for ReadResult {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/duramen.v1.ReadResult".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Rows {
+    #[prost(message, repeated, tag = "1")]
+    pub rows: ::prost::alloc::vec::Vec<Row>,
+    /// There are no others in the range and within the limit.
+    #[prost(bool, tag = "2")]
+    pub is_complete: bool,
+}
+impl ::prost::Name for Rows {
+    const NAME: &'static str = "Rows";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Rows".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Rows".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Row {
+    /// Encoded.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: ::prost::bytes::Bytes,
+    /// If documents were asked for: a MessagePack map, as in Document.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub document: ::prost::bytes::Bytes,
+}
+impl ::prost::Name for Row {
+    const NAME: &'static str = "Row";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Row".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Row".into()
     }
 }
 /// Documents or groups.
@@ -1209,6 +1373,9 @@ pub struct ReductionGroup {
     /// In the order of the view's definition.
     #[prost(message, repeated, tag = "3")]
     pub parts: ::prost::alloc::vec::Vec<ReducedPart>,
+    /// Instead of the parts, if it was asked for.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub encoded: ::prost::bytes::Bytes,
 }
 impl ::prost::Name for ReductionGroup {
     const NAME: &'static str = "ReductionGroup";
@@ -1269,6 +1436,12 @@ pub struct ScanRequest {
     /// Instead of a range, what a query finds. Nothing of the range is set then, and there are no page tokens.
     #[prost(message, optional, tag = "8")]
     pub find: ::core::option::Option<Find>,
+    /// Instead of a range, rows by their encoded keys. Nothing of the range is set then, and there are no page tokens.
+    #[prost(message, optional, tag = "9")]
+    pub rows: ::core::option::Option<RowsOf>,
+    /// Checked before the scan.
+    #[prost(message, repeated, tag = "10")]
+    pub marks: ::prost::alloc::vec::Vec<SchemaMark>,
 }
 impl ::prost::Name for ScanRequest {
     const NAME: &'static str = "ScanRequest";
@@ -1294,6 +1467,9 @@ pub struct ScanReply {
     /// Of a query: how many documents were read so far.
     #[prost(uint64, tag = "4")]
     pub read_count: u64,
+    /// Of a scan of rows.
+    #[prost(message, repeated, tag = "5")]
+    pub rows: ::prost::alloc::vec::Vec<Row>,
 }
 impl ::prost::Name for ScanReply {
     const NAME: &'static str = "ScanReply";
@@ -1366,6 +1542,9 @@ pub struct Step {
     pub operations: ::prost::alloc::vec::Vec<Operation>,
     #[prost(message, repeated, tag = "2")]
     pub reads: ::prost::alloc::vec::Vec<Read>,
+    /// Checked before the operations.
+    #[prost(message, repeated, tag = "3")]
+    pub marks: ::prost::alloc::vec::Vec<SchemaMark>,
 }
 impl ::prost::Name for Step {
     const NAME: &'static str = "Step";
@@ -1388,6 +1567,9 @@ pub struct Commit {
     pub write: ::core::option::Option<Write>,
     #[prost(message, repeated, tag = "2")]
     pub operations: ::prost::alloc::vec::Vec<Operation>,
+    /// Checked before the operations.
+    #[prost(message, repeated, tag = "3")]
+    pub marks: ::prost::alloc::vec::Vec<SchemaMark>,
 }
 impl ::prost::Name for Commit {
     const NAME: &'static str = "Commit";
@@ -1597,6 +1779,38 @@ impl ::prost::Name for OutcomeReply {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/duramen.v1.OutcomeReply".into()
+    }
+}
+/// What is wanted of the document with the same key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum PutWanted {
+    Any = 0,
+    /// AlreadyExists (E0210) if there is one.
+    Absent = 1,
+    /// NoSuchKey (E0903) if there is none.
+    Present = 2,
+}
+impl PutWanted {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Any => "PUT_WANTED_ANY",
+            Self::Absent => "PUT_WANTED_ABSENT",
+            Self::Present => "PUT_WANTED_PRESENT",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PUT_WANTED_ANY" => Some(Self::Any),
+            "PUT_WANTED_ABSENT" => Some(Self::Absent),
+            "PUT_WANTED_PRESENT" => Some(Self::Present),
+            _ => None,
+        }
     }
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -2441,6 +2655,9 @@ pub struct Collection {
     pub definition: ::prost::bytes::Bytes,
     #[prost(message, repeated, tag = "7")]
     pub references: ::prost::alloc::vec::Vec<ReferenceState>,
+    /// Another definition has another mark.
+    #[prost(bytes = "bytes", tag = "8")]
+    pub mark: ::prost::bytes::Bytes,
 }
 impl ::prost::Name for Collection {
     const NAME: &'static str = "Collection";
@@ -2450,6 +2667,42 @@ impl ::prost::Name for Collection {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/duramen.v1.Collection".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EnsureTypeRequest {
+    /// What types declare, as the client library encodes it: those of the types to which the documents refer, whose
+    /// collections are created if they do not exist, then that of the type.
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub definitions: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+    #[prost(enumeration = "Level", tag = "2")]
+    pub level: i32,
+}
+impl ::prost::Name for EnsureTypeRequest {
+    const NAME: &'static str = "EnsureTypeRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.EnsureTypeRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.EnsureTypeRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct EnsureTypeReply {
+    #[prost(message, optional, tag = "1")]
+    pub receipt: ::core::option::Option<Receipt>,
+    #[prost(message, optional, tag = "2")]
+    pub collection: ::core::option::Option<Collection>,
+}
+impl ::prost::Name for EnsureTypeReply {
+    const NAME: &'static str = "EnsureTypeReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.EnsureTypeReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.EnsureTypeReply".into()
     }
 }
 /// The documents of a collection refer to those of another one by its keys.
@@ -2975,6 +3228,31 @@ pub mod schema_client {
                 .insert(GrpcMethod::new("duramen.v1.Schema", "Collections"));
             self.inner.unary(req, path, codec).await
         }
+        /// Creates the collection of a type, or gives it the fields, views and references that the type declares.
+        pub async fn ensure_type(
+            &mut self,
+            request: impl tonic::IntoRequest<super::EnsureTypeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::EnsureTypeReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Schema/EnsureType",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("duramen.v1.Schema", "EnsureType"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Removes a collection with all its documents.
         pub async fn drop_collection(
             &mut self,
@@ -3137,6 +3415,11 @@ pub mod schema_server {
             tonic::Response<super::CollectionsReply>,
             tonic::Status,
         >;
+        /// Creates the collection of a type, or gives it the fields, views and references that the type declares.
+        async fn ensure_type(
+            &self,
+            request: tonic::Request<super::EnsureTypeRequest>,
+        ) -> std::result::Result<tonic::Response<super::EnsureTypeReply>, tonic::Status>;
         /// Removes a collection with all its documents.
         async fn drop_collection(
             &self,
@@ -3282,6 +3565,49 @@ pub mod schema_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CollectionsSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Schema/EnsureType" => {
+                    #[allow(non_camel_case_types)]
+                    struct EnsureTypeSvc<T: Schema>(pub Arc<T>);
+                    impl<T: Schema> tonic::server::UnaryService<super::EnsureTypeRequest>
+                    for EnsureTypeSvc<T> {
+                        type Response = super::EnsureTypeReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::EnsureTypeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Schema>::ensure_type(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = EnsureTypeSvc(inner);
                         let codec = crate::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

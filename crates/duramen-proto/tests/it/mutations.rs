@@ -46,12 +46,18 @@ fn batch() -> v1::BatchRequest {
             operation::Kind::Delete(one),
             operation::Kind::DeleteRange(delete),
             operation::Kind::Ensure(collection()),
+            operation::Kind::PutTyped(typed()),
         ]
         .map(|kind| v1::Operation { kind: Some(kind) })
         .to_vec(),
         reads: vec![v1::Read { kind: Some(read::Kind::Count(count)) }],
         form: 1,
+        marks: vec![v1::SchemaMark { collection: "items".into(), mark: vec![7; 8].into() }],
     }
+}
+
+fn typed() -> v1::PutTyped {
+    v1::PutTyped { collection: "items".into(), key: vec![1].into(), document: vec![0x80].into(), wanted: 1 }
 }
 
 fn collection() -> v1::EnsureCollection {

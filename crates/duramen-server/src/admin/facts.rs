@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use duramen::error::Result;
-use duramen::{Db, Document, KeyRange, Reads as _, Snapshot, Span, doc};
+use duramen::{Db, Document, KeyRange, LocalReads as _, Snapshot, Span, doc};
 
 /// Path, sizes, collections and views with their counts.
 ///

@@ -10,13 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use duramen::error::{Code, Error, Result};
 use duramen::requests::{ANSWER_BYTES_MAX, Request};
 use duramen::tuple::Element;
-use duramen::{Document, Reads as _, Schema, Span, Transaction, Ttl, Value};
+use duramen::wire::{self, Wanted};
+use duramen::{Document, IdOrder, LocalReads as _, Reads as _, Schema, Span, Transaction, Ttl, Value};
 use duramen_proto::{collection, document, key, status, v1};
 use prost::Message as _;
 use tonic::Status;
 
 use super::read::Room;
-use super::{DataService, find, refused, request_id};
+use super::{DataService, find, refused, request_id, rows};
 use crate::call::Call;
 use crate::schema::durability;
 
@@ -29,6 +30,7 @@ const ALONE_MAX: usize = 256;
 
 /// A batch whose keys and documents have been checked.
 struct Batch {
+    marks: Vec<v1::SchemaMark>,
     conditions: Vec<Condition>,
     operations: Vec<Operation>,
     reads: Vec<v1::Read>,
@@ -53,6 +55,8 @@ pub(super) enum Operation {
     DeleteKeyValue { namespace: String, key: Vec<Element> },
     Increment { namespace: String, key: Vec<Element>, by: i64 },
     Ensure(Box<Schema>),
+    PutTyped { collection: String, key: bytes::Bytes, document: bytes::Bytes, wanted: Wanted },
+    AssignId { collection: String, order: IdOrder },
 }
 
 /// What a batch has done, as it is remembered under its request id.
@@ -98,7 +102,8 @@ async fn run(
         bytes => Some(request_id(bytes)?),
     };
     // The message as it was decoded and checked, and what its documents become.
-    let items = request.conditions.len() + request.operations.len() + request.reads.len();
+    let items =
+        request.conditions.len() + request.operations.len() + request.reads.len() + request.marks.len();
     let parts = document::parts_of(&request)?;
     call.charge(request.encoded_len() + items * ITEM_BYTES + parts * document::PART_BYTES).await?;
     call.take_place().await?;
@@ -234,6 +239,7 @@ impl Running {
         let call = self.call.clone();
         tx.only_if(move || call.check_deadline());
         let batch = &self.batch;
+        rows::check_marks(tx, &batch.marks)?;
         for (number, condition) in (1..).zip(&batch.conditions) {
             if !condition.holds(tx)? {
                 return Ok((
@@ -272,7 +278,8 @@ impl Batch {
             && conditions.iter().all(|condition| !matches!(condition, Condition::CountIs { .. }))
             && operations.iter().all(Operation::is_of_one_key)
             && request.reads.iter().all(is_single);
-        Ok(Batch { conditions, operations, reads: request.reads, form, is_small })
+        let (marks, reads) = (request.marks, request.reads);
+        Ok(Batch { marks, conditions, operations, reads, form, is_small })
     }
 
     /// Whether all other commits may wait for it: it is small, and no delete of it takes other documents
@@ -355,12 +362,18 @@ impl Operation {
                 span: key::span(range.as_ref())?,
                 limit: if limit == 0 { u64::MAX } else { limit },
             },
-            Kind::PutKeyValue(v1::PutKeyValue { namespace, key, value, ttl_ms }) => Operation::PutKeyValue {
-                namespace,
-                key: key::required(key.as_ref())?,
-                value: document::required_value(value.as_ref())?,
-                ttl: if ttl_ms == 0 { Ttl::forever() } else { Ttl::millis(ttl_ms) },
-            },
+            Kind::PutKeyValue(v1::PutKeyValue { namespace, key, value, ttl_ms, keep_expiry }) => {
+                Operation::PutKeyValue {
+                    namespace,
+                    key: key::required(key.as_ref())?,
+                    value: document::required_value(value.as_ref())?,
+                    ttl: match ttl_ms {
+                        _ if keep_expiry => Ttl::keep(),
+                        0 => Ttl::forever(),
+                        ms => Ttl::millis(ms),
+                    },
+                }
+            }
             Kind::DeleteKeyValue(v1::KeyValueKey { namespace, key }) => {
                 Operation::DeleteKeyValue { namespace, key: key::required(key.as_ref())? }
             }
@@ -368,6 +381,19 @@ impl Operation {
                 Operation::Increment { namespace, key: key::required(key.as_ref())?, by }
             }
             Kind::Ensure(asked) => Operation::Ensure(Box::new(collection::asked(&asked)?)),
+            Kind::PutTyped(put) => {
+                let wanted = match put.wanted() {
+                    v1::PutWanted::Any => Wanted::Any,
+                    v1::PutWanted::Absent => Wanted::Absent,
+                    v1::PutWanted::Present => Wanted::Present,
+                };
+                let v1::PutTyped { collection, key, document, .. } = put;
+                Operation::PutTyped { collection, key, document, wanted }
+            }
+            Kind::AssignId(v1::AssignId { collection, sequential }) => {
+                let order = if sequential { IdOrder::Sequential } else { IdOrder::Spread };
+                Operation::AssignId { collection, order }
+            }
         })
     }
 
@@ -409,6 +435,13 @@ impl Operation {
             Operation::Ensure(schema) => {
                 tx.ensure(schema)?;
                 Kind::Stored(v1::Stored::default())
+            }
+            Operation::PutTyped { collection, key, document, wanted } => {
+                wire::put_typed(tx, collection, key, document, *wanted)?;
+                Kind::Stored(v1::Stored::default())
+            }
+            Operation::AssignId { collection, order } => {
+                Kind::AssignedId(wire::new_id(tx, collection, *order)?)
             }
         };
         Ok(v1::OperationResult { kind: Some(kind) })

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use duramen::error::{Code, Error, Result};
 use duramen::find::{Find, FindCursor, FindIter, GroupIter, Grouped, Step};
-use duramen::{Document, Reads, Snapshot};
+use duramen::{Document, LocalReads, Snapshot};
 use duramen_proto::{MESSAGE_BYTES_MAX, document, query, v1};
 use prost::Message as _;
 
@@ -117,7 +117,7 @@ enum Bounded<'a> {
 }
 
 impl<'a> Bounded<'a> {
-    fn of<S: Reads>(state: &'a S, find: &'a v1::Find) -> Result<Bounded<'a>> {
+    fn of<S: LocalReads>(state: &'a S, find: &'a v1::Find) -> Result<Bounded<'a>> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let wanted = usize::try_from(find.threads).unwrap_or(usize::MAX);
         let found = query::find(state, find)?.memory_bytes(MEMORY_BYTES).threads(wanted.min(threads));
@@ -129,7 +129,11 @@ impl<'a> Bounded<'a> {
 }
 
 /// How a query would be run.
-pub(super) fn explain<S: Reads>(state: &S, find: &v1::Find, room: &mut Room<'_>) -> Result<v1::FindPlan> {
+pub(super) fn explain<S: LocalReads>(
+    state: &S,
+    find: &v1::Find,
+    room: &mut Room<'_>,
+) -> Result<v1::FindPlan> {
     let _working = room.working(cost(find)?)?;
     let schema = query::joined(state, find)?.schema()?;
     let plan = match Bounded::of(state, find)? {
@@ -140,7 +144,7 @@ pub(super) fn explain<S: Reads>(state: &S, find: &v1::Find, room: &mut Room<'_>)
 }
 
 /// All that a query finds.
-pub(super) fn all<S: Reads>(
+pub(super) fn all<S: LocalReads>(
     state: &S,
     find: &v1::Find,
     form: v1::DocumentForm,

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use duramen::error::{Code, Error, Result};
 use duramen::tuple::Element;
 use duramen::view::{ReducedPart, ViewReduction};
-use duramen::{Document, Reads};
+use duramen::{Document, LocalReads};
 use duramen_proto::{MESSAGE_BYTES_MAX, document, key, v1};
 use prost::Message as _;
 
-use super::{DataService, find};
+use super::{DataService, find, rows};
 use crate::call::Call;
 use crate::limit::budget::Charge;
 use crate::limit::places::Class;
@@ -31,6 +31,7 @@ pub(super) async fn run(
         call.check_deadline()?;
         let snapshot = db.snapshot()?;
         identity.check(request.at_least.as_ref(), &snapshot)?;
+        rows::check_marks(&snapshot, &request.marks)?;
         let results = Room::wanted(&call).all(&snapshot, &request.reads, request.form())?;
         Ok(v1::ReadReply { at: Some(identity.at(&snapshot, db)), results })
     };
@@ -111,7 +112,7 @@ impl<'a> Room<'a> {
     ///
     /// # Errors
     /// Those of the reads, and of [`Room::take`].
-    pub(super) fn all<S: Reads>(
+    pub(super) fn all<S: LocalReads>(
         &mut self,
         state: &S,
         reads: &[v1::Read],
@@ -132,7 +133,7 @@ fn too_large() -> Error {
     Error::new(Code::TooLarge, what).with_hint("read less at once, or scan")
 }
 
-fn one<S: Reads>(
+fn one<S: LocalReads>(
     state: &S,
     read: &v1::Read,
     form: v1::DocumentForm,
@@ -166,7 +167,9 @@ fn one<S: Reads>(
             });
             Answer::Reduction(v1::Reduction { count: reduction.count(), sums: sums.collect() })
         }
+        Kind::ReduceView(of) if of.encoded => Answer::ViewReductions(rows::reduce(state, of, room)?),
         Kind::ReduceView(of) => Answer::ViewReductions(reduce_view(state, of, form, room)?),
+        Kind::Rows(of) => Answer::Rows(rows::read(state, of, room)?),
         Kind::Find(query) => Answer::Documents(find::all(state, query, form, room)?),
         Kind::Explain(query) => Answer::Plan(find::explain(state, query, room)?),
         Kind::GetKeyValue(of) => {
@@ -177,7 +180,7 @@ fn one<S: Reads>(
     })
 }
 
-fn reduce_view<S: Reads>(
+fn reduce_view<S: LocalReads>(
     state: &S,
     of: &v1::ReduceView,
     form: v1::DocumentForm,
@@ -188,7 +191,8 @@ fn reduce_view<S: Reads>(
     let mut groups = Vec::new();
     let mut add = |elements: Vec<Element>, reduction: ViewReduction| {
         let parts = reduction.parts.iter().map(|part| reduced(part, form)).collect::<Result<_>>()?;
-        let group = v1::ReductionGroup { key: Some(key::of(&elements)), count: reduction.count, parts };
+        let (key, count) = (Some(key::of(&elements)), reduction.count);
+        let group = v1::ReductionGroup { key, count, parts, ..v1::ReductionGroup::default() };
         // What it takes beside its bytes in the message.
         room.hold(group.encoded_len() + size_of::<v1::ReductionGroup>())?;
         groups.push(group);

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use duramen::error::{Code, Error, Result};
 use duramen::tuple::{decode, encode};
-use duramen::{AsyncDb, Db, Direction, Reads as _, Rows, Snapshot, Span};
+use duramen::{AsyncDb, Db, Direction, LocalReads as _, Rows, Snapshot, Span};
 use duramen_proto::{document, key, status, v1};
 use prost::Message as _;
 use tokio::task::JoinHandle;
@@ -19,8 +19,8 @@ use tokio_stream::Stream;
 use tonic::Status;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::DataService;
 use super::find::{self, MESSAGE_BYTES, Query};
+use super::{DataService, rows};
 use crate::call::Call;
 
 type Documents = Pin<Box<dyn Stream<Item = Result<v1::ScanReply, Status>> + Send>>;
@@ -30,8 +30,10 @@ type Making = Pin<Box<dyn Future<Output = Result<Option<v1::ScanReply>>> + Send>
 
 /// Begins a scan.
 pub(super) async fn run(service: &DataService, request: v1::ScanRequest, call: Call) -> Result<Documents> {
-    if let Some(query) = &request.find {
+    if request.find.is_some() || request.rows.is_some() {
         check_only(&request)?;
+    }
+    if let Some(query) = &request.find {
         call.charge(find::cost(query)?).await?;
         call.charges.add(call.charge_work(find::working_bytes(query))?);
     }
@@ -42,21 +44,25 @@ pub(super) async fn run(service: &DataService, request: v1::ScanRequest, call: C
         begun.check_deadline()?;
         let snapshot = db.snapshot()?;
         identity.check(request.at_least.as_ref(), &snapshot)?;
+        rows::check_marks(&snapshot, &request.marks)?;
         let at = identity.at(&snapshot, db);
-        Ok(match &request.find {
-            Some(query) => Scan::Query(Box::new(Query::new(&snapshot, query, request.form(), at)?)),
-            None => Scan::Range(Box::new(Range::new(&snapshot, &request, at)?)),
+        Ok(match (&request.find, &request.rows) {
+            (Some(query), _) => Scan::Query(Box::new(Query::new(&snapshot, query, request.form(), at)?)),
+            (None, Some(of)) => Scan::Rows(Box::new(rows::Scan::new(&snapshot, of, at)?)),
+            (None, None) => Scan::Range(Box::new(Range::new(&snapshot, &request, at)?)),
         })
     };
     let scan = service.scans.run(begin).await?;
     Ok(Box::pin(Scanning::new(service.scans.clone(), scan, call)))
 }
 
-/// A query has no range beside it.
+/// A query has no range beside it, nor have rows by their keys.
 fn check_only(request: &v1::ScanRequest) -> Result<()> {
     let query_only = v1::ScanRequest {
         at_least: request.at_least.clone(),
         find: request.find.clone(),
+        rows: request.rows.clone().filter(|_| request.find.is_none()),
+        marks: request.marks.clone(),
         form: request.form,
         ..v1::ScanRequest::default()
     };
@@ -64,15 +70,16 @@ fn check_only(request: &v1::ScanRequest) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(
-        "a scan of a query has no collection, range, direction, limit and page token beside it",
+        "a scan of a query or of rows has no collection, range, direction, limit and page token beside it",
     )
-    .with_hint("set them in the query; without page tokens, begin the query again"))
+    .with_hint("set them in the query or the rows; without page tokens, begin the scan again"))
 }
 
 /// A scan between two messages.
 enum Scan {
     Range(Box<Range>),
     Query(Box<Query>),
+    Rows(Box<rows::Scan>),
 }
 
 impl Scan {
@@ -82,6 +89,7 @@ impl Scan {
         let made = match self {
             Scan::Range(range) => range.message()?,
             Scan::Query(query) => query.message()?,
+            Scan::Rows(rows) => rows.message()?,
         };
         let Some((message, bytes)) = made else { return Ok(None) };
         call.charge_run(bytes)?;

@@ -331,7 +331,7 @@ impl Session {
 
     async fn step(&mut self, step: v1::Step) -> std::result::Result<Told, Failure> {
         let open = self.take_open()?;
-        let asked = Steps { operations: step.operations, reads: step.reads, commit: None };
+        let asked = Steps { marks: step.marks, operations: step.operations, reads: step.reads, commit: None };
         let (open, done) = self.work(open, asked).await?;
         let Done { results, reads, .. } = match done {
             Ok(done) => done,
@@ -349,7 +349,12 @@ impl Session {
             [] => None,
             bytes => Some(request_id(bytes).map_err(of_whole)?),
         };
-        let asked = Steps { operations: commit.operations, reads: Vec::new(), commit: Some(request) };
+        let asked = Steps {
+            marks: commit.marks,
+            operations: commit.operations,
+            reads: Vec::new(),
+            commit: Some(request),
+        };
         let (open, done) = self.work(open, asked).await?;
         let Done { results, known, .. } = match done {
             Ok(done) => done,
@@ -419,7 +424,7 @@ impl Session {
 
     /// Room for a message as it was decoded and checked, and for what it writes; and a place for its work.
     async fn take_room(&mut self, open: &mut Open, asked: &Steps) -> Result<Charge> {
-        let items = asked.operations.len() + asked.reads.len();
+        let items = asked.operations.len() + asked.reads.len() + asked.marks.len();
         let parts = document::parts_of_operations(&asked.operations)?;
         let charge = self.call.hold(items * ITEM_BYTES + parts * document::PART_BYTES).await?;
         for operation in &asked.operations {

@@ -2,7 +2,8 @@
 
 use duramen::error::{Code, Error, Result};
 use duramen::view::KeyField;
-use duramen::{Reads as _, Schema, Snapshot};
+use duramen::wire;
+use duramen::{LocalReads, Schema, Snapshot};
 use duramen_proto::{collection, v1};
 use prost::Message as _;
 
@@ -30,19 +31,22 @@ fn named(snapshot: &Snapshot, name: &str) -> Result<v1::Collection> {
     }
 }
 
-fn message(snapshot: &Snapshot, schema: &Schema) -> Result<v1::Collection> {
+/// A collection as a message.
+pub(super) fn message<S: LocalReads>(state: &S, schema: &Schema) -> Result<v1::Collection> {
     let views = schema.views().iter().map(|view| v1::View {
         name: view.name().to_owned(),
         key: view.key_fields().iter().map(KeyField::name).map(str::to_owned).collect(),
     });
-    let references = snapshot.documents(schema.name()).references()?;
+    let references = state.documents(schema.name()).references()?;
+    let definition = schema.to_bytes()?;
     Ok(v1::Collection {
         name: schema.name().to_owned(),
         key: schema.key_columns().to_vec(),
         columns: collection::columns(schema),
         sums: schema.sum_columns().to_vec(),
         views: views.collect(),
-        definition: schema.to_bytes()?.into(),
+        mark: wire::mark_of(&definition).to_vec().into(),
+        definition: definition.into(),
         references: references.iter().map(collection::of_reference).collect(),
     })
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use duramen::error::{Error, Result};
 use duramen::view::Progress;
-use duramen::{Db, Reads as _, Snapshot};
+use duramen::{Db, LocalReads as _, Snapshot};
 use duramen_proto::{v1, view};
 use prost::Message as _;
 

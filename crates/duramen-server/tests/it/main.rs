@@ -2,6 +2,18 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests open files, sockets and threads of their own")]
 
+#[allow(clippy::unwrap_used, reason = "tests of the library")]
+#[path = "../../../duramen/tests/it/flights_table.rs"]
+mod flights_table;
+#[path = "../../../duramen-client/examples/shop.rs"]
+mod shop;
+#[allow(clippy::unwrap_used, reason = "tests of the library")]
+#[path = "../../../duramen/tests/it/typed_tables.rs"]
+mod typed_tables;
+#[allow(clippy::unwrap_used, reason = "tests of the library")]
+#[path = "../../../duramen/tests/it/year.rs"]
+mod year;
+
 mod batches;
 mod definitions;
 mod finds;
@@ -11,6 +23,7 @@ mod refusals;
 mod scans;
 mod stopping;
 mod transactions;
+mod typed;
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -51,6 +51,7 @@ fn views_and_their_groups() {
         view: "by_cents".to_owned(),
         range: None,
         group_by: 1,
+        ..v1::ReduceView::default()
     };
     let read_result::Kind::ViewReductions(groups) = answer(&served.client, read::Kind::ReduceView(groups))
     else {

@@ -22,11 +22,11 @@ fn begin() -> Asked {
 
 fn step(operations: Vec<v1::Operation>, reads: Vec<v1::read::Kind>) -> Asked {
     let reads = reads.into_iter().map(|kind| v1::Read { kind: Some(kind) }).collect();
-    Asked::Step(v1::Step { operations, reads })
+    Asked::Step(v1::Step { operations, reads, ..v1::Step::default() })
 }
 
 fn commit(operations: Vec<v1::Operation>) -> Asked {
-    Asked::Commit(v1::Commit { write: None, operations })
+    Asked::Commit(v1::Commit { operations, ..v1::Commit::default() })
 }
 
 fn counted(told: Told) -> u64 {
@@ -41,7 +41,7 @@ fn count_of() -> v1::read::Kind {
     v1::read::Kind::Count(all_orders())
 }
 
-fn begun(stream: &mut TransactionStream<'_>) {
+fn begun(stream: &mut TransactionStream) {
     let told = stream.ask(begin()).expect("begun");
     assert!(matches!(told, Told::Begun(v1::Begun { at: Some(_) })), "{told:?}");
 }
@@ -255,8 +255,8 @@ fn closures_of_clients_run_one_after_the_other() {
             scope.spawn(move || {
                 for cents in 1..=moves {
                     let moved = remote.transact(|tx| {
-                        let mut orders = tx.documents("orders");
-                        let mut cents_of = |id: i64| {
+                        let orders = tx.documents("orders");
+                        let cents_of = |id: i64| {
                             let order = orders.get(("Oslo", id))?.expect("it is there");
                             order.get("cents").expect("a field").to::<i64>()
                         };
@@ -333,7 +333,10 @@ fn commits_with_request_ids_are_there_once() {
         let mut stream = served.client.transactions().expect("a stream");
         begun(&mut stream);
         let operations = vec![insert()];
-        match stream.ask(Asked::Commit(v1::Commit { write: write(), operations })).expect("committed") {
+        match stream
+            .ask(Asked::Commit(v1::Commit { write: write(), operations, ..v1::Commit::default() }))
+            .expect("committed")
+        {
             Told::Committed(v1::Committed { receipt: Some(receipt), .. }) => repeated.push(receipt.repeated),
             other => panic!("{other:?}"),
         }
@@ -342,7 +345,11 @@ fn commits_with_request_ids_are_there_once() {
     // Another transaction under the same id is none of its tries.
     let mut stream = served.client.transactions().expect("a stream");
     begun(&mut stream);
-    let other = Asked::Commit(v1::Commit { write: write(), operations: vec![put("Bonn", 9, 1)] });
+    let other = Asked::Commit(v1::Commit {
+        write: write(),
+        operations: vec![put("Bonn", 9, 1)],
+        ..v1::Commit::default()
+    });
     assert_eq!(stream.ask(other).expect_err("another one").error.code(), Code::InvalidArgument);
     assert_eq!(count(&served.client), 4);
     let asked = v1::OutcomeRequest { request_id: id };
@@ -355,7 +362,11 @@ fn commits_with_request_ids_are_there_once() {
     let mut stream = served.client.transactions().expect("a stream");
     begun(&mut stream);
     let write = Some(v1::Write { request_id: id, ..v1::Write::default() });
-    let late = stream.ask(Asked::Commit(v1::Commit { write, operations: vec![put("Bonn", 7, 1)] }));
+    let late = stream.ask(Asked::Commit(v1::Commit {
+        write,
+        operations: vec![put("Bonn", 7, 1)],
+        ..v1::Commit::default()
+    }));
     assert_eq!(late.expect_err("cancelled").error.code(), Code::RequestCancelled);
     assert_eq!(count(&served.client), 4);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use duramen::cell::{self, RowEncoder};
 use duramen::schema::ColumnType;
 use duramen::tuple::{self, Element};
-use duramen::{Db, Document, Reads, RowBatch, Schema, Span};
+use duramen::{Db, Document, LocalReads, RowBatch, Schema, Span};
 use duramen_disk::MemDisk;
 use duramen_engine::Background;
 

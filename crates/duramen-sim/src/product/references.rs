@@ -9,7 +9,7 @@ pub mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use duramen::{Code, Collection, Db, Error, OnDelete, Reads, Reference, ReferenceState, Schema};
+use duramen::{Code, Collection, Db, Error, LocalReads, OnDelete, Reference, ReferenceState, Schema};
 use serde::{Deserialize, Serialize};
 
 /// The collection whose reference is added to documents.

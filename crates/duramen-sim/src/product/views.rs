@@ -5,7 +5,7 @@
 //! commits a view is unready only if it was unready at one of them. `judge` compares the answers themselves.
 
 use duramen::view::{KeyField, ViewPhase, ViewSpec};
-use duramen::{Db, Reads};
+use duramen::{Db, LocalReads};
 
 use super::judge::{Verdict, failed, same};
 use super::shop::{ORDERS, Release, answer};

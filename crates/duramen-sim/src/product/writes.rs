@@ -6,7 +6,7 @@
 use std::cell::Cell;
 
 use duramen::blobs::Upload;
-use duramen::{Code, Document, Error, Reads, Schema, Transaction, Ttl, Value, doc};
+use duramen::{Code, Document, Error, LocalReads, Reads, Schema, Transaction, Ttl, Value, doc};
 
 use super::model::{ExpectedChange, NAMESPACES, State};
 use super::references::Phase;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use duramen::{Code, Lost, RepairReport, Store};
+use duramen::{Code, Lost, RepairReport, StoreKind};
 use duramen_disk::MemDisk;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -99,7 +99,7 @@ fn old_files(disk: &MemDisk) -> Vec<(String, Vec<u8>)> {
 
 /// Whether anything was lost that identifies trees.
 fn has_lost_names(told: &RepairReport) -> bool {
-    let is_of_names = |lost: &Lost| lost.store == Store::Own && !lost.name.starts_with("shapes");
+    let is_of_names = |lost: &Lost| lost.store == StoreKind::Own && !lost.name.starts_with("shapes");
     !told.renamed.is_empty() || told.lost.iter().any(is_of_names)
 }
 
@@ -112,7 +112,7 @@ fn compare(told: &RepairReport, wanted: &Stored, found: &Stored) -> Result<u64, 
         // These hold rows of another tree, and it is unknown which one.
         if told.renamed.contains(name) {
             let doomed = |value: &Vec<u8>| value.ends_with(specimen::DOOMED.as_bytes());
-            if !wanted.rows.contains_key(&(Store::KeyValues, "doomed".to_owned()))
+            if !wanted.rows.contains_key(&(StoreKind::KeyValues, "doomed".to_owned()))
                 && rows.values().any(doomed)
             {
                 return Err(format!("{name}: what was dropped is back"));
@@ -165,14 +165,14 @@ fn saved_pages(
         let of = (leaf.store, leaf.name.clone());
         let beside = told.uncertain.iter().find(|one| (one.store, &one.of) == (leaf.store, &leaf.name));
         let beside = beside.map(|one| (one.store, one.name.clone()));
-        let has = |place: &(Store, String), key: &Vec<u8>| {
+        let has = |place: &(StoreKind, String), key: &Vec<u8>| {
             found.rows.get(place).is_some_and(|rows| rows.contains_key(key))
         };
         for key in &leaf.keys {
             let is_deleted = wanted.iter().any(|wanted| !wanted.has(&of, key));
             let is_there = has(&of, key) || beside.as_ref().is_some_and(|beside| has(beside, key));
             // Without names the rows lie under others. Each store has keys of its own.
-            let is_renamed = |(_, name): &&(Store, String)| name.starts_with("recovered/");
+            let is_renamed = |(_, name): &&(StoreKind, String)| name.starts_with("recovered/");
             let is_somewhere =
                 || names_lost && found.rows.keys().filter(is_renamed).any(|place| has(place, key));
             if !is_deleted && !is_there && !is_somewhere() {
@@ -206,7 +206,7 @@ fn check_uncertain(specimen: &Specimen, told: &RepairReport, found: &Stored) -> 
     Ok(())
 }
 
-fn is_explained(told: &RepairReport, store: Store, name: &str, key: &[u8]) -> bool {
+fn is_explained(told: &RepairReport, store: StoreKind, name: &str, key: &[u8]) -> bool {
     let left_out =
         || told.left_out.iter().any(|one| (one.store, one.name.as_str(), &one.key[..]) == (store, name, key));
     let lost = told.lost.iter().filter(|lost| lost.store == store && lost.name == name).any(|lost| {

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use duramen::Store;
+use duramen::StoreKind;
 use lz4_flex::block::decompress;
 
 /// A page's header.
@@ -31,7 +31,7 @@ pub(crate) struct Leaf {
     pub offset: usize,
     /// The page, as it is stored.
     pub page: Vec<u8>,
-    pub store: Store,
+    pub store: StoreKind,
     pub name: String,
     /// The keys of its rows whose values are in it.
     pub keys: Vec<Vec<u8>>,
@@ -82,12 +82,12 @@ pub(crate) fn leaves(data: &[u8]) -> Vec<Leaf> {
     found
 }
 
-fn store_of(tree: &str) -> Option<(Store, String)> {
+fn store_of(tree: &str) -> Option<(StoreKind, String)> {
     let stripped = |prefix| tree.strip_prefix(prefix).map(str::to_owned);
     stripped("duramen/rows/")
-        .map(|name| (Store::Collection, name))
-        .or_else(|| stripped("duramen/kv/").map(|name| (Store::KeyValues, name)))
-        .or_else(|| (!tree.starts_with("duramen/")).then(|| (Store::Bytes, tree.to_owned())))
+        .map(|name| (StoreKind::Collection, name))
+        .or_else(|| stripped("duramen/kv/").map(|name| (StoreKind::KeyValues, name)))
+        .or_else(|| (!tree.starts_with("duramen/")).then(|| (StoreKind::Bytes, tree.to_owned())))
 }
 
 struct File<'d> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use duramen::prelude::*;
 use duramen::view::Reduce;
-use duramen::{DbOptions, Direction, Reads, Store, ViewSpec, doc, tuple};
+use duramen::{DbOptions, Direction, LocalReads, StoreKind, ViewSpec, doc, tuple};
 use duramen_disk::MemDisk;
 use duramen_disk::memory::CrashChoice;
 use duramen_engine::{Background, CommitSeq, KeyRange};
@@ -32,7 +32,7 @@ pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stored {
     /// The rows of each collection, namespace and tree.
-    pub rows: BTreeMap<(Store, String), Rows>,
+    pub rows: BTreeMap<(StoreKind, String), Rows>,
 }
 
 /// A database to be corrupted.
@@ -71,12 +71,12 @@ impl Specimen {
     }
 
     /// Whether there was such a store after some commit.
-    pub(super) fn had(&self, of: &(Store, String)) -> bool {
+    pub(super) fn had(&self, of: &(StoreKind, String)) -> bool {
         self.states.values().any(|stored| stored.rows.contains_key(of))
     }
 
     /// Whether a store had this row after some commit.
-    pub(super) fn was_ever(&self, of: &(Store, String), key: &[u8], value: &[u8]) -> bool {
+    pub(super) fn was_ever(&self, of: &(StoreKind, String), key: &[u8], value: &[u8]) -> bool {
         let rows = self.states.values().filter_map(|stored| stored.rows.get(of)?.get(key));
         rows.into_iter().any(|there| there == value)
     }
@@ -103,7 +103,7 @@ pub fn open(disk: &MemDisk, path: &str) -> Result<Db> {
 
 impl Stored {
     /// Whether a store has a row.
-    pub(super) fn has(&self, of: &(Store, String), key: &[u8]) -> bool {
+    pub(super) fn has(&self, of: &(StoreKind, String), key: &[u8]) -> bool {
         self.rows.get(of).is_some_and(|rows| rows.contains_key(key))
     }
 
@@ -124,7 +124,7 @@ impl Stored {
                 let key = tuple::encode(&u64::try_from(*id).map_err(|_| Error::invalid("a negative id"))?)?;
                 documents.insert(key, document.to_bytes()?);
             }
-            rows.insert((Store::Collection, schema.name().to_owned()), documents);
+            rows.insert((StoreKind::Collection, schema.name().to_owned()), documents);
         }
         for namespace in snapshot.kv_namespaces()? {
             let kv = db.kv(&namespace);
@@ -134,7 +134,7 @@ impl Stored {
                 let stored = format!("{value} {:?}", kv.expiry(key)?);
                 values.insert(tuple::encode(&key)?, stored.into_bytes());
             }
-            rows.insert((Store::KeyValues, namespace), values);
+            rows.insert((StoreKind::KeyValues, namespace), values);
         }
         let mut blobs = Rows::new();
         for key in 0..BLOBS {
@@ -144,14 +144,14 @@ impl Stored {
                 blobs.insert(tuple::encode(&key)?, bytes);
             }
         }
-        rows.insert((Store::Blobs, "files".to_owned()), blobs);
+        rows.insert((StoreKind::Blobs, "files".to_owned()), blobs);
         for tree in snapshot.byte_trees()? {
             let mut cursor = db.bytes(&tree).scan(KeyRange::all(), Direction::Forward)?;
             let mut entries = Rows::new();
             while let Some((key, value)) = cursor.next()? {
                 entries.insert(key.to_vec(), value.to_vec());
             }
-            rows.insert((Store::Bytes, tree), entries);
+            rows.insert((StoreKind::Bytes, tree), entries);
         }
         Ok(Stored { rows })
     }

@@ -3,7 +3,7 @@
 use crate::store::Receipt;
 
 use crate::access::handle::Db;
-use crate::access::reads::Reads;
+use crate::access::reads::LocalReads;
 use crate::access::rows::Rows;
 use crate::store::error::Result;
 use crate::store::{Direction, KeyRange};

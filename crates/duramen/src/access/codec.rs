@@ -33,6 +33,31 @@ pub(crate) fn store<C: Collection>(document: &C) -> Result<Stored> {
     Ok(Stored { key: key_of(document)?, document: to_bytes(document)? })
 }
 
+/// The key of a document, and the document with the names of its fields, whatever form its collection has.
+///
+/// # Errors
+/// `InvalidArgument` (E0201) if it cannot be stored.
+#[doc(hidden)]
+pub fn store_named<C: Collection>(document: &C) -> Result<(Vec<u8>, Vec<u8>)> {
+    let mut out = Vec::with_capacity(128);
+    let refused = |why: &str| Error::invalid(format!("a document of {} cannot be stored: {why}", C::NAME));
+    rmp_serde::encode::write_named(&mut out, document).map_err(|error| refused(&error.to_string()))?;
+    if !matches!(Reader::new(&out).next(), Ok(Token::Map(_))) {
+        return Err(refused("it is not written as its fields"));
+    }
+    check(&out).map_err(|error| refused(error.message()))?;
+    Ok((key_of(document)?, out))
+}
+
+/// A document of another process.
+///
+/// # Errors
+/// `Unreadable` (E0213) if it does not decode as its type.
+#[doc(hidden)]
+pub fn read_named<C: Collection>(key: &[u8], named: &[u8]) -> Result<C> {
+    from_named(key, named)
+}
+
 /// The encoded key of a document.
 pub(crate) fn key_of<C: Collection>(document: &C) -> Result<Vec<u8>> {
     let mut key = Vec::with_capacity(64);
@@ -96,7 +121,7 @@ pub(crate) fn from_bytes<C: Collection>(shapes: &Shapes, key: &[u8], stored: &[u
 }
 
 /// Decodes a document with its names, or a positional one: also as a type that is no struct.
-fn from_named<C: Collection>(key: &[u8], body: &[u8]) -> Result<C> {
+pub(crate) fn from_named<C: Collection>(key: &[u8], body: &[u8]) -> Result<C> {
     rmp_serde::from_slice(body).map_err(|error| unreadable::<C>(key, body, &error))
 }
 

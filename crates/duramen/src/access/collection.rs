@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::access::type_descriptor::ReferredType;
+use crate::access::type_descriptor::StoredType;
 use crate::access::views::coded::Code;
 use crate::catalog::schema::Schema;
 use crate::store::error::{Code as ErrorCode, Error, Result};
@@ -165,7 +165,7 @@ pub trait Collection: Storable + 'static {
     /// The types whose documents its references name.
     #[doc(hidden)]
     #[must_use]
-    fn referred_types() -> Vec<ReferredType> {
+    fn referred_types() -> Vec<StoredType> {
         Vec::new()
     }
 

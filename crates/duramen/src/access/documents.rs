@@ -6,7 +6,7 @@
 pub(crate) mod auto_commit;
 pub(crate) mod writes;
 
-use crate::access::reads::Reads;
+use crate::access::reads::LocalReads;
 use crate::access::references;
 use crate::access::references::ReferenceState;
 use crate::access::rows::{DocumentIter, Rows};
@@ -25,7 +25,7 @@ use crate::view::sums::FieldSum;
 
 /// The documents of a collection in a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction).
 ///
-/// It comes from [`Reads::documents`]. In a transaction it also has the writes.
+/// It comes from [`documents`](crate::LocalReads::documents). In a transaction it also has the writes.
 ///
 /// It consists of two borrows and costs nothing to make. Each call looks up the collection by name. In a
 /// snapshot each lookup reads the catalogue; in a transaction only the first one does, through any handle.
@@ -42,7 +42,7 @@ pub struct DocumentsOf<'a, S> {
     pub(crate) name: &'a str,
 }
 
-impl<S: Reads> DocumentsOf<'_, S> {
+impl<S: LocalReads> DocumentsOf<'_, S> {
     /// The collection's schema, from the catalogue.
     ///
     /// # Errors

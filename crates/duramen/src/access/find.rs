@@ -76,7 +76,7 @@ use std::sync::Arc;
 use crate::access::documents::DocumentsOf;
 use crate::access::documents::auto_commit::Documents;
 use crate::access::page::{Page, PageToken};
-use crate::access::reads::Reads;
+use crate::access::reads::LocalReads;
 use crate::access::reads::sealed::Readable;
 use crate::access::selection::Of;
 use crate::access::views::state::answering_by_name;
@@ -157,7 +157,7 @@ struct Chosen {
     sorting: Sorting,
 }
 
-impl<'a, S: Reads> DocumentsOf<'a, S> {
+impl<'a, S: LocalReads> DocumentsOf<'a, S> {
     /// The documents that satisfy all conditions; all documents if there are none.
     ///
     /// In a transaction its own writes are found too.

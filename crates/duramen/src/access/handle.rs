@@ -18,7 +18,7 @@ use crate::access::inside::{self, Inside};
 use crate::access::last_handle::LastHandle;
 use crate::access::open_state::OpenState;
 use crate::access::open_transaction::OpenTransaction;
-use crate::access::reads::Reads;
+use crate::access::reads::LocalReads;
 use crate::access::references;
 use crate::access::snapshot::Snapshot;
 use crate::access::transaction::{Noted, Transaction};

@@ -11,8 +11,8 @@ use crate::access::codec;
 use crate::access::collection::Collection;
 use crate::access::explain::{Explain, Part, show_range};
 use crate::access::page::{Page, PageToken};
-use crate::access::selection::{Of, Selected, Selection};
-use crate::access::type_descriptor::TypeDescriptor;
+use crate::access::selection::{FarSelection, Of, Selected, Selection};
+use crate::access::type_descriptor::{StoredType, TypeDescriptor};
 use crate::catalog::entries::Entry;
 use crate::catalog::shapes::Shapes;
 use crate::store::error::Result;
@@ -21,8 +21,8 @@ use crate::value::range::IntoSpan;
 use crate::value::span::Span;
 use crate::value::tuple::{KeyFor, OwnedKey, PrefixFor, decode, encode, successor};
 
-/// Documents of a typed collection, of a [`Db`](crate::Db), a [`Snapshot`](crate::Snapshot) or a
-/// [`Transaction`](crate::Transaction).
+/// Documents of a typed collection, of a [`Db`](crate::Db), a [`Snapshot`](crate::Snapshot), a
+/// [`Transaction`](crate::Transaction), or of a database in another process.
 ///
 /// ```
 /// # use duramen::prelude::*;
@@ -91,7 +91,7 @@ impl<'s, C: Collection> Query<'s, C> {
     /// # Errors
     /// As [`Query`].
     pub fn iter(&self) -> Result<TypedIter<C>> {
-        let (found, shapes) = (self.found(self.selection.range()?)?, self.shapes()?);
+        let (found, shapes) = self.begin(self.selection.range()?, u64::MAX)?;
         Ok(TypedIter { found, shapes, kind: PhantomData })
     }
 
@@ -100,7 +100,12 @@ impl<'s, C: Collection> Query<'s, C> {
     /// # Errors
     /// As [`Query`].
     pub fn keys(&self) -> Result<KeyIter<C>> {
-        Ok(KeyIter { found: self.found(self.selection.range()?)?, kind: PhantomData })
+        let range = self.selection.range()?;
+        let found = match self.far()? {
+            Some(far) => far.walk(range, u64::MAX, false)?,
+            None => self.found(range)?,
+        };
+        Ok(KeyIter { found, kind: PhantomData })
     }
 
     /// All documents at once.
@@ -124,6 +129,9 @@ impl<'s, C: Collection> Query<'s, C> {
     /// # Errors
     /// As [`Query`].
     pub fn count(&self) -> Result<u64> {
+        if let Some(far) = self.far()? {
+            return far.count();
+        }
         Ok(self.in_tree(|source, entry| self.selection.count(source, entry.tree))?.unwrap_or(0))
     }
 
@@ -132,6 +140,10 @@ impl<'s, C: Collection> Query<'s, C> {
     /// # Errors
     /// As [`Query`].
     pub fn nth(&self, index: u64) -> Result<Option<C>> {
+        if let Some(far) = self.far()? {
+            let found = far.nth(index)?;
+            return found.map(|(key, named)| codec::from_named(&key, &named)).transpose();
+        }
         let found = self.in_tree(|source, entry| self.selection.nth(source, entry.tree, index))?;
         let shapes = self.shapes()?;
         found.flatten().map(|(key, stored)| codec::from_bytes(&shapes, &key, &stored)).transpose()
@@ -144,6 +156,9 @@ impl<'s, C: Collection> Query<'s, C> {
     pub fn rank(&self, key: impl KeyFor<C::Key>) -> Result<u64> {
         let key = encode(&key)?;
         let end = successor(&key);
+        if let Some(far) = self.far()? {
+            return far.rank(key, end);
+        }
         Ok(self.in_tree(|source, entry| self.selection.rank(source, entry.tree, key, end))?.unwrap_or(0))
     }
 
@@ -166,9 +181,10 @@ impl<'s, C: Collection> Query<'s, C> {
     /// # Errors
     /// As [`Query`].
     pub fn page(&self, size: usize, after: Option<&PageToken>) -> Result<Page<C>> {
-        let mut found = self.found(self.selection.page_range(after, C::NAME)?)?;
-        let shapes = self.shapes()?;
-        found.page(size, C::NAME, |key, stored| codec::from_bytes(&shapes, key, stored))
+        let range = self.selection.page_range(after, C::NAME)?;
+        // One more tells whether there is a next page.
+        let (mut found, shapes) = self.begin(range, (size.max(1) as u64).saturating_add(1))?;
+        found.page(size, C::NAME, |key, stored| read(shapes.as_deref(), key, stored))
     }
 
     /// Which tree the query reads, and for how many documents. Costs O(log n).
@@ -178,12 +194,29 @@ impl<'s, C: Collection> Query<'s, C> {
     pub fn explain(&self) -> Result<Explain> {
         let range = self.selection.range()?;
         let what = format!("documents, {}", show_range(&range));
-        let rows = self.in_tree(|source, entry| source.count(entry.tree, &range))?.unwrap_or(0);
+        let rows = match self.far()? {
+            Some(far) => far.far.count(&far.rows)?,
+            None => self.in_tree(|source, entry| source.count(entry.tree, &range))?.unwrap_or(0),
+        };
         let mut explain = Explain::of(C::NAME, "documents, in the order of their keys");
         explain.parts.push(Part { what, rows, depth: 0 });
         explain.rows_max = rows.min(self.selection.limit);
         explain.cost = "count, nth, rank, first in O(log n); a walk for the documents";
         Ok(explain)
+    }
+
+    /// The same query in another process, if the database is there.
+    fn far(&self) -> Result<Option<FarSelection<'s>>> {
+        self.selection.far(StoredType::of::<C>(), None)
+    }
+
+    /// Begins to read the documents of a range. Of a database in another process at most `far_limit` are
+    /// asked for.
+    fn begin(&self, range: KeyRange, far_limit: u64) -> Result<(Selected, Option<Arc<Shapes>>)> {
+        match self.far()? {
+            Some(far) => Ok((far.walk(range, far_limit, true)?, None)),
+            None => Ok((self.found(range)?, Some(self.shapes()?))),
+        }
     }
 
     fn found(&self, range: KeyRange) -> Result<Selected> {
@@ -223,7 +256,8 @@ impl<C: Collection> fmt::Debug for Query<'_, C> {
 /// Typed documents as of one snapshot, in order.
 pub struct TypedIter<C> {
     found: Selected,
-    shapes: Arc<Shapes>,
+    /// By which documents are decoded; those of another process have their names.
+    shapes: Option<Arc<Shapes>>,
     kind: PhantomData<fn() -> C>,
 }
 
@@ -232,7 +266,14 @@ impl<C: Collection> Iterator for TypedIter<C> {
 
     fn next(&mut self) -> Option<Result<C>> {
         let found = self.found.next().transpose()?;
-        Some(found.and_then(|(key, stored)| codec::from_bytes(&self.shapes, key, stored)))
+        Some(found.and_then(|(key, stored)| read(self.shapes.as_deref(), key, stored)))
+    }
+}
+
+fn read<C: Collection>(shapes: Option<&Shapes>, key: &[u8], stored: &[u8]) -> Result<C> {
+    match shapes {
+        Some(shapes) => codec::from_bytes(shapes, key, stored),
+        None => codec::from_named(key, stored),
     }
 }
 

@@ -1,10 +1,11 @@
-//! The reads that snapshots and transactions share.
+//! The reads that all states share, and those of snapshots and transactions of this process.
 //!
-//! Owns the list of collections, reads of single typed documents and of trees of bytes. Reads of many typed
-//! documents are in query.rs, reads of dynamic documents in documents.rs.
+//! Of the latter it owns the list of collections, documents with their revisions, and trees of bytes. Reads
+//! of many typed documents are in query.rs, reads of dynamic documents in documents.rs.
 
 use std::sync::Arc;
 
+use crate::access::anywhere::KvRead;
 use crate::access::codec;
 use crate::access::collection::Collection;
 use crate::access::deadlines::Deadline;
@@ -14,7 +15,7 @@ use crate::access::query::Query;
 use crate::access::revision::Versioned;
 use crate::access::rows::Rows;
 use crate::access::select::Select;
-use crate::access::selection::Of;
+use crate::access::selection::{Of, Target};
 use crate::access::snapshot::Snapshot;
 use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::views::View;
@@ -74,8 +75,66 @@ pub(crate) mod sealed {
     }
 }
 
-/// The reads of [`Snapshot`](crate::Snapshot) and [`Transaction`](crate::Transaction).
-pub trait Reads: sealed::Readable {
+/// The reads of every state: of a [`Snapshot`], of a transaction, and of the newest state.
+///
+/// A function of it reads a database in this process and one in another process:
+///
+/// ```
+/// use duramen::prelude::*;
+///
+/// #[derive(Serialize, Deserialize, Collection)]
+/// #[collection(view(SalesByCity, key = city, value = cents, reduce = (Count, Sum)))]
+/// struct Order { #[key] id: u64, city: String, cents: i64 }
+///
+/// fn mean(state: &impl Reads, city: &str) -> Result<Option<i128>> {
+///     let (orders, cents) = state.view::<SalesByCity>().key(city).reduce()?;
+///     Ok((orders > 0).then(|| cents / i128::from(orders)))
+/// }
+/// # fn main() -> Result<()> {
+/// # let db = Db::in_memory()?;
+/// # db.put(&Order { id: 1, city: "Oslo".into(), cents: 1250 })?;
+/// assert_eq!(mean(&db.snapshot()?, "Oslo")?, Some(1250));
+/// assert_eq!(db.transact(|tx| mean(tx, "Rome"))?, None);
+/// # Ok(()) }
+/// ```
+///
+/// [`LocalReads`](crate::LocalReads) has those that work in this process only.
+pub trait Reads: KvRead {
+    /// What its queries run on.
+    #[doc(hidden)]
+    fn target(&self) -> Target<'_>;
+
+    /// The typed document under a key.
+    ///
+    /// # Errors
+    /// As [`Query`].
+    fn get<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<C>>;
+
+    /// The documents of a typed collection.
+    #[must_use]
+    fn collection<C: Collection>(&self) -> Query<'_, C> {
+        Query::new(self.target().0)
+    }
+
+    /// The rows of a view.
+    #[must_use]
+    fn view<V: View>(&self) -> ViewQuery<'_, V> {
+        ViewQuery::new(self.target().0)
+    }
+
+    /// The key-values of a namespace.
+    #[must_use]
+    fn kv<'a>(&'a self, namespace: &'a str) -> KvOf<'a, Self>
+    where
+        Self: Sized,
+    {
+        KvOf { within: self, namespace }
+    }
+}
+
+/// The reads of a [`Snapshot`](crate::Snapshot) and a [`Transaction`](crate::Transaction) that work only in
+/// the process that has the database open, beside those of [`Reads`].
+pub trait LocalReads: Reads + sealed::Readable {
     /// Every collection, by name.
     ///
     /// # Errors
@@ -84,20 +143,10 @@ pub trait Reads: sealed::Readable {
         entries::all(self.source(), &self.open_state().catalog.shapes)
     }
 
-    /// The typed document under a key.
-    ///
-    /// # Errors
-    /// As [`Query`].
-    fn get<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
-        let key = encode(&key)?;
-        let Some(entry) = self.fitting(TypeDescriptor::of::<C>())? else { return Ok(None) };
-        codec::read(self.source(), entry.schema.shapes(), entry.tree, &key)
-    }
-
     /// The typed document under a key, and its revision.
     ///
     /// # Errors
-    /// As [`Query`].
+    /// As [`Query`](crate::Query).
     fn get_versioned<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<Versioned<C>>> {
         let key = encode(&key)?;
         let Some(entry) = self.fitting(TypeDescriptor::of::<C>())? else { return Ok(None) };
@@ -106,15 +155,6 @@ pub trait Reads: sealed::Readable {
         let document = codec::from_bytes(shapes, &key, &stored)?;
         let revision = codec::revision::<C>(shapes, &key, &stored)?;
         Ok(Some(Versioned { document, revision }))
-    }
-
-    /// The documents of a typed collection.
-    #[must_use]
-    fn collection<C: Collection>(&self) -> Query<'_, C>
-    where
-        Self: Sized,
-    {
-        Query::new(Of::State(self))
     }
 
     /// Queries documents by keys of several views.
@@ -126,15 +166,6 @@ pub trait Reads: sealed::Readable {
         Select::new(Of::State(self))
     }
 
-    /// The rows of a view.
-    #[must_use]
-    fn view<V: View>(&self) -> ViewQuery<'_, V>
-    where
-        Self: Sized,
-    {
-        ViewQuery::new(Of::State(self))
-    }
-
     /// The documents of a collection by name. Each call checks that the collection exists.
     #[must_use]
     fn documents<'a>(&'a self, name: &'a str) -> DocumentsOf<'a, Self>
@@ -142,15 +173,6 @@ pub trait Reads: sealed::Readable {
         Self: Sized,
     {
         DocumentsOf { within: self, name }
-    }
-
-    /// The key-values of a namespace.
-    #[must_use]
-    fn kv<'a>(&'a self, namespace: &'a str) -> KvOf<'a, Self>
-    where
-        Self: Sized,
-    {
-        KvOf { within: self, namespace }
     }
 
     /// The namespaces of key-values, by name.

@@ -4,11 +4,13 @@
 
 use std::borrow::Cow;
 
+use crate::access::far::{Far, FarCursor, FarGroup, FarRows};
 use crate::access::handle::Db;
 use crate::access::page::{Page, PageToken};
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
-use crate::store::error::Result;
+use crate::access::type_descriptor::StoredType;
+use crate::store::error::{Error, Result};
 use crate::store::{Cursor, Direction, KeyRange, Source, TreeId};
 use crate::value::span::Span;
 use crate::value::tuple::{prefix_end, split, successor};
@@ -19,6 +21,21 @@ use crate::view::spec::ViewSpec;
 pub(crate) enum Of<'s> {
     Db(&'s Db),
     State(&'s dyn Readable),
+    /// In another process: typed queries only.
+    Far(&'s dyn Far),
+}
+
+/// What a typed query runs on.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Target<'s>(pub(crate) Of<'s>);
+
+impl<'s> Target<'s> {
+    /// A database in another process.
+    #[must_use]
+    pub fn far(far: &'s dyn Far) -> Target<'s> {
+        Target(Of::Far(far))
+    }
 }
 
 /// The state that a query reads from while its results are consumed.
@@ -33,6 +50,7 @@ impl<'s> Of<'s> {
         Ok(match self {
             Of::Db(db) => Held::Own(db.snapshot()?),
             Of::State(state) => Held::Lent(state),
+            Of::Far(_) => return Err(Error::invalid("the database is open in another process")),
         })
     }
 }
@@ -114,6 +132,18 @@ impl<'s> Selection<'s> {
         self.of.hold()
     }
 
+    /// Whether the database is in another process.
+    pub(crate) fn is_far(&self) -> bool {
+        matches!(self.of, Of::Far(_))
+    }
+
+    /// The same rows in another process, if the query is of a database there.
+    pub(crate) fn far(&self, of: StoredType, view: Option<&ViewSpec>) -> Result<Option<FarSelection<'s>>> {
+        let Of::Far(far) = self.of else { return Ok(None) };
+        let (range, direction, limit) = (self.range()?, self.direction, self.limit);
+        Ok(Some(FarSelection { far, rows: FarRows { of, view: view.cloned(), range, direction, limit } }))
+    }
+
     /// How many there are.
     pub(crate) fn count(&self, source: &dyn Source, tree: TreeId) -> Result<u64> {
         Ok(source.count(tree, &*self.lent_range()?)?.min(self.limit))
@@ -148,11 +178,7 @@ impl<'s> Selection<'s> {
         first: Vec<u8>,
         end: Vec<u8>,
     ) -> Result<u64> {
-        let KeyRange { from, to } = self.range()?;
-        let before = match self.direction {
-            Direction::Forward => KeyRange { from, to: Some(to.filter(|to| *to < first).unwrap_or(first)) },
-            Direction::Reverse => KeyRange { from: from.max(end), to },
-        };
+        let before = before(self.range()?, self.direction, first, end);
         Ok(source.count(tree, &before)?.min(self.limit))
     }
 
@@ -180,7 +206,56 @@ impl<'s> Selection<'s> {
 
     /// The rows of a range, in this direction, up to the limit.
     pub(crate) fn rows(&self, source: &dyn Source, tree: TreeId, range: KeyRange) -> Result<Selected> {
-        Ok(Selected { cursor: Some(source.cursor(tree, range, self.direction)?), left: self.limit })
+        Ok(Selected { rows: Walk::Here(source.cursor(tree, range, self.direction)?), left: self.limit })
+    }
+}
+
+/// The part of a range whose rows are before those in `first..end`.
+fn before(range: KeyRange, direction: Direction, first: Vec<u8>, end: Vec<u8>) -> KeyRange {
+    let KeyRange { from, to } = range;
+    match direction {
+        Direction::Forward => KeyRange { from, to: Some(to.filter(|to| *to < first).unwrap_or(first)) },
+        Direction::Reverse => KeyRange { from: from.max(end), to },
+    }
+}
+
+/// Rows of a tree in another process.
+pub(crate) struct FarSelection<'s> {
+    pub(crate) far: &'s dyn Far,
+    pub(crate) rows: FarRows,
+}
+
+impl FarSelection<'_> {
+    /// How many there are.
+    pub(crate) fn count(&self) -> Result<u64> {
+        Ok(self.far.count(&self.rows)?.min(self.rows.limit))
+    }
+
+    /// The row that has `index` others before it, with its document.
+    pub(crate) fn nth(&self, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        if index >= self.rows.limit { Ok(None) } else { self.far.nth(&self.rows, index) }
+    }
+
+    /// How many rows are before those in `first..end`. That range may be empty.
+    pub(crate) fn rank(mut self, first: Vec<u8>, end: Vec<u8>) -> Result<u64> {
+        self.rows.range = before(self.rows.range, self.rows.direction, first, end);
+        self.count()
+    }
+
+    /// The groups of the rows, and their reductions.
+    pub(crate) fn groups(&self, elements: usize) -> Result<Vec<FarGroup>> {
+        if self.rows.limit == 0 { Ok(Vec::new()) } else { self.far.groups(&self.rows, elements) }
+    }
+
+    /// The rows of a part of the range, with their documents or without, at most `limit`.
+    pub(crate) fn walk(mut self, range: KeyRange, limit: u64, with_documents: bool) -> Result<Selected> {
+        self.rows.range = range;
+        self.rows.limit = self.rows.limit.min(limit);
+        let left = self.rows.limit;
+        if left == 0 {
+            return Ok(Selected::default());
+        }
+        Ok(Selected { rows: Walk::Far(self.far.rows(self.rows, with_documents)?), left })
     }
 }
 
@@ -230,8 +305,16 @@ impl GroupWalk {
 /// An iteration over rows.
 #[derive(Default)]
 pub(crate) struct Selected {
-    cursor: Option<Cursor>,
+    rows: Walk,
     left: u64,
+}
+
+#[derive(Default)]
+enum Walk {
+    #[default]
+    Nothing,
+    Here(Cursor),
+    Far(Box<dyn FarCursor>),
 }
 
 impl Selected {
@@ -259,21 +342,23 @@ impl Selected {
     /// The next key and value.
     pub(crate) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         match self.step() {
-            Some(cursor) => cursor.next(),
-            None => Ok(None),
+            Some(Walk::Here(cursor)) => cursor.next(),
+            Some(Walk::Far(cursor)) => cursor.next(),
+            Some(Walk::Nothing) | None => Ok(None),
         }
     }
 
     /// The next key, without its value.
     pub(crate) fn next_key(&mut self) -> Result<Option<&[u8]>> {
         match self.step() {
-            Some(cursor) => cursor.next_key(),
-            None => Ok(None),
+            Some(Walk::Here(cursor)) => cursor.next_key(),
+            Some(Walk::Far(cursor)) => Ok(cursor.next()?.map(|(key, _)| key)),
+            Some(Walk::Nothing) | None => Ok(None),
         }
     }
 
-    fn step(&mut self) -> Option<&mut Cursor> {
+    fn step(&mut self) -> Option<&mut Walk> {
         self.left = self.left.checked_sub(1)?;
-        self.cursor.as_mut()
+        Some(&mut self.rows)
     }
 }

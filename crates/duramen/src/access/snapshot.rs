@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::access::open_state::OpenState;
-use crate::access::reads::{Reads, sealed};
+use crate::access::reads::{LocalReads, sealed};
 use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::type_registry::Fits;
 use crate::catalog::entries::{self, Entry, OpenView};
@@ -131,7 +131,7 @@ impl sealed::Readable for Snapshot {
     }
 }
 
-impl Reads for Snapshot {}
+impl LocalReads for Snapshot {}
 
 impl Clone for Snapshot {
     fn clone(&self) -> Self {

@@ -9,10 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::access::after_commit::AfterCommit;
-use crate::access::collection::Collection;
 use crate::access::deadlines::{Deadline, Deadlines};
 use crate::access::open_state::OpenState;
-use crate::access::reads::{Reads, sealed};
+use crate::access::reads::{LocalReads, sealed};
 use crate::access::references;
 use crate::access::references::{Followed, Unsettled};
 use crate::access::snapshot::Snapshot;
@@ -51,7 +50,7 @@ pub(crate) enum Before<'b> {
 /// A transaction: sees one state of the database and its own writes.
 ///
 /// Its reads are the methods of [`Reads`]. Typed documents are written by the methods here, dynamic ones
-/// through [`Reads::documents`].
+/// through [`documents`](crate::LocalReads::documents).
 pub struct Transaction<'e> {
     inner: Shared<'e>,
     state: &'e OpenState,
@@ -222,8 +221,7 @@ impl<'e> Transaction<'e> {
 
     /// Creates a collection with its references.
     fn made(&self, schema: &Schema) -> Result<Arc<Entry>> {
-        let entry =
-            self.enter(self.all_or_nothing(entries::create(&self.inner, &self.state.catalog, schema))?);
+        let entry = self.created(schema)?;
         if !schema.refers() {
             return Ok(entry);
         }
@@ -509,6 +507,12 @@ impl<'e> Transaction<'e> {
         self.all_or_nothing(mend::put_again(&self.inner, entry, view, rows))
     }
 
+    /// Creates a collection without its references.
+    pub(crate) fn created(&self, schema: &Schema) -> Result<Arc<Entry>> {
+        let created = entries::create(&self.inner, &self.state.catalog, schema);
+        Ok(self.enter(self.all_or_nothing(created)?))
+    }
+
     fn enter(&self, entry: Entry) -> Arc<Entry> {
         let entry = Arc::new(entry);
         self.noted.effects.borrow_mut().entries.insert(entry.schema.name().to_owned(), Arc::clone(&entry));
@@ -568,11 +572,7 @@ impl<'e> Transaction<'e> {
         let entry = match found {
             None => {
                 self.declare(descriptor);
-                self.enter(self.all_or_nothing(entries::create(
-                    &self.inner,
-                    &self.state.catalog,
-                    &descriptor.schema(),
-                ))?)
+                self.created(&descriptor.schema())?
             }
             Some(entry) => entry,
         };
@@ -708,9 +708,9 @@ impl<'e> Transaction<'e> {
     }
 
     /// A new id from the counter.
-    pub(crate) fn spread_id<C: Collection>(&self, rows: TreeId) -> Result<u64> {
-        let counter = self.state.ids.of(C::NAME);
-        let new = counter.take(&self.inner, C::NAME, rows)?;
+    pub(crate) fn spread_id(&self, collection: &str, rows: TreeId) -> Result<u64> {
+        let counter = self.state.ids.of(collection);
+        let new = counter.take(&self.inner, collection, rows)?;
         if let Some(bound) = new.bound {
             self.noted.effects.borrow_mut().bounds.push((counter, bound));
         }
@@ -723,8 +723,8 @@ impl<'e> Transaction<'e> {
     }
 
     /// Moves the counter past the largest id, because a document already has the id that it gave.
-    pub(crate) fn pass_ids<C: Collection>(&self, rows: TreeId) -> Result<()> {
-        self.state.ids.of(C::NAME).pass(&self.inner, rows)
+    pub(crate) fn pass_ids(&self, collection: &str, rows: TreeId) -> Result<()> {
+        self.state.ids.of(collection).pass(&self.inner, rows)
     }
 }
 
@@ -773,7 +773,7 @@ impl sealed::Readable for Transaction<'_> {
     }
 }
 
-impl Reads for Transaction<'_> {}
+impl LocalReads for Transaction<'_> {}
 
 impl fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

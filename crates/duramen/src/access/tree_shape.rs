@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::store::{ReducerSpec, TreeShape};
 
-use crate::access::reads::Reads;
+use crate::access::reads::LocalReads;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
 use crate::catalog::entries::{is_users, rows_tree};

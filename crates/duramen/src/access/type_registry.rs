@@ -7,10 +7,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::access::type_descriptor::TypeDescriptor;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::access::type_descriptor::{TypeDefinition, TypeDescriptor};
 use crate::access::views::coded::{Code, RowsOf};
 use crate::catalog::entries::Entry;
-use crate::catalog::schema::Reference;
+use crate::catalog::schema::{Reference, Schema};
+use crate::store::error::Result;
 use crate::store::{TreeId, TreeMark};
 use crate::view::spec::ViewSpec;
 
@@ -21,10 +24,20 @@ const POISON: &str = "nothing panics while the types are locked";
 pub(crate) struct TypeRegistry {
     types: Mutex<HashMap<TypeId, Fitting, BuildHasherDefault<IdHasher>>>,
     /// The declarations of the types that were used.
-    declared: Mutex<HashMap<TypeId, Declared>>,
+    declared: Mutex<HashMap<By, Declared>>,
     /// Types that decoded a sample of the documents in a tree, and the collection's name.
     sampled: Mutex<HashMap<TypeId, (TreeId, &'static str)>>,
 }
+
+/// What declares: a type of this program, or one of another process, known by the hash of its definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum By {
+    Type(TypeId),
+    Definition(u64),
+}
+
+/// The most types of other processes whose declarations are kept; of more, later ones count as not used.
+const DEFINITIONS_MAX: usize = 1_024;
 
 /// A type's id is a hash already.
 #[derive(Debug, Default)]
@@ -47,12 +60,24 @@ impl Hasher for IdHasher {
 /// The declarations of a type.
 #[derive(Debug)]
 struct Declared {
-    collection: &'static str,
+    collection: String,
     /// The document version that it writes.
     version: u32,
     views: Vec<ViewSpec>,
     references: Vec<Reference>,
     codes: Vec<Code>,
+}
+
+impl Declared {
+    fn of(schema: &Schema, codes: Vec<Code>) -> Declared {
+        Declared {
+            collection: schema.name().to_owned(),
+            version: schema.version(),
+            views: schema.views().to_vec(),
+            references: schema.references().to_vec(),
+            codes,
+        }
+    }
 }
 
 /// The access that a type has to the collection of an entry.
@@ -134,14 +159,24 @@ impl TypeRegistry {
     /// Registers the declarations of a type. Returns whether they are new.
     pub(crate) fn declare(&self, descriptor: TypeDescriptor) -> bool {
         let mut declared = lock(&self.declared);
-        if declared.contains_key(&descriptor.kind) {
+        let by = By::Type(descriptor.kind);
+        if declared.contains_key(&by) {
             return false;
         }
-        let schema = descriptor.schema();
-        let (views, references) = (schema.views().to_vec(), schema.references().to_vec());
-        let (collection, version, codes) = (descriptor.name, descriptor.version, descriptor.codes());
-        declared.insert(descriptor.kind, Declared { collection, version, views, references, codes });
+        declared.insert(by, Declared::of(&descriptor.schema(), descriptor.codes()));
         true
+    }
+
+    /// Registers the declarations of a type of another process.
+    pub(crate) fn declare_definition(&self, definition: &TypeDefinition) -> Result<()> {
+        let hash = xxh3_64(&definition.to_bytes()?);
+        let mut declared = lock(&self.declared);
+        let known = declared.keys().filter(|by| matches!(by, By::Definition(_))).count();
+        if known < DEFINITIONS_MAX {
+            let of = || Declared::of(&definition.schema(), Vec::new());
+            declared.entry(By::Definition(hash)).or_insert_with(of);
+        }
+        Ok(())
     }
 
     /// Whether a type that was used since opening declares a view with this definition.

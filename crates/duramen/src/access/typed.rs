@@ -2,4 +2,5 @@
 //! both are in reads.rs and query.rs.
 
 mod auto_commit;
+pub(crate) mod encoded;
 mod writes;

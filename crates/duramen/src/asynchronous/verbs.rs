@@ -7,6 +7,7 @@ use crate::store::Receipt;
 
 use super::AsyncDb;
 use crate::access::collection::{AssignedKey, Collection};
+use crate::access::reads::LocalReads;
 use crate::access::reads::Reads;
 use crate::access::references::Deleted;
 use crate::access::revision::{ReplaceError, Revision, Versioned};

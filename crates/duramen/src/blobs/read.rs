@@ -12,7 +12,7 @@ use std::ops::Range;
 use sha2::{Digest, Sha256};
 
 use super::record::{PIECES, Record, records_tree};
-use crate::access::reads::Reads;
+use crate::access::reads::LocalReads;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
 use crate::store::error::{Code, Error, Result};
@@ -53,7 +53,7 @@ pub struct BlobsOf<'a, S> {
     pub(crate) namespace: &'a str,
 }
 
-impl<S: Reads> BlobsOf<'_, S> {
+impl<S: LocalReads> BlobsOf<'_, S> {
     /// The metadata of the blob under a key; `None` if there is none.
     ///
     /// # Errors

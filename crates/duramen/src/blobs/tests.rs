@@ -147,14 +147,17 @@ fn check_finds_pieces_that_do_not_fit() -> Result<()> {
             },
             "there are 4 pieces of blobs, and 3 belong to one",
         ),
-        (|tx, id| crate::Reads::blobs(tx, "b").orphan(id), "blobs b k: it is also listed for collection"),
+        (
+            |tx, id| crate::LocalReads::blobs(tx, "b").orphan(id),
+            "blobs b k: it is also listed for collection",
+        ),
     ];
     for (broken, wanted) in cases {
         let db = Db::in_memory()?;
         db.blobs("b").piece_bytes(1024)?.put("k", &[7; 3_000][..])?;
         let id = {
             let snapshot = db.snapshot()?;
-            crate::Reads::blobs(&snapshot, "b").record(&crate::tuple::encode("k")?)?.unwrap().id
+            crate::LocalReads::blobs(&snapshot, "b").record(&crate::tuple::encode("k")?)?.unwrap().id
         };
         // Protected from collection, which would delete the pieces.
         db.open_state().uploads.begin(id);

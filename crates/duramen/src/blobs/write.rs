@@ -16,7 +16,7 @@ use super::read::BlobInfo;
 use super::record::{BlobId, PIECES, Record};
 use crate::access::handle::Db;
 use crate::access::open_state::OpenState;
-use crate::access::reads::Reads;
+use crate::access::reads::LocalReads;
 use crate::access::transaction::Transaction;
 use crate::store::Source as _;
 use crate::store::error::{Code, Error, Result};

@@ -25,27 +25,30 @@ use crate::value::tuple::{Element, decode, encode};
 /// The counters of all collections. Shared by all handles of an open database.
 #[derive(Debug, Default)]
 pub(crate) struct IdCounters {
-    of_collections: Mutex<HashMap<&'static str, Arc<IdCounter>>>,
+    of_collections: Mutex<HashMap<String, Arc<IdCounter>>>,
 }
 
 impl IdCounters {
     /// Ends the assignment of ids. Returns the counters that are in use, by collection; none the second time.
-    pub(crate) fn end(&self) -> Vec<(&'static str, Arc<IdCounter>)> {
+    pub(crate) fn end(&self) -> Vec<(String, Arc<IdCounter>)> {
         let counters = self.of_collections.lock().expect("nothing panics while the counters are locked");
         let mut in_use = Vec::new();
         for (name, counter) in counters.iter() {
             if counter.end() {
-                in_use.push((*name, Arc::clone(counter)));
+                in_use.push((name.clone(), Arc::clone(counter)));
             }
         }
-        in_use.sort_unstable_by_key(|(name, _)| *name);
+        in_use.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         in_use
     }
 
     /// The counter of a collection's ids.
-    pub(crate) fn of(&self, collection: &'static str) -> Arc<IdCounter> {
+    pub(crate) fn of(&self, collection: &str) -> Arc<IdCounter> {
         let mut counters = self.of_collections.lock().expect("nothing panics while the counters are locked");
-        Arc::clone(counters.entry(collection).or_default())
+        if let Some(counter) = counters.get(collection) {
+            return Arc::clone(counter);
+        }
+        Arc::clone(counters.entry(collection.to_owned()).or_default())
     }
 }
 

@@ -269,6 +269,18 @@ impl Schema {
         !std::mem::replace(&mut self.typed, true)
     }
 
+    /// Whether it is what a type declares: nothing that only a collection has which exists.
+    pub(crate) fn is_declaration(&self) -> bool {
+        let is_new = |view: &ViewSpec| view.generation == 0 && !view.ready && view.of_reference.is_none();
+        let is_added = |reference: &Reference| reference.generation > 0 || reference.ready;
+        self.view_generation == 0
+            && self.views.iter().all(is_new)
+            && !self.references.iter().any(is_added)
+            && self.referred_by.is_empty()
+            && self.older.is_empty()
+            && self.ended.is_empty()
+    }
+
     /// Adds a new generation of a view with the same definition, to be built. Returns whether there is a view
     /// of that name.
     pub(crate) fn renew_view(&mut self, name: &str) -> bool {

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::access::handle::Db;
-use crate::access::reads::Reads;
+use crate::access::reads::LocalReads;
 use crate::access::reads::sealed::Readable;
 use crate::catalog::progress::{FAILURES, WALKS};
 use crate::db::options::DbOptions;
@@ -31,7 +31,7 @@ use crate::view::spec::TREES as VIEW_TREES;
 
 use report::origin_of;
 pub use report::{
-    LeftOut, Lost, Missing, RepairProgress, RepairReport, RepairStage, Repaired, Store, UncertainRows,
+    LeftOut, Lost, Missing, RepairProgress, RepairReport, RepairStage, Repaired, StoreKind, UncertainRows,
     WaitingView,
 };
 
@@ -166,7 +166,7 @@ impl Mending<'_> {
     }
 
     /// Notes a row that could be read but cannot be kept.
-    fn leave_out(&mut self, store: Store, name: &str, key: &[u8], why: impl Into<String>) {
+    fn leave_out(&mut self, store: StoreKind, name: &str, key: &[u8], why: impl Into<String>) {
         let one = LeftOut { store, name: name.to_owned(), key: key.to_vec(), why: why.into() };
         self.report.leave_out(one);
     }

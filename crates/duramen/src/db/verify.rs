@@ -8,7 +8,7 @@ mod views;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::access::reads::Reads;
+use crate::access::reads::LocalReads;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
 use crate::catalog::forms;

@@ -10,15 +10,17 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::row::{self, Row};
-use super::ttl::Expiry;
+use crate::access::anywhere::KvRead;
 use crate::access::deadlines::Deadline;
-use crate::access::reads::Reads;
+use crate::access::handle::Db;
+use crate::access::reads::LocalReads;
 use crate::store::error::{Code, Error, Result};
 use crate::store::{Cursor, Direction, KeyRange, TreeId};
 use crate::value::clock::Millis;
 use crate::value::document::Value;
 use crate::value::msgpack::{Reader, Token};
 use crate::value::span::Span;
+use crate::value::ttl::Expiry;
 use crate::value::tuple::{self, Key, OwnedKey, decode};
 
 /// Expiries that a count in a transaction looks at, to find the next one of its range.
@@ -26,7 +28,8 @@ const EXPIRIES_LOOKED_AT: usize = 64;
 
 /// The key-values of a namespace in a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction).
 ///
-/// It comes from [`Reads::kv`]. In a transaction it also has the writes.
+/// It comes from [`Reads::kv`](crate::Reads::kv). In a transaction it also has the writes. Of a database in
+/// another process it has `get`, `get_value`, `put`, `put_with`, `put_value`, `increment` and `delete`.
 ///
 /// An expired value is absent for every call. "Now" is one moment for all calls within a snapshot or a
 /// transaction: that of the first call that needs it.
@@ -41,25 +44,42 @@ pub struct KvOf<'a, S> {
     pub(crate) namespace: &'a str,
 }
 
-impl<S: Reads> KvOf<'_, S> {
+impl<S: LocalReads> KvRead for S {
+    fn lend_value(
+        &self,
+        namespace: &str,
+        key: &[u8],
+        read: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let found = KvOf { within: self, namespace }.live(key)?;
+        found.map_or(Ok(()), |found| read(found.value()))
+    }
+}
+
+impl KvRead for Db {
+    fn lend_value(
+        &self,
+        namespace: &str,
+        key: &[u8],
+        read: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        Db::snapshot(self)?.lend_value(namespace, key, read)
+    }
+}
+
+impl<S: KvRead> KvOf<'_, S> {
     /// The value under a key.
     ///
     /// # Errors
     /// As [`KvOf`]; `Unreadable` (E0213) with namespace and key if the value is of another type.
     pub fn get<T: DeserializeOwned>(&self, key: impl Key) -> Result<Option<T>> {
         let key = row::key_bytes(&key)?;
-        let found = self.live(&key)?;
-        found.map(|found| from_value(self.namespace, &key, found.value())).transpose()
-    }
-
-    /// The bytes under a key, as [`put_bytes`](crate::Kv::put_bytes) stored them.
-    ///
-    /// # Errors
-    /// As [`KvOf::get`].
-    pub fn get_bytes(&self, key: impl Key) -> Result<Option<Vec<u8>>> {
-        let key = row::key_bytes(&key)?;
-        let found = self.live(&key)?;
-        found.map(|found| bytes_of(self.namespace, &key, found.value())).transpose()
+        let mut found = None;
+        self.within.lend_value(self.namespace, &key, &mut |value| {
+            found = Some(from_value(self.namespace, &key, value)?);
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     /// The value under a key without its type: as programs in other languages read it.
@@ -68,9 +88,26 @@ impl<S: Reads> KvOf<'_, S> {
     /// As [`KvOf::get`].
     pub fn get_value(&self, key: impl Key) -> Result<Option<Value>> {
         let key = row::key_bytes(&key)?;
-        let Some(found) = self.live(&key)? else { return Ok(None) };
-        let value = Value::from_msgpack(found.value());
-        value.map(Some).map_err(|error| unreadable(self.namespace, &key, "a value", error.message()))
+        let mut found = None;
+        self.within.lend_value(self.namespace, &key, &mut |stored| {
+            let value = Value::from_msgpack(stored);
+            let wrong = |error: Error| unreadable(self.namespace, &key, "a value", error.message());
+            found = Some(value.map_err(wrong)?);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+}
+
+impl<S: LocalReads> KvOf<'_, S> {
+    /// The bytes under a key, as [`put_bytes`](crate::Kv::put_bytes) stored them.
+    ///
+    /// # Errors
+    /// As [`KvOf::get`].
+    pub fn get_bytes(&self, key: impl Key) -> Result<Option<Vec<u8>>> {
+        let key = row::key_bytes(&key)?;
+        let found = self.live(&key)?;
+        found.map(|found| bytes_of(self.namespace, &key, found.value())).transpose()
     }
 
     /// Whether there is a value under a key.

@@ -8,7 +8,8 @@ use serde::de::DeserializeOwned;
 
 use super::read::{KvOf, from_value};
 use super::row::{self, Row};
-use super::ttl::Ttl;
+use crate::access::anywhere::KvWrite;
+use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
 use crate::access::transaction::Transaction;
 use crate::store::Source;
@@ -16,6 +17,7 @@ use crate::store::error::{Code, Error, Result};
 use crate::value::clock::Millis;
 use crate::value::document::Value;
 use crate::value::msgpack::{check, write};
+use crate::value::ttl::Ttl;
 use crate::value::tuple::{Key, show};
 
 /// The result of [`compare_and_set`](crate::Kv::compare_and_set).
@@ -35,7 +37,40 @@ impl<T> CompareAndSet<T> {
     }
 }
 
-impl KvOf<'_, Transaction<'_>> {
+impl KvWrite for Transaction<'_> {
+    fn put_stored(&self, namespace: &str, key: &[u8], value: &[u8], ttl: Ttl) -> Result<()> {
+        let of = KvOf { within: self, namespace };
+        of.set(key, &of.stored(key)?, value, ttl)
+    }
+
+    fn delete_key(&self, namespace: &str, key: &[u8]) -> Result<bool> {
+        let of = KvOf { within: self, namespace };
+        let stored = of.stored(key)?;
+        let was_there = of.lives(key, &stored)?;
+        of.remove(key, &stored)?;
+        Ok(was_there)
+    }
+
+    fn add(&self, namespace: &str, key: &[u8], by: i64) -> Result<i64> {
+        KvOf { within: self, namespace }.calculate(key, |now| now.checked_add(by))
+    }
+}
+
+impl KvWrite for Db {
+    fn put_stored(&self, namespace: &str, key: &[u8], value: &[u8], ttl: Ttl) -> Result<()> {
+        Db::transact(self, |tx| tx.put_stored(namespace, key, value, ttl))
+    }
+
+    fn delete_key(&self, namespace: &str, key: &[u8]) -> Result<bool> {
+        Db::transact(self, |tx| tx.delete_key(namespace, key))
+    }
+
+    fn add(&self, namespace: &str, key: &[u8], by: i64) -> Result<i64> {
+        Db::transact(self, |tx| tx.add(namespace, key, by))
+    }
+}
+
+impl<S: KvWrite> KvOf<'_, S> {
     /// Stores a value that never expires, replacing any value under the key.
     ///
     /// # Errors
@@ -52,9 +87,38 @@ impl KvOf<'_, Transaction<'_>> {
     /// As [`KvOf::put`].
     pub fn put_with<T: Serialize + ?Sized>(&self, key: impl Key, value: &T, ttl: Ttl) -> Result<()> {
         let key = row::key_bytes(&key)?;
-        self.set(&key, &self.stored(&key)?, &self.to_value(&key, value)?, ttl)
+        self.within.put_stored(self.namespace, &key, &to_value(self.namespace, &key, value)?, ttl)
     }
 
+    /// Stores a value without a type, with a lifetime. A type that reads it has the same fields.
+    ///
+    /// # Errors
+    /// As [`KvOf::put`].
+    pub fn put_value(&self, key: impl Key, value: &Value, ttl: Ttl) -> Result<()> {
+        let key = row::key_bytes(&key)?;
+        self.within.put_stored(self.namespace, &key, &value.to_msgpack()?, ttl)
+    }
+
+    /// Deletes a value. Returns whether it was there.
+    ///
+    /// # Errors
+    /// Those of a [write](crate::Error#writes); `KeyTooLong` (E0202); `InvalidArgument` (E0201) for an
+    /// invalid namespace.
+    pub fn delete(&self, key: impl Key) -> Result<bool> {
+        self.within.delete_key(self.namespace, &row::key_bytes(&key)?)
+    }
+
+    /// Adds to an integer and returns the sum. An absent value counts as 0. The expiry does not change.
+    ///
+    /// # Errors
+    /// Those of a [write](crate::Error#writes); `KeyTooLong` (E0202); `Unreadable` (E0213) if the value is
+    /// not a 64-bit integer; `InvalidArgument` (E0201) for an invalid namespace, or if the sum overflows.
+    pub fn increment(&self, key: impl Key, by: i64) -> Result<i64> {
+        self.within.add(self.namespace, &row::key_bytes(&key)?, by)
+    }
+}
+
+impl KvOf<'_, Transaction<'_>> {
     /// Stores bytes with a lifetime: smaller and faster than serialising a list of numbers.
     ///
     /// # Errors
@@ -64,15 +128,6 @@ impl KvOf<'_, Transaction<'_>> {
         let mut value = Vec::with_capacity(5 + bytes.len());
         write::bytes(&mut value, bytes)?;
         self.set(&key, &self.stored(&key)?, &value, ttl)
-    }
-
-    /// Stores a value without a type, with a lifetime. A type that reads it has the same fields.
-    ///
-    /// # Errors
-    /// As [`KvOf::put`].
-    pub fn put_value(&self, key: impl Key, value: &Value, ttl: Ttl) -> Result<()> {
-        let key = row::key_bytes(&key)?;
-        self.set(&key, &self.stored(&key)?, &value.to_msgpack()?, ttl)
     }
 
     /// Stores a value with a lifetime if the key has none. Returns whether it was stored.
@@ -105,7 +160,7 @@ impl KvOf<'_, Transaction<'_>> {
         let key = row::key_bytes(&key)?;
         let stored = self.stored(&key)?;
         let before = self.read(&key, &stored)?;
-        self.set(&key, &stored, &self.to_value(&key, value)?, ttl)?;
+        self.set(&key, &stored, &to_value(self.namespace, &key, value)?, ttl)?;
         Ok(before)
     }
 
@@ -119,19 +174,6 @@ impl KvOf<'_, Transaction<'_>> {
         let before = self.read(&key, &stored)?;
         self.remove(&key, &stored)?;
         Ok(before)
-    }
-
-    /// Deletes a value. Returns whether it was there.
-    ///
-    /// # Errors
-    /// Those of a [write](crate::Error#writes); `KeyTooLong` (E0202); `InvalidArgument` (E0201) for an
-    /// invalid namespace.
-    pub fn delete(&self, key: impl Key) -> Result<bool> {
-        let key = row::key_bytes(&key)?;
-        let stored = self.stored(&key)?;
-        let was_there = self.lives(&key, &stored)?;
-        self.remove(&key, &stored)?;
-        Ok(was_there)
     }
 
     /// Replaces the value if it equals `expected`.
@@ -168,19 +210,10 @@ impl KvOf<'_, Transaction<'_>> {
             return Ok(CompareAndSet::Differs(now));
         }
         match new {
-            Some(new) => self.set(&key, &stored, &self.to_value(&key, new)?, ttl)?,
+            Some(new) => self.set(&key, &stored, &to_value(self.namespace, &key, new)?, ttl)?,
             None => self.remove(&key, &stored)?,
         }
         Ok(CompareAndSet::Set)
-    }
-
-    /// Adds to an integer and returns the sum. An absent value counts as 0. The expiry does not change.
-    ///
-    /// # Errors
-    /// Those of a [write](crate::Error#writes); `KeyTooLong` (E0202); `Unreadable` (E0213) if the value is
-    /// not a 64-bit integer; `InvalidArgument` (E0201) for an invalid namespace, or if the sum overflows.
-    pub fn increment(&self, key: impl Key, by: i64) -> Result<i64> {
-        self.calculate(&key, |now| now.checked_add(by))
     }
 
     /// Subtracts from an integer, as [`KvOf::increment`] adds to it.
@@ -188,7 +221,7 @@ impl KvOf<'_, Transaction<'_>> {
     /// # Errors
     /// As [`KvOf::increment`].
     pub fn decrement(&self, key: impl Key, by: i64) -> Result<i64> {
-        self.calculate(&key, |now| now.checked_sub(by))
+        self.calculate(&row::key_bytes(&key)?, |now| now.checked_sub(by))
     }
 
     /// As [`KvOf::increment`], but saturates at the largest or smallest integer.
@@ -196,7 +229,7 @@ impl KvOf<'_, Transaction<'_>> {
     /// # Errors
     /// As [`KvOf::increment`].
     pub fn increment_saturating(&self, key: impl Key, by: i64) -> Result<i64> {
-        self.calculate(&key, |now| Some(now.saturating_add(by)))
+        self.calculate(&row::key_bytes(&key)?, |now| Some(now.saturating_add(by)))
     }
 
     /// As [`KvOf::decrement`], but saturates at the largest or smallest integer.
@@ -204,7 +237,7 @@ impl KvOf<'_, Transaction<'_>> {
     /// # Errors
     /// As [`KvOf::increment`].
     pub fn decrement_saturating(&self, key: impl Key, by: i64) -> Result<i64> {
-        self.calculate(&key, |now| Some(now.saturating_sub(by)))
+        self.calculate(&row::key_bytes(&key)?, |now| Some(now.saturating_sub(by)))
     }
 
     /// Sets the lifetime of a value, counted from now. Returns whether there was a value.
@@ -252,18 +285,17 @@ impl KvOf<'_, Transaction<'_>> {
         if self.lives(&key, &stored)? != present {
             return Ok(false);
         }
-        self.set(&key, &stored, &self.to_value(&key, value)?, ttl)?;
+        self.set(&key, &stored, &to_value(self.namespace, &key, value)?, ttl)?;
         Ok(true)
     }
 
-    fn calculate(&self, key: &impl Key, new: impl FnOnce(i64) -> Option<i64>) -> Result<i64> {
-        let key = row::key_bytes(key)?;
-        let stored = self.stored(&key)?;
-        let now: i64 = self.read(&key, &stored)?.unwrap_or(0);
-        let new = new(now).ok_or_else(|| overflow(self.namespace, &key, now))?;
+    fn calculate(&self, key: &[u8], new: impl FnOnce(i64) -> Option<i64>) -> Result<i64> {
+        let stored = self.stored(key)?;
+        let now: i64 = self.read(key, &stored)?.unwrap_or(0);
+        let new = new(now).ok_or_else(|| overflow(self.namespace, key, now))?;
         let mut value = Vec::with_capacity(9);
         write::int(&mut value, i128::from(new))?;
-        self.set(&key, &stored, &value, Ttl::keep())?;
+        self.set(key, &stored, &value, Ttl::keep())?;
         Ok(new)
     }
 
@@ -274,16 +306,6 @@ impl KvOf<'_, Transaction<'_>> {
     fn read<T: DeserializeOwned>(&self, key: &[u8], stored: &Option<Row>) -> Result<Option<T>> {
         let live = if self.lives(key, stored)? { stored.as_ref() } else { None };
         live.map(|found| from_value(self.namespace, key, found.value())).transpose()
-    }
-
-    fn to_value<T: Serialize + ?Sized>(&self, key: &[u8], value: &T) -> Result<Vec<u8>> {
-        let refused = |why: &str| {
-            Error::invalid(format!("the value {} of {} cannot be stored: {why}", show(key), self.namespace))
-        };
-        let mut out = Vec::with_capacity(32);
-        rmp_serde::encode::write_named(&mut out, value).map_err(|error| refused(&error.to_string()))?;
-        check(&out).map_err(|error| refused(error.message()))?;
-        Ok(out)
     }
 
     /// Stores a value in the place of the stored row.
@@ -369,6 +391,15 @@ impl KvOf<'_, Transaction<'_>> {
         let Some(expiries) = tx.tree(&row::expiries_tree(self.namespace))? else { return Ok(()) };
         if tx.get(expiries, indexed)?.is_some() { tx.delete(expiries, indexed) } else { Ok(()) }
     }
+}
+
+fn to_value<T: Serialize + ?Sized>(namespace: &str, key: &[u8], value: &T) -> Result<Vec<u8>> {
+    let refused =
+        |why: &str| Error::invalid(format!("the value {} of {namespace} cannot be stored: {why}", show(key)));
+    let mut out = Vec::with_capacity(32);
+    rmp_serde::encode::write_named(&mut out, value).map_err(|error| refused(&error.to_string()))?;
+    check(&out).map_err(|error| refused(error.message()))?;
+    Ok(out)
 }
 
 #[cold]

@@ -7,7 +7,7 @@ use duramen::DocumentsOf;
 use duramen::prelude::*;
 use duramen_disk::memory::Random;
 
-pub(crate) const FLIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/nycflights/flights.csv.gz");
+use crate::flights_table::cells;
 
 /// Enough for the tree of roots and some paths, far less than the flights: answers come from disk.
 const LITTLE_MEMORY: usize = 4 << 20;
@@ -32,25 +32,6 @@ impl Flight {
             "dep_delay": self.dep_delay, "distance": self.distance,
         }
     }
-}
-
-/// These cells of every flight, in the file's order.
-pub(crate) fn cells<const N: usize>(wanted: [&str; N]) -> Vec<[String; N]> {
-    cells_of(FLIGHTS, wanted)
-}
-
-/// These cells of every line of a table.
-pub(crate) fn cells_of<const N: usize>(path: &str, wanted: [&str; N]) -> Vec<[String; N]> {
-    let file = std::fs::File::open(path).unwrap();
-    let text = std::io::read_to_string(flate2::read::GzDecoder::new(file)).unwrap();
-    let mut lines = text.lines();
-    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
-    let at = wanted.map(|name| names.iter().position(|known| *known == name).unwrap());
-    let row = |line: &str| {
-        let cells: Vec<&str> = line.split(',').collect();
-        at.map(|index| cells[index].to_owned())
-    };
-    lines.map(row).collect()
 }
 
 /// The flights in order of time, as the file has them.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use duramen::prelude::*;
-use duramen::{Code, Disk, MemDisk, RepairReport, Store, UncertainRows};
+use duramen::{Code, Disk, MemDisk, RepairReport, StoreKind, UncertainRows};
 
 const DOCUMENTS: u64 = 20_000;
 
@@ -105,7 +105,7 @@ fn without_a_superblock_the_newest_page_of_each_range_counts() {
     let (report, db) = repaired(&disk);
     assert_eq!(report.superblocks, 0);
     let uncertain = uncertain(&report);
-    assert_eq!((uncertain.store, uncertain.name.as_str()), (Store::Collection, "flights-uncertain"));
+    assert_eq!((uncertain.store, uncertain.name.as_str()), (StoreKind::Collection, "flights-uncertain"));
     let found = rows(&db, &uncertain.name);
     assert_eq!(found.len() as u64, uncertain.rows);
     assert_eq!(db.documents("flights").count(Span::all()).unwrap_err().code(), Code::NoSuchTree);

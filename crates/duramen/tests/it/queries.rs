@@ -9,7 +9,7 @@ use duramen::view::ViewSpec;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
-use crate::flights::FLIGHTS;
+use crate::flights_table::FLIGHTS;
 
 const QUERIES: &str = include_str!("../../../../data/nycflights/queries.jsonl");
 

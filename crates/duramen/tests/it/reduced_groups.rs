@@ -51,7 +51,7 @@ fn conditions(schema: &Schema, random: &mut Random) -> Vec<Condition> {
 }
 
 /// Compares some queries with those that read all documents. Returns how many read none.
-fn compare<S: Reads>(documents: &duramen::DocumentsOf<'_, S>, random: &mut Random) -> usize {
+fn compare<S: LocalReads>(documents: &duramen::DocumentsOf<'_, S>, random: &mut Random) -> usize {
     let mut reduced = 0;
     let schema = documents.schema().unwrap();
     for _ in 0..12 {

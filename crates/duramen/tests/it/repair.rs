@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use duramen::prelude::*;
 use duramen::view::{CodedView, Emitter, reduce};
-use duramen::{Change, Code, Disk, KeyRange, LeftOut, MemDisk, RepairReport, Store};
+use duramen::{Change, Code, Disk, KeyRange, LeftOut, MemDisk, RepairReport, StoreKind};
 use duramen_engine::{Engine, Hooks, Options};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
@@ -212,8 +212,8 @@ fn a_corrupt_value_costs_its_own_row() {
     corrupt_one(&disk, 7);
     let report = repair(&disk).unwrap();
     let lost: Vec<_> = report.lost.iter().map(|lost| (lost.store, lost.name.as_str(), lost.rows)).collect();
-    assert!(lost.contains(&(Store::Bytes, "pictures", Some(1))), "{lost:?}");
-    let [LeftOut { store: Store::Blobs, name, key, why }] = &report.left_out[..] else {
+    assert!(lost.contains(&(StoreKind::Bytes, "pictures", Some(1))), "{lost:?}");
+    let [LeftOut { store: StoreKind::Blobs, name, key, why }] = &report.left_out[..] else {
         panic!("{:?}", report.left_out)
     };
     assert_eq!((name.as_str(), key), ("files", &duramen::tuple::encode("a").unwrap()));

@@ -394,7 +394,7 @@ fn trees_without_names_are_searched_for_shapes_and_refuse_no_repair() {
     assert!(!report.renamed.is_empty(), "{report:?}");
     // Each document has its names in whichever tree it is.
     let mut found = Vec::new();
-    for repaired in report.repaired.iter().filter(|repaired| repaired.store == duramen::Store::Bytes) {
+    for repaired in report.repaired.iter().filter(|repaired| repaired.store == duramen::StoreKind::Bytes) {
         let tree = db.bytes(&repaired.name);
         let mut rows = tree.scan(KeyRange::all(), Direction::Forward).unwrap();
         while let Some((_, value)) = rows.next().unwrap() {

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use duramen::prelude::*;
 use duramen::view::reduce::Distinct;
 
-use crate::flights::{FLIGHTS, cells_of};
-use crate::typed_flights::{ByCarrier, ByDest, ByHour, ByOriginDay, ByPlane, DelaysByCarrier};
+use crate::flights_table::{FLIGHTS, cells_of};
+use crate::year::{ByCarrier, ByDest, ByHour, ByOriginDay, ByPlane, DelaysByCarrier};
 
 const ANSWERS: &str = include_str!("../../../../data/nycflights/answers.tsv");
 
@@ -62,7 +62,7 @@ fn known<T: std::str::FromStr<Err: std::fmt::Debug>>(cell: &str) -> Option<T> {
 }
 
 /// Loads airlines, airports, planes and weather beside the flights.
-pub(crate) fn load(db: &Db) {
+pub(crate) fn load(db: &impl Store) {
     db.transact(|tx| {
         for [carrier, name] in cells("airlines", ["carrier", "name"]) {
             tx.insert(&Airline { carrier, name })?;
@@ -86,7 +86,7 @@ pub(crate) fn load(db: &Db) {
 }
 
 /// Compares the database with every line of the answers.
-pub(crate) fn check_answers(db: &Db) {
+pub(crate) fn check_answers(db: &impl Store) {
     check_carriers(db);
     check_sketches(db);
     check_planes(db);
@@ -109,7 +109,7 @@ fn mean(sum: i128, delays: i128) -> Option<f64> {
     (delays > 0).then(|| sum as f64 / delays as f64)
 }
 
-fn check_carriers(db: &Db) {
+fn check_carriers(db: &impl Store) {
     let found = db.view::<ByCarrier>().group_by::<String>().unwrap();
     let wanted = lines("carrier");
     assert_eq!(found.len(), wanted.len());
@@ -129,7 +129,7 @@ fn check_carriers(db: &Db) {
 
 /// Quantiles and distinct counts are within their stated errors; the largest values are exact.
 #[allow(clippy::cast_precision_loss, reason = "some thousand planes")]
-fn check_sketches(db: &Db) {
+fn check_sketches(db: &impl Store) {
     let found = db.view::<DelaysByCarrier>().group_by::<String>().unwrap();
     let wanted = lines("carrier");
     assert_eq!(found.len(), wanted.len());
@@ -154,7 +154,7 @@ fn check_sketches(db: &Db) {
     }
 }
 
-fn check_planes(db: &Db) {
+fn check_planes(db: &impl Store) {
     let found = db.view::<ByPlane>().group_by::<String>().unwrap();
     let wanted = lines("plane");
     assert_eq!(found.len(), wanted.len());
@@ -166,12 +166,12 @@ fn check_planes(db: &Db) {
     }
 }
 
-fn days(db: &Db) -> Vec<String> {
+fn days(db: &impl Store) -> Vec<String> {
     let line = |((origin, month, day), (count, miles))| format!("{origin}\t{month}\t{day}\t{count}\t{miles}");
     db.view::<ByOriginDay>().group_by::<(String, u8, u8)>().unwrap().into_iter().map(line).collect()
 }
 
-fn makers(db: &Db) -> Vec<String> {
+fn makers(db: &impl Store) -> Vec<String> {
     let line = |(maker, _): (String, u64)| {
         let (mut flights, mut seats) = (0, 0);
         for plane in db.view::<ByMaker>().key(&maker).docs().unwrap() {
@@ -185,7 +185,7 @@ fn makers(db: &Db) -> Vec<String> {
 }
 
 /// Rows without a counterpart in another table.
-fn missing(db: &Db) -> Vec<String> {
+fn missing(db: &impl Store) -> Vec<String> {
     let flights = db.view::<ByCarrier>().count().unwrap();
     let airports: BTreeSet<String> = db.collection::<Airport>().keys().unwrap().map(Result::unwrap).collect();
     let dests = db.view::<ByDest>().group_by::<String>().unwrap();
@@ -205,12 +205,12 @@ fn missing(db: &Db) -> Vec<String> {
     lines
 }
 
-fn fog(db: &Db) -> u64 {
+fn fog(db: &impl Store) -> u64 {
     flights_in(db, |weather| weather.visib < 1.0)
 }
 
 /// The flights that departed in hours of some weather.
-fn flights_in(db: &Db, is_meant: impl Fn(&Weather) -> bool) -> u64 {
+fn flights_in(db: &impl Store, is_meant: impl Fn(&Weather) -> bool) -> u64 {
     let snapshot = db.snapshot().unwrap();
     let hours = snapshot.collection::<Weather>().iter().unwrap().map(Result::unwrap);
     let of_hour = |weather: Weather| {

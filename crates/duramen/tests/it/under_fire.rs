@@ -17,7 +17,7 @@ use duramen::ViewPhase;
 use duramen::prelude::*;
 use duramen::view::{CodedView, Emitter, Reduce, ViewSpec, reduce};
 
-use crate::flights::cells;
+use crate::flights_table::cells;
 
 const COLUMNS: [&str; 10] =
     ["carrier", "time_hour", "flight", "origin", "month", "day", "dest", "tailnum", "dep_delay", "distance"];

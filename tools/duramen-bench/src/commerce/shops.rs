@@ -3,6 +3,8 @@
 mod duramen;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "remote")]
+mod remote;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod typed;
@@ -15,6 +17,8 @@ pub(super) fn all() -> Vec<Entry> {
     vec![
         duramen::ENTRY,
         typed::ENTRY,
+        #[cfg(feature = "remote")]
+        remote::ENTRY,
         #[cfg(feature = "sqlite")]
         sqlite::ENTRY,
         #[cfg(feature = "postgres")]

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use duramen::{Db, Durability, Reads, Span, Value};
+use duramen::{Db, Durability, LocalReads, Span, Value};
 
 use super::ledger::{Ledger, Totals};
 use crate::runner::{FLIGHTS, Scratch, gunzip, json, no_child_starts};

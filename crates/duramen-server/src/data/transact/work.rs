@@ -13,6 +13,7 @@ use crate::call::Call;
 use crate::data::batch::{self, Operation};
 use crate::data::find;
 use crate::data::read::Room;
+use crate::data::rows;
 use crate::limit::budget::Charge;
 
 /// A transaction of a stream.
@@ -33,6 +34,7 @@ pub(super) struct Open {
 
 /// What a message asks for.
 pub(super) struct Steps {
+    pub(super) marks: Vec<v1::SchemaMark>,
     pub(super) operations: Vec<v1::Operation>,
     pub(super) reads: Vec<v1::Read>,
     /// They are the last, and the commit is remembered under this id, if there is one.
@@ -71,13 +73,10 @@ impl Open {
         let mut noted = self.noted;
         let went_on = self.transaction.with(|tx| {
             let mut room = if asked.commit.is_some() { Room::new(&call) } else { Room::wanted(&call) };
-            done = in_transaction(
-                tx,
-                &call,
-                (asked.operations, &asked.reads, form),
-                &mut room,
-                request.as_ref(),
-            );
+            done = rows::check_marks(tx, &asked.marks).map_err(of_whole).and_then(|()| {
+                let asked = (asked.operations, &asked.reads[..], form);
+                in_transaction(tx, &call, asked, &mut room, request.as_ref())
+            });
             if asked.commit.is_some() && done.is_ok() {
                 // As it is ordered: it only waits from then on.
                 tx.only_if(move || {

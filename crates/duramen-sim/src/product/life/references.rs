@@ -3,7 +3,7 @@
 //!
 //! Owns the rule that a check ends: every book is checked, or the books that refer to nothing are reported.
 
-use duramen::{Code, Error, OnDelete, Reads, Transaction};
+use duramen::{Code, Error, LocalReads, OnDelete, Transaction};
 
 use super::Life;
 use crate::product::judge::{failed, same};

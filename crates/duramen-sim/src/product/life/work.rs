@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use duramen::{Code, Durability, Error, Reads};
+use duramen::{Code, Durability, Error, LocalReads};
 
 use super::{Life, NS_A_MS, START_MS};
 use crate::product::feed::{MIRROR, work};

@@ -1,7 +1,7 @@
 //! Writes of documents that refer to others: drawn, performed, applied to the model, and which of them must
 //! be refused.
 
-use duramen::{Code, Document, Error, OnDelete, Reads, Transaction, doc};
+use duramen::{Code, Document, Error, LocalReads, OnDelete, Transaction, doc};
 
 use super::{BOOKS, Booking, Member, Phase, Referring, Room, SHELVES, Team};
 use crate::search::random::Random;

@@ -17,7 +17,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("duramen-cli", &["duramen", "duramen-lab", "duramen-proto", "duramen-client", "duramen-server"]),
     (
         "duramen-bench",
-        &["duramen", "duramen-engine", "duramen-disk", "duramen-lab", "duramen-proto", "duramen-server"],
+        &[
+            "duramen",
+            "duramen-engine",
+            "duramen-disk",
+            "duramen-lab",
+            "duramen-proto",
+            "duramen-client",
+            "duramen-server",
+        ],
     ),
     ("duramen-sim", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),
     (

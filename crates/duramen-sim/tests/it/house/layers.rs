@@ -52,7 +52,7 @@ const DURAMEN: Layered = Layered {
         &["db"],
         &["asynchronous"],
     ],
-    above: &["lib.rs", "prelude.rs", "cookbook.rs"],
+    above: &["lib.rs", "prelude.rs", "cookbook.rs", "wire.rs"],
     exceptions: &[
         Exception {
             file: "view.rs",

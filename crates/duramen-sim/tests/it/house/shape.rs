@@ -19,6 +19,7 @@ const DOORS: &[&str] = &[
     "crates/duramen-engine/src/threads.rs",
     "crates/duramen-lab/src/measure/workers.rs",
     "crates/duramen-client/src/lib.rs",
+    "crates/duramen-client/examples/",
     "crates/duramen-server/src/lib.rs",
     "crates/duramen-cli/",
     "crates/duramen-sim/",

@@ -4,7 +4,7 @@ use crate::store::Receipt;
 
 use crate::access::documents::Reduction;
 use crate::access::handle::Db;
-use crate::access::reads::Reads;
+use crate::access::reads::LocalReads;
 use crate::access::references::{Deleted, ReferenceState};
 use crate::access::rows::DocumentIter;
 use crate::access::selection::Of;

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::access::find::field_set::FieldSet;
     use crate::access::find::filter::Needs;
-    use crate::access::reads::Reads;
+    use crate::access::reads::LocalReads;
     use crate::{Db, Schema, doc};
 
     #[test]

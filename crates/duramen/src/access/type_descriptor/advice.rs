@@ -4,13 +4,13 @@
 
 use std::fmt::Write as _;
 
-use super::TypeDescriptor;
+use super::TypeDefinition;
 use super::fields::Problems;
 use crate::catalog::schema::{ColumnType, Field, Older, Schema};
 use crate::store::error::{Error, Result};
 use crate::value::version;
 
-impl TypeDescriptor {
+impl TypeDefinition {
     /// Returns an error if a type has problems with the documents of its own version.
     pub(crate) fn refuse(&self, problems: Problems, stored: &Schema) -> Result<()> {
         if problems.what.is_empty() {
@@ -19,7 +19,7 @@ impl TypeDescriptor {
         let kind = self.short_name();
         let message = format!(
             "the collection {} in the database does not fit {kind}: {}",
-            self.name,
+            self.name(),
             problems.what.join("; ")
         );
         let hint = if problems.key { self.another_key() } else { self.another_shape(&problems, stored) };
@@ -48,7 +48,7 @@ impl TypeDescriptor {
 
     /// Another key means another order, so other rows: documents are copied, not converted.
     fn another_key(&self) -> String {
-        let (kind, name) = (self.short_name(), self.name);
+        let (kind, name) = (self.short_name(), self.name());
         format!(
             "change the key back; to rename a key field keep its stored name with #[serde(rename = \"...\")]; for a new key copy \
              the documents: name the new collection #[collection(name = \"{name}_2\")], keep the old struct as Old{kind} with \
@@ -60,11 +60,11 @@ impl TypeDescriptor {
     /// The error for stored documents of a later version than the type.
     #[cold]
     pub(crate) fn older_than(&self, stored: &Schema) -> Error {
-        let (kind, held, own) = (self.short_name(), stored.version(), self.version);
+        let (kind, held, own) = (self.short_name(), stored.version(), self.version());
         Error::invalid(format!(
             "the collection {} in the database does not fit {kind}: its documents are of version {held}, and {kind} is of \
              version {own}",
-            self.name
+            self.name()
         ))
         .with_hint(format!(
             "a later program has migrated it: use that one, nothing is lost; if {kind} is the newest, and its #[migrate_from] was \
@@ -75,11 +75,11 @@ impl TypeDescriptor {
     /// The error if no type reads the documents of an earlier version.
     #[cold]
     pub(crate) fn no_ancestor(&self, stored: &Schema, earlier: &Older) -> Error {
-        let (kind, held, own) = (self.short_name(), earlier.version, self.version);
+        let (kind, held, own) = (self.short_name(), earlier.version, self.version());
         Error::invalid(format!(
             "the collection {} in the database does not fit {kind}: it has documents of version {held}, and {kind}, of version \
              {own}, says of none of its #[migrate_from] that it reads them",
-            self.name
+            self.name()
         ))
         .with_hint(format!(
             "keep that shape as the first in the chain of #[migrate_from]:\n\n{}",
@@ -96,7 +96,7 @@ impl TypeDescriptor {
         let message = format!(
             "the collection {} in the database does not fit {kind}: its documents of version {held} are not what the type says from \
              which {kind} migrates: {}",
-            self.name,
+            self.name(),
             problems.what.join("; ")
         );
         let hint = format!(
@@ -114,23 +114,19 @@ impl TypeDescriptor {
         let kind = self.short_name();
         Err(Error::invalid(format!(
             "the collection {} in the database does not fit {kind}: it sums {column}, which is no integer of {kind}",
-            self.name
+            self.name()
         ))
         .with_hint(format!("keep {column} in {kind} as it is, under this stored name")))
-    }
-
-    fn migrates(&self) -> bool {
-        !(self.older)().is_empty()
     }
 
     /// The source of a struct that reads the documents of a version.
     fn old_struct(&self, stored: &Schema, of: &Older) -> String {
         let kind = self.short_name();
-        let mut about = format!("name = {:?}", self.name);
+        let mut about = format!("name = {:?}", self.name());
         if !of.positional.is_empty() {
             about.push_str(", positional");
         }
-        if of.version > version::FIRST && !(self.migrates() && self.version == of.version) {
+        if of.version > version::FIRST && !(self.migrates() && self.version() == of.version) {
             let _ = write!(about, ", version = {}", of.version);
         }
         let mut out = format!(

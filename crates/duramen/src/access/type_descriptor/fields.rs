@@ -5,7 +5,8 @@
 //! field needs its old names; a retyped one must read all stored values. A column is a name that documents
 //! may have, whether a type or a tool wrote it.
 
-use super::{advice, joined};
+use super::advice;
+use super::definition::joined;
 use crate::catalog::schema::{Column, Field, Schema};
 use crate::view::key_field::KeyField;
 

@@ -3,7 +3,7 @@
 //! Owns the rule that both must find the value that their type reads. They take stored documents: where a
 //! field is absent they find null. A type with `#[serde(default)]` reads a value there.
 
-use super::TypeDescriptor;
+use super::TypeDefinition;
 use super::fields::Problems;
 use crate::catalog::schema::{Field, Schema};
 use crate::store::error::Result;
@@ -68,7 +68,7 @@ impl Problems {
     }
 }
 
-impl TypeDescriptor {
+impl TypeDefinition {
     /// Checks the views and references of a type whose documents are the only ones of its version.
     pub(crate) fn check_views_of_new_documents(&self, own: &Schema) -> Result<()> {
         let mut problems = Problems::default();

@@ -42,19 +42,30 @@ impl TypeDescriptor {
     /// field, and the change to make.
     pub(crate) fn read_sample(&self, source: &dyn Source, entry: &Entry) -> Result<()> {
         let count = source.count(entry.tree, &KeyRange { from: Vec::new(), to: None })?;
+        let nth = |index| source.nth(entry.tree, index);
+        self.judge_sample(count, nth, |key, stored| (self.decodes)(entry.schema.shapes(), key, stored))
+    }
+
+    /// As [`read_sample`](Self::read_sample), of documents of any source.
+    pub(super) fn judge_sample(
+        &self,
+        count: u64,
+        mut nth: impl FnMut(u64) -> Result<Option<(Vec<u8>, Vec<u8>)>>,
+        decodes: impl Fn(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
         let Some(last) = count.checked_sub(1) else { return Ok(()) };
         let taken = DOCUMENTS.min(count);
         let inner = (1..taken.saturating_sub(1)).map(|at| at * last / (taken - 1));
         let (mut bytes, mut decoded, mut failed) = (0, 0_u64, 0_u64);
         let mut first_failure = None;
         for index in iter::once(0).chain((last > 0).then_some(last)).chain(inner) {
-            let (key, stored) = match source.nth(entry.tree, index) {
+            let (key, stored) = match nth(index) {
                 Ok(Some(document)) => document,
                 Ok(None) => continue,
                 Err(error) if error.is_corruption() => continue,
                 Err(error) => return Err(error),
             };
-            match (self.decodes)(entry.schema.shapes(), &key, &stored) {
+            match decodes(&key, &stored) {
                 Ok(()) => decoded += 1,
                 Err(error) if error.code() == Code::Unreadable => {
                     failed += 1;

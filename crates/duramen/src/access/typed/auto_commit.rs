@@ -5,6 +5,7 @@ use crate::store::Receipt;
 use crate::access::collection::{AssignedKey, Collection};
 use crate::access::handle::Db;
 use crate::access::query::Query;
+use crate::access::reads::LocalReads;
 use crate::access::reads::Reads;
 use crate::access::references::Deleted;
 use crate::access::revision::{ReplaceError, Revision, Versioned};

@@ -150,7 +150,7 @@ impl Transaction<'_> {
         let entry = self.fitted(TypeDescriptor::of::<C>())?;
         loop {
             let id = match C::ORDER {
-                IdOrder::Spread => self.spread_id::<C>(entry.tree)?,
+                IdOrder::Spread => self.spread_id(C::NAME, entry.tree)?,
                 IdOrder::Sequential => {
                     self.last_id(entry.tree)?.checked_add(1).ok_or_else(|| ids::run_out(C::NAME))?
                 }
@@ -161,7 +161,7 @@ impl Transaction<'_> {
                 return self.write(&entry, &key, Before::Read(None), Some(&stored));
             }
             // A program stored this key itself. No key follows the last one, so the second round is the last.
-            self.pass_ids::<C>(entry.tree)?;
+            self.pass_ids(C::NAME, entry.tree)?;
         }
     }
 

@@ -3,14 +3,16 @@
 //! Owns the iterators. Each holds the state that it began in, and one row of it in memory.
 
 use std::marker::PhantomData;
+use std::vec;
 
 use crate::access::codec;
 use crate::access::collection::Collection;
+use crate::access::far::FarGroup;
 use crate::access::page::{Page, PageToken};
 use crate::access::reads::sealed::Readable;
 use crate::access::selection::{GroupWalk, Held, Selected};
 use crate::access::views::View;
-use crate::access::views::query::Answer;
+use crate::access::views::query::{Answer, decoded};
 use crate::catalog::entries::OpenView;
 use crate::store::error::{Code, Error, Result};
 use crate::store::{KeyRange, Source, TreeId};
@@ -82,31 +84,55 @@ impl<V: View> Iterator for ViewIter<V> {
 
 /// Documents of a view's rows, in row order, as of one snapshot.
 pub struct ViewDocs<'s, V> {
-    held: Held<'s>,
     rows: Selected,
-    /// The tree of documents; `None` if the collection does not exist yet.
-    documents: Option<TreeId>,
+    documents: Documents<'s>,
     /// The last row, for the token of a page that ends there.
     last: Vec<u8>,
     kind: PhantomData<fn() -> V>,
 }
 
+/// Where the documents of rows are.
+enum Documents<'s> {
+    /// The collection does not exist yet.
+    Nowhere,
+    In(Held<'s>, TreeId),
+    /// They come with the rows, with the names of their fields.
+    InRows,
+}
+
 impl<'s, V: View> ViewDocs<'s, V> {
     pub(crate) fn new(held: Held<'s>, found: Option<(Selected, TreeId)>) -> Self {
-        let (rows, documents) = found.map_or_else(Default::default, |(rows, tree)| (rows, Some(tree)));
-        ViewDocs { held, rows, documents, last: Vec::new(), kind: PhantomData }
+        let (rows, documents) = match found {
+            Some((rows, tree)) => (rows, Documents::In(held, tree)),
+            None => (Selected::default(), Documents::Nowhere),
+        };
+        ViewDocs { rows, documents, last: Vec::new(), kind: PhantomData }
+    }
+
+    /// Those of another process.
+    pub(crate) fn far(rows: Selected) -> Self {
+        ViewDocs { rows, documents: Documents::InRows, last: Vec::new(), kind: PhantomData }
     }
 
     fn next_document(&mut self) -> Result<Option<V::Collection>> {
-        let Some(documents) = self.documents else { return Ok(None) };
-        while let Some(row) = self.rows.next_key()? {
-            self.last.clear();
-            self.last.extend_from_slice(row);
-            if let Some(document) = read_document_of_row::<V>(self.held.state(), documents, row)? {
-                return Ok(Some(document));
+        loop {
+            let document = match &self.documents {
+                Documents::Nowhere => return Ok(None),
+                Documents::In(held, documents) => {
+                    let Some(row) = self.rows.next_key()? else { return Ok(None) };
+                    row.clone_into(&mut self.last);
+                    read_document_of_row::<V>(held.state(), *documents, row)?
+                }
+                Documents::InRows => {
+                    let Some((row, named)) = self.rows.next()? else { return Ok(None) };
+                    row.clone_into(&mut self.last);
+                    Some(codec::from_named(&ascending(&row[split_unread(row, V::Key::ELEMENTS)?..])?, named)?)
+                }
+            };
+            if document.is_some() {
+                return Ok(document);
             }
         }
-        Ok(None)
     }
 
     pub(crate) fn page(mut self, size: usize) -> Result<Page<V::Collection>> {
@@ -133,23 +159,47 @@ impl<V: View> Iterator for ViewDocs<'_, V> {
 
 /// Groups of a view's rows and their reductions, as of one snapshot.
 pub struct ViewGroups<'s, V, G> {
-    held: Held<'s>,
-    /// `None` if the collection does not exist yet.
-    view: Option<OpenView>,
-    walk: GroupWalk,
+    groups: WalkedGroups<'s>,
     kind: PhantomData<fn() -> (V, G)>,
+}
+
+enum WalkedGroups<'s> {
+    /// The collection does not exist yet.
+    Nothing,
+    In(Held<'s>, Box<OpenView>, GroupWalk),
+    /// Those of another process.
+    Far(vec::IntoIter<FarGroup>),
 }
 
 impl<'s, V: View, G: OwnedKey> ViewGroups<'s, V, G> {
     pub(crate) fn new(held: Held<'s>, view: Option<OpenView>, walk: GroupWalk) -> Self {
-        ViewGroups { held, view, walk, kind: PhantomData }
+        let groups = match view {
+            Some(view) => WalkedGroups::In(held, Box::new(view), walk),
+            None => WalkedGroups::Nothing,
+        };
+        ViewGroups { groups, kind: PhantomData }
+    }
+
+    /// Those of another process.
+    pub(crate) fn far(groups: Vec<FarGroup>) -> Self {
+        ViewGroups { groups: WalkedGroups::Far(groups.into_iter()), kind: PhantomData }
     }
 
     fn next_group(&mut self) -> Result<Option<(G, Answer<V>)>> {
-        let Some(view) = &self.view else { return Ok(None) };
-        let source = self.held.state().source();
-        let Some((group, rows)) = self.walk.next(source, view.tree, G::ELEMENTS)? else { return Ok(None) };
-        Ok(Some((G::from_elements(decode(&group)?)?, reduced::<V>(source, view, &rows)?)))
+        let (group, answer) = match &mut self.groups {
+            WalkedGroups::Nothing => return Ok(None),
+            WalkedGroups::In(held, view, walk) => {
+                let source = held.state().source();
+                let Some((group, rows)) = walk.next(source, view.tree, G::ELEMENTS)? else { return Ok(None) };
+                let answer = reduced::<V>(source, view, &rows)?;
+                (group, answer)
+            }
+            WalkedGroups::Far(groups) => {
+                let Some(FarGroup { key, count, reduction }) = groups.next() else { return Ok(None) };
+                (key, decoded::<V>(count, &reduction)?)
+            }
+        };
+        Ok(Some((G::from_elements(decode(&group)?)?, answer)))
     }
 }
 

@@ -7,8 +7,8 @@ use crate::access::collection::Collection;
 use crate::access::explain::{Explain, Part, show_range};
 use crate::access::page::{Page, PageToken};
 use crate::access::reads::sealed::Readable;
-use crate::access::selection::{Of, Selection};
-use crate::access::type_descriptor::TypeDescriptor;
+use crate::access::selection::{FarSelection, Of, Selected, Selection};
+use crate::access::type_descriptor::{StoredType, TypeDescriptor};
 use crate::access::views::View;
 use crate::access::views::found::{
     Groups, ViewDocs, ViewEntry, ViewGroups, ViewIter, entry_of, order_of, read_document_of_row, reduced,
@@ -27,7 +27,8 @@ pub(crate) type Answer<V> = <<V as View>::Reduce as crate::view::reduce::Reducti
 
 /// Rows of a view.
 ///
-/// It queries a [`Db`](crate::Db), a [`Snapshot`](crate::Snapshot) or a [`Transaction`](crate::Transaction).
+/// It queries a [`Db`](crate::Db), a [`Snapshot`](crate::Snapshot), a [`Transaction`](crate::Transaction), or
+/// a database in another process.
 ///
 /// A row is the view's key followed by the document's; rows are ordered by both.
 ///
@@ -85,6 +86,10 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// As [`ViewQuery`]; `ReducerMissing` (E0205) if the view is reduced by code that is not registered,
     /// `ReducerPanicked` (E0208) if that code panics.
     pub fn reduce(&self) -> Result<Answer<V>> {
+        if let Some(far) = self.far()? {
+            let (count, reduction) = far.far.reduce(&far.rows)?;
+            return decoded::<V>(count, &reduction);
+        }
         let range = self.selection.lent_range()?;
         self.in_view(|source, _, view| reduced::<V>(source, view, &range))?.map_or_else(nothing::<V>, Ok)
     }
@@ -94,6 +99,9 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery`].
     pub fn count(&self) -> Result<u64> {
+        if let Some(far) = self.far()? {
+            return far.count();
+        }
         Ok(self.in_view(|source, _, view| self.selection.count(source, view.tree))?.unwrap_or(0))
     }
 
@@ -104,6 +112,9 @@ impl<'s, V: View> ViewQuery<'s, V> {
     pub fn rank(&self, key: impl KeyFor<V::Key>) -> Result<u64> {
         let key = encode(&key)?;
         let end = prefix_end(&key);
+        if let Some(far) = self.far()? {
+            return far.rank(key, end);
+        }
         Ok(self.in_view(|source, _, view| self.selection.rank(source, view.tree, key, end))?.unwrap_or(0))
     }
 
@@ -112,6 +123,9 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery`].
     pub fn nth(&self, index: u64) -> Result<Option<ViewEntry<V>>> {
+        if let Some(far) = self.far()? {
+            return far.nth(index)?.map(|(row, _)| entry_of::<V>(&row)).transpose();
+        }
         let found = self.in_view(|source, _, view| self.selection.nth(source, view.tree, index))?;
         found.flatten().map(|(row, _)| entry_of::<V>(&row)).transpose()
     }
@@ -121,9 +135,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery`].
     pub fn iter(&self) -> Result<ViewIter<V>> {
-        let range = self.selection.range()?;
-        let found = self.in_view(|source, _, view| self.selection.rows(source, view.tree, range))?;
-        Ok(ViewIter { found: found.unwrap_or_default(), kind: PhantomData })
+        Ok(ViewIter { found: self.rows(self.selection.range()?, u64::MAX)?, kind: PhantomData })
     }
 
     /// The documents of the rows, in row order. The iterator reads as it advances; each document costs one
@@ -132,10 +144,13 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery`]; `Unreadable` (E0213) for a document that does not read as its type.
     pub fn iter_docs(&self) -> Result<ViewDocs<'s, V>> {
-        self.docs_of(self.selection.range()?)
+        self.docs_of(self.selection.range()?, u64::MAX)
     }
 
-    fn docs_of(&self, range: KeyRange) -> Result<ViewDocs<'s, V>> {
+    fn docs_of(&self, range: KeyRange, far_limit: u64) -> Result<ViewDocs<'s, V>> {
+        if let Some(far) = self.far()? {
+            return Ok(ViewDocs::far(far.walk(range, far_limit, true)?));
+        }
         let held = self.selection.hold()?;
         let found = in_ready_view::<V, _>(held.state(), |source, entry, view| {
             Ok((self.selection.rows(source, view.tree, range)?, entry.tree))
@@ -156,8 +171,9 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery::iter_docs`].
     pub fn first_doc(&self) -> Result<Option<V::Collection>> {
-        if self.selection.direction == Direction::Reverse || self.selection.limit == 0 {
-            return self.iter_docs()?.next().transpose();
+        let is_far = self.far()?.is_some();
+        if is_far || self.selection.direction == Direction::Reverse || self.selection.limit == 0 {
+            return self.limit(1).iter_docs()?.next().transpose();
         }
         let range = self.selection.lent_range()?;
         let found = self.selection.ask(|state| {
@@ -177,8 +193,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
     pub fn page(&self, size: usize, after: Option<&PageToken>) -> Result<Page<ViewEntry<V>>> {
         let order = order_of::<V>();
         let range = self.selection.page_range(after, &order)?;
-        let found = self.in_view(|source, _, view| self.selection.rows(source, view.tree, range))?;
-        found.unwrap_or_default().page(size, &order, |row, _| entry_of::<V>(row))
+        self.rows(range, one_more(size))?.page(size, &order, |row, _| entry_of::<V>(row))
     }
 
     /// As [`ViewQuery::page`], with the documents of the rows.
@@ -186,7 +201,7 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery::iter_docs`].
     pub fn page_docs(&self, size: usize, after: Option<&PageToken>) -> Result<Page<V::Collection>> {
-        self.docs_of(self.selection.page_range(after, &order_of::<V>())?)?.page(size)
+        self.docs_of(self.selection.page_range(after, &order_of::<V>())?, one_more(size))?.page(size)
     }
 
     /// The reductions of each group, computed as the iterator advances.
@@ -197,6 +212,9 @@ impl<'s, V: View> ViewQuery<'s, V> {
     /// # Errors
     /// As [`ViewQuery::reduce`]; `InvalidArgument` (E0201) if `G` has more elements than the view's key.
     pub fn iter_groups<G: OwnedKey + PrefixFor<V::Key>>(&self) -> Result<ViewGroups<'s, V, G>> {
+        if let Some(far) = self.far()? {
+            return Ok(ViewGroups::far(far.groups(G::ELEMENTS)?));
+        }
         let (held, walk) = (self.selection.hold()?, self.selection.groups()?);
         let view = in_ready_view::<V, _>(held.state(), |_, _, view| Ok(view.clone()))?;
         Ok(ViewGroups::new(held, view, walk))
@@ -217,7 +235,10 @@ impl<'s, V: View> ViewQuery<'s, V> {
     pub fn explain(&self) -> Result<Explain> {
         let range = self.selection.range()?;
         let what = format!("view {}, {}", V::NAME, show_range(&range));
-        let rows = self.in_view(|source, _, view| source.count(view.tree, &range))?.unwrap_or(0);
+        let rows = match self.far()? {
+            Some(far) => far.far.count(&far.rows)?,
+            None => self.in_view(|source, _, view| source.count(view.tree, &range))?.unwrap_or(0),
+        };
         let mut explain =
             Explain::of(V::Collection::NAME, "rows of a view, in the order of its key and the document's");
         explain.parts.push(Part { what, rows, depth: 0 });
@@ -226,10 +247,32 @@ impl<'s, V: View> ViewQuery<'s, V> {
         Ok(explain)
     }
 
+    /// The same query in another process, if the database is there.
+    fn far(&self) -> Result<Option<FarSelection<'s>>> {
+        if !self.selection.is_far() {
+            return Ok(None);
+        }
+        self.selection.far(StoredType::of::<V::Collection>(), Some(&V::spec()))
+    }
+
+    /// The rows of a range. Of a database in another process at most `far_limit` are asked for.
+    fn rows(&self, range: KeyRange, far_limit: u64) -> Result<Selected> {
+        if let Some(far) = self.far()? {
+            return far.walk(range, far_limit, false);
+        }
+        let found = self.in_view(|source, _, view| self.selection.rows(source, view.tree, range))?;
+        Ok(found.unwrap_or_default())
+    }
+
     /// Runs `ask` on the view's tree; `None` if the collection does not exist yet.
     fn in_view<T>(&self, ask: impl FnOnce(&dyn Source, &Entry, &OpenView) -> Result<T>) -> Result<Option<T>> {
         self.selection.ask(|state| in_ready_view::<V, T>(state, ask))
     }
+}
+
+/// A page, and a row that tells whether there is a next one.
+fn one_more(size: usize) -> u64 {
+    (size.max(1) as u64).saturating_add(1)
 }
 
 /// Runs a closure on a view's tree in a state; `None` if the collection does not exist yet.
@@ -254,8 +297,14 @@ pub(crate) fn ready<'e, V: View>(state: &dyn Readable, entry: &'e Entry) -> Resu
 
 /// The reductions of no rows.
 fn nothing<V: View>() -> Result<Answer<V>> {
-    let parts = Reductions::of(&V::spec()).map(|reductions| reductions.decode(&[])).transpose()?;
-    V::Reduce::answer(0, &parts.unwrap_or_default())
+    decoded::<V>(0, &[])
+}
+
+/// The reductions of rows, from what the nodes of the view's tree keep of them.
+pub(crate) fn decoded<V: View>(count: u64, reduction: &[u8]) -> Result<Answer<V>> {
+    let reductions = Reductions::of(&V::spec());
+    let parts = reductions.as_ref().map(|reductions| reductions.decode(reduction)).transpose()?;
+    V::Reduce::answer(count, &parts.unwrap_or_default())
 }
 
 impl<V> Clone for ViewQuery<'_, V> {

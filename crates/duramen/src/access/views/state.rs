@@ -2,6 +2,7 @@
 
 use crate::access::reads::sealed::Readable;
 use crate::catalog::entries::{Entry, OpenView};
+use crate::catalog::schema::Schema;
 use crate::store::error::{Code, Error, Result};
 
 use crate::access::views::View;
@@ -107,7 +108,7 @@ fn answering_instead<'e>(state: &dyn Readable, entry: &'e Entry, wanted: &ViewSp
     }
     match entry.views.iter().find(|view| view.spec.same_terms(wanted)) {
         Some(own) => Err(not_ready(state, entry, wanted.name(), own)?),
-        None => Err(not_registered(entry, wanted)),
+        None => Err(not_registered(&entry.schema, wanted)),
     }
 }
 
@@ -184,10 +185,10 @@ fn not_ready(state: &dyn Readable, entry: &Entry, name: &str, view: &OpenView) -
 /// The error of a view that a type declares and the collection does not have. A program that only reads adds
 /// none.
 #[cold]
-fn not_registered(entry: &Entry, wanted: &ViewSpec) -> Error {
-    let (collection, name) = (entry.schema.name(), wanted.name());
-    let known = entry.own_views().filter(|view| view.spec.name() == name).last();
-    let how = match known.map(|view| definition(&view.spec)) {
+pub(crate) fn not_registered(stored: &Schema, wanted: &ViewSpec) -> Error {
+    let (collection, name) = (stored.name(), wanted.name());
+    let known = stored.views().iter().rfind(|view| view.name() == name);
+    let how = match known.map(definition) {
         None => format!("the collection {collection} has no view {name} yet, and the type declares one"),
         Some(held) if held == definition(wanted) => {
             format!("the view {name} of {collection} is stored with other reductions than the type declares")

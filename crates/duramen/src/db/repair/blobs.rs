@@ -6,7 +6,7 @@
 use sha2::{Digest, Sha256};
 
 use super::batch::Batch;
-use super::report::Store;
+use super::report::StoreKind;
 use super::{ALL, Mending};
 use crate::access::reads::sealed::Readable;
 use crate::blobs::{BlobId, ORPHANED, PIECES, Record, namespaces, pieces_of, records_tree};
@@ -79,7 +79,7 @@ impl Mending<'_> {
             };
             match (problem, record, orphaned) {
                 (Some(problem), _, _) => {
-                    self.leave_out(Store::Blobs, namespace, key, problem);
+                    self.leave_out(StoreKind::Blobs, namespace, key, problem);
                     batch.delete(records, key)?;
                 }
                 (None, Ok(record), Some(orphaned)) => batch.delete(orphaned, &record.id.0)?,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::batch::Batch;
 use super::mentions::{RECOVERED, name_of_entry};
-use super::report::{Store, WaitingView};
+use super::report::{StoreKind, WaitingView};
 use super::{ALL, Mending};
 use crate::access::reads::sealed::Readable;
 use crate::access::views::state::ViewState;
@@ -37,7 +37,7 @@ impl Mending<'_> {
                     Err(error) => {
                         let name = name_of_entry(key).unwrap_or_default();
                         self.leave_out(
-                            Store::Own,
+                            StoreKind::Own,
                             "collections",
                             key,
                             format!("{name}: {}", error.message()),
@@ -51,7 +51,7 @@ impl Mending<'_> {
         self.references(&mut schemas);
         for schema in &mut schemas {
             if state.source().tree(&rows_tree(schema.name()))?.is_none() {
-                self.report.made_anew.insert((Store::Collection, schema.name().to_owned()));
+                self.report.made_anew.insert((StoreKind::Collection, schema.name().to_owned()));
             }
             let waiting = self.db.transact(|tx| fit(tx.shared(), schema))?;
             let collection = schema.name().to_owned();
@@ -81,7 +81,7 @@ impl Mending<'_> {
                         Referrer { collection: collection.clone(), field: reference.field().to_owned() };
                     referrers.push((reference.to().to_owned(), referrer));
                 } else {
-                    self.report.mentions.add(Store::Collection, reference.to(), || {
+                    self.report.mentions.add(StoreKind::Collection, reference.to(), || {
                         format!("the collection {collection} refers to it")
                     });
                     self.report.views_waiting.push(WaitingView {
@@ -163,7 +163,7 @@ impl Mending<'_> {
                 };
                 batch.put(into, key.to_vec(), stored.to_vec())?;
             } else {
-                self.leave_out(Store::Collection, schema.name(), key, problem);
+                self.leave_out(StoreKind::Collection, schema.name(), key, problem);
             }
             batch.delete(tree, key)?;
             self.pass()?;

@@ -1,7 +1,7 @@
 //! Key-values of a repaired database: those that decode, and an expiry index made anew from them.
 
 use super::batch::Batch;
-use super::report::Store;
+use super::report::StoreKind;
 use super::{ALL, Mending};
 use crate::access::reads::sealed::Readable;
 use crate::db::verify::problem_of_key_value;
@@ -20,7 +20,7 @@ impl Mending<'_> {
         while let Some((key, stored)) = rows.next()? {
             match problem_of_key_value(key, stored) {
                 Err(problem) => {
-                    self.leave_out(Store::KeyValues, namespace, key, problem);
+                    self.leave_out(StoreKind::KeyValues, namespace, key, problem);
                     batch.delete(tree, key)?;
                 }
                 Ok(row) => {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::report::{Missing, Store, origin_of};
+use super::report::{Missing, StoreKind, origin_of};
 use crate::store::error::Result;
 use crate::store::{Direction, Source};
 use crate::value::tuple::decode;
@@ -19,7 +19,7 @@ const OLD_PAGES: &str = "an older page or a commit of the log names it; it may h
 
 /// Mentioned stores, each with the first list that mentions it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Mentions(BTreeMap<(Store, String), String>);
+pub(crate) struct Mentions(BTreeMap<(StoreKind, String), String>);
 
 impl Mentions {
     /// The names of trees that the engine met in lists that may be out of date.
@@ -31,7 +31,7 @@ impl Mentions {
         mentions
     }
 
-    pub(crate) fn add(&mut self, store: Store, name: &str, why: impl FnOnce() -> String) {
+    pub(crate) fn add(&mut self, store: StoreKind, name: &str, why: impl FnOnce() -> String) {
         if !name.is_empty() && !self.0.contains_key(&(store, name.to_owned())) {
             self.0.insert((store, name.to_owned()), why());
         }
@@ -40,7 +40,7 @@ impl Mentions {
     /// Notes the name under a key of the list of collections. The entry itself may not decode.
     pub(crate) fn entry(&mut self, key: &[u8]) {
         if let Some(name) = name_of_entry(key) {
-            self.add(Store::Collection, &name, || "the list of collections names it".to_owned());
+            self.add(StoreKind::Collection, &name, || "the list of collections names it".to_owned());
         }
     }
 
@@ -50,7 +50,7 @@ impl Mentions {
         let mut rows = source.cursor(tree, super::ALL, Direction::Forward)?;
         while let Some(key) = rows.next_key()? {
             if let Some(name) = name_of_entry(key) {
-                self.add(Store::Collection, &name, || OLD_PAGES.to_owned());
+                self.add(StoreKind::Collection, &name, || OLD_PAGES.to_owned());
             }
         }
         Ok(())
@@ -60,12 +60,12 @@ impl Mentions {
     pub(crate) fn view_tree(&mut self, tree: &str) {
         let of = tree.strip_prefix(VIEW_TREES).and_then(|rest| rest.split_once('\u{1}'));
         if let Some((collection, _)) = of {
-            self.add(Store::Collection, collection, || "the list of trees has a view of it".to_owned());
+            self.add(StoreKind::Collection, collection, || "the list of trees has a view of it".to_owned());
         }
     }
 
     /// The mentioned stores of which nothing is there.
-    pub(crate) fn missing(&self, is_there: impl Fn(Store, &str) -> bool) -> Vec<Missing> {
+    pub(crate) fn missing(&self, is_there: impl Fn(StoreKind, &str) -> bool) -> Vec<Missing> {
         let absent = self.0.iter().filter(|((store, name), _)| !is_there(*store, name));
         absent
             .map(|((store, name), why)| Missing { store: *store, name: name.clone(), why: why.clone() })
@@ -79,7 +79,7 @@ pub(crate) fn name_of_entry(key: &[u8]) -> Option<String> {
 }
 
 /// Whether a tree of bytes holds what was found of a store, under another name.
-pub(crate) fn is_renamed(tree: &str, store: Store, name: &str) -> bool {
+pub(crate) fn is_renamed(tree: &str, store: StoreKind, name: &str) -> bool {
     let Some(of) = tree.strip_prefix(RECOVERED) else { return false };
     let of = of.trim_end_matches('\'');
     of == name || origin_of(of) == Some((store, name.to_owned()))

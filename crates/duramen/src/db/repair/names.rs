@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::batch::Batch;
 use super::mentions::RECOVERED;
-use super::report::Store;
+use super::report::StoreKind;
 use super::{ALL, Mending};
 use crate::access::reads::sealed::Readable;
 use crate::catalog::entries::ROWS;
@@ -89,7 +89,7 @@ impl Mending<'_> {
         // The other tree may have it.
         for (key, error) in wrong {
             if shapes::number_of(&key).is_none_or(|number| !found.contains_key(&number)) {
-                self.leave_out(Store::Own, "shapes", &key, error.message());
+                self.leave_out(StoreKind::Own, "shapes", &key, error.message());
             }
         }
         Ok(found)

@@ -54,7 +54,7 @@ impl RepairProgress {
 
 /// The kinds of stores in a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Store {
+pub enum StoreKind {
     /// A collection of documents.
     Collection,
     /// A namespace of key-values.
@@ -67,16 +67,16 @@ pub enum Store {
     Own,
 }
 
-impl Store {
+impl StoreKind {
     /// The kind in a word or two.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Store::Collection => "collection",
-            Store::KeyValues => "key-values",
-            Store::Blobs => "blobs",
-            Store::Bytes => "bytes",
-            Store::Own => "own",
+            StoreKind::Collection => "collection",
+            StoreKind::KeyValues => "key-values",
+            StoreKind::Blobs => "blobs",
+            StoreKind::Bytes => "bytes",
+            StoreKind::Own => "own",
         }
     }
 }
@@ -85,7 +85,7 @@ impl Store {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repaired {
     /// What it is.
-    pub store: Store,
+    pub store: StoreKind,
     /// Its name.
     pub name: String,
     /// Rows that are in the new database.
@@ -104,7 +104,7 @@ pub struct Repaired {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// What it is.
-    pub store: Store,
+    pub store: StoreKind,
     /// Its name.
     pub name: String,
     /// The list that names it, as text.
@@ -115,7 +115,7 @@ pub struct Missing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
     /// The kind of store it was part of.
-    pub store: Store,
+    pub store: StoreKind,
     /// The name of that store.
     pub name: String,
     /// The last key before it; `None` if it begins with the first. Equal to `before` if a single row is lost.
@@ -132,7 +132,7 @@ pub struct Lost {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
     /// The kind of store it was part of.
-    pub store: Store,
+    pub store: StoreKind,
     /// The name of that store.
     pub name: String,
     /// Its key.
@@ -146,7 +146,7 @@ pub struct LeftOut {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UncertainRows {
     /// The kind of store.
-    pub store: Store,
+    pub store: StoreKind,
     /// The name of the store that they are of.
     pub of: String,
     /// The name of the store that they are in.
@@ -220,7 +220,7 @@ pub struct RepairReport {
     /// Names that lists mention.
     pub(crate) mentions: Mentions,
     /// Stores whose trees were not found, and were created empty.
-    pub(crate) made_anew: BTreeSet<(Store, String)>,
+    pub(crate) made_anew: BTreeSet<(StoreKind, String)>,
 }
 
 impl RepairReport {
@@ -289,7 +289,7 @@ impl RepairReport {
             || self.uncertain.iter().any(|rows| (rows.store, &rows.name) == (one.store, &one.name));
         let has_lost = |loss: &TreeLoss| {
             let (store, name) = store_of(&loss.tree);
-            one.store == Store::Bytes && is_renamed(&one.name, store, &name)
+            one.store == StoreKind::Bytes && is_renamed(&one.name, store, &name)
         };
         let why = if one.may_be_more {
             "a range of rows cannot be read, and no page tells how many it had"
@@ -299,7 +299,7 @@ impl RepairReport {
             "the pages were found one by one, and no list of them is left"
         } else if self.totals.iter().any(has_lost) {
             "the losses are listed under the former name"
-        } else if self.lost_commits.is_some() && one.store != Store::Own {
+        } else if self.lost_commits.is_some() && one.store != StoreKind::Own {
             "commits are lost, and any of them may have had more rows"
         } else {
             return None;
@@ -313,7 +313,7 @@ impl RepairReport {
         for (one, why) in self.repaired.iter_mut().zip(unknown) {
             one.lost_unknown = why;
         }
-        let is_there = |store: Store, name: &str| {
+        let is_there = |store: StoreKind, name: &str| {
             self.repaired.iter().any(|one| (one.store, one.name.as_str()) == (store, name))
                 || self.repaired.iter().any(|one| is_renamed(&one.name, store, name))
                 || self.uncertain.iter().any(|rows| rows.of == name)
@@ -344,7 +344,7 @@ impl RepairReport {
         let snapshot = db.snapshot()?;
         let source = snapshot.source();
         let mut all = BTreeMap::new();
-        let new = |(store, name): &(Store, String)| Repaired {
+        let new = |(store, name): &(StoreKind, String)| Repaired {
             store: *store,
             name: name.clone(),
             rows: 0,
@@ -382,22 +382,22 @@ impl Lost {
 }
 
 /// The store and name that a tree of the program belongs to; without a name, the contents of blobs.
-pub(crate) fn origin_of(tree: &str) -> Option<(Store, String)> {
+pub(crate) fn origin_of(tree: &str) -> Option<(StoreKind, String)> {
     if tree == PIECES {
-        return Some((Store::Blobs, String::new()));
+        return Some((StoreKind::Blobs, String::new()));
     }
     if let Some(namespace) = namespace_of_records(tree) {
-        return Some((Store::Blobs, namespace.to_owned()));
+        return Some((StoreKind::Blobs, namespace.to_owned()));
     }
     Some(match Origin::of(tree)? {
-        Origin::Collection(name) => (Store::Collection, name),
-        Origin::KeyValues(name) => (Store::KeyValues, name),
-        Origin::Bytes(name) => (Store::Bytes, name),
+        Origin::Collection(name) => (StoreKind::Collection, name),
+        Origin::KeyValues(name) => (StoreKind::KeyValues, name),
+        Origin::Bytes(name) => (StoreKind::Bytes, name),
     })
 }
 
 /// The store and name of any tree. Trees of the engine have reserved names too.
-fn store_of(tree: &str) -> (Store, String) {
-    let own = || (Store::Own, tree.trim_start_matches("duramen/").to_owned());
+fn store_of(tree: &str) -> (StoreKind, String) {
+    let own = || (StoreKind::Own, tree.trim_start_matches("duramen/").to_owned());
     origin_of(tree).unwrap_or_else(own)
 }

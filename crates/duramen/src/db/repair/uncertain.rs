@@ -1,7 +1,7 @@
 //! Rows of which it is not known whether they are current: each collection and namespace gets one beside it.
 
 use super::batch::Batch;
-use super::report::{Store, UncertainRows, origin_of};
+use super::report::{StoreKind, UncertainRows, origin_of};
 use super::{ALL, Mending};
 use crate::access::reads::sealed::Readable;
 use crate::catalog::entries::{self, ENTRIES, rows_tree};
@@ -36,7 +36,7 @@ impl Mending<'_> {
             match self.beside(tree, trees)? {
                 Some((beside, schema)) => self.fill(beside, schema.as_ref())?,
                 None => self.report.uncertain.push(UncertainRows {
-                    store: Store::Bytes,
+                    store: StoreKind::Bytes,
                     of: name_of(&tree.of),
                     name: tree.tree.clone(),
                     rows: tree.entries,
@@ -70,7 +70,7 @@ impl Mending<'_> {
             name
         };
         let (name, into, schema) = match store {
-            Store::Collection => {
+            StoreKind::Collection => {
                 let Some(schema) = self.schema_of(&of, trees)? else { return Ok(None) };
                 let name = free(&|name| rows_tree(name));
                 let schema = schema.beside(&name);
@@ -83,13 +83,13 @@ impl Mending<'_> {
                 let into = rows_tree(&name);
                 (name, into, Some(schema))
             }
-            Store::KeyValues => {
+            StoreKind::KeyValues => {
                 let name = free(&|name| kv::rows_tree(name));
                 let into = kv::rows_tree(&name);
                 self.db.transact(|tx| tx.shared().create_tree(&into, None).map(drop))?;
                 (name, into, None)
             }
-            Store::Blobs | Store::Bytes | Store::Own => return Ok(None),
+            StoreKind::Blobs | StoreKind::Bytes | StoreKind::Own => return Ok(None),
         };
         let rows = UncertainRows { store, of, name, rows: tree.entries, unreadable: tree.unreadable };
         Ok(Some((Beside { tree: tree.tree.clone(), into, rows }, schema)))
@@ -136,8 +136,13 @@ impl Mending<'_> {
         drop(rows);
         let Beside { tree, rows, .. } = beside;
         if kept > 0 {
-            let bytes =
-                UncertainRows { store: Store::Bytes, name: tree, rows: kept, unreadable: 0, ..rows.clone() };
+            let bytes = UncertainRows {
+                store: StoreKind::Bytes,
+                name: tree,
+                rows: kept,
+                unreadable: 0,
+                ..rows.clone()
+            };
             self.report.uncertain.push(bytes);
         } else {
             self.db.transact(|tx| tx.shared().drop_tree(&tree))?;

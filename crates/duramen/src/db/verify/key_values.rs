@@ -2,7 +2,7 @@
 //! others.
 
 use super::{DocumentReport, is_of_disk, shown};
-use crate::access::reads::Reads;
+use crate::access::reads::LocalReads;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
 use crate::kv::{Row, expiries_tree, index_key, namespace_of_expiries, rows_tree};

@@ -1,7 +1,8 @@
 //! Duramen with its typed interface: structs in collections, a unique view for names, a view for categories,
 //! and the ratings of a product as a reduction over its reviews. Nothing is maintained by hand.
 //!
-//! Owns the structs. Ids of carts and orders are assigned by the database.
+//! Owns the structs. Ids of carts and orders are assigned by the database. `remote` has the same shop on a
+//! database that another process would have open.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use duramen::prelude::*;
 use crate::commerce::model::{
     self, CartId, CategoryId, CustomerId, Item, Listing, OrderId, ProductId, Rating,
 };
-use crate::commerce::shop::{Entry, Sale, Shop, Stock, Store};
+use crate::commerce::shop::{self, Entry, Sale, Shop, Stock};
 use crate::engine;
 
 /// The entry in the list of engines.
@@ -98,18 +99,26 @@ struct Typed {
     stock: Stock,
 }
 
-struct Visit<'a> {
-    store: &'a Typed,
+/// What one agent has of the shop.
+pub(super) struct Visit<S> {
+    db: S,
+    stock: Stock,
     retries: u64,
 }
 
-fn open(path: &Path, stock: Stock) -> engine::Result<Box<dyn Store>> {
+impl<S> Visit<S> {
+    pub(super) fn new(db: S, stock: Stock) -> Visit<S> {
+        Visit { db, stock, retries: 0 }
+    }
+}
+
+fn open(path: &Path, stock: Stock) -> engine::Result<Box<dyn shop::Store>> {
     Ok(Box::new(Typed { db: Db::open(path)?, stock }))
 }
 
-impl Store for Typed {
+impl shop::Store for Typed {
     fn shop(&self) -> engine::Result<Box<dyn Shop + '_>> {
-        Ok(Box::new(Visit { store: self, retries: 0 }))
+        Ok(Box::new(Visit::new(self.db.clone(), self.stock)))
     }
 
     fn note(&self) -> Option<String> {
@@ -124,7 +133,7 @@ impl Store for Typed {
     }
 }
 
-fn load(tx: &mut Transaction<'_>, item: &Item) -> Result<()> {
+fn load<T: Tx>(tx: &mut T, item: &Item) -> Result<()> {
     match item {
         Item::Category(id, name) => tx.insert(&Category { id: id.0, name: name.clone() }),
         Item::Product(id, product) => tx.insert(&Product {
@@ -158,7 +167,7 @@ fn ids(products: Vec<u32>) -> Vec<ProductId> {
     products.into_iter().map(ProductId).collect()
 }
 
-fn checkout(tx: &mut Transaction<'_>, stock: Stock, cart: CartId, customer: CustomerId) -> Result<Sale> {
+fn checkout<T: Tx>(tx: &mut T, stock: Stock, cart: CartId, customer: CustomerId) -> Result<Sale> {
     let Cart { products, .. } =
         tx.take::<Cart>(cart.0)?.ok_or_else(|| Error::invalid("there is no such cart"))?;
     if stock == Stock::Counted {
@@ -181,11 +190,11 @@ fn listing(state: &impl Reads, product: Product) -> engine::Result<Listing> {
     Ok(Listing { id, product: model::Product { name: product.name, categories }, rating })
 }
 
-impl Visit<'_> {
+impl<S: Store> Visit<S> {
     /// Runs a durable transaction, and counts its retries.
-    fn transact<T>(&mut self, mut body: impl FnMut(&mut Transaction<'_>) -> Result<T>) -> engine::Result<T> {
+    fn transact<T>(&mut self, mut body: impl FnMut(&mut S::Tx<'_>) -> Result<T>) -> engine::Result<T> {
         let mut runs = 0;
-        let out = self.store.db.transact(|tx| {
+        let out = self.db.transact(|tx| {
             runs += 1;
             body(tx)
         })?;
@@ -194,7 +203,7 @@ impl Visit<'_> {
     }
 }
 
-impl Shop for Visit<'_> {
+impl<S: Store> Shop for Visit<S> {
     fn load(&mut self, items: &[Item]) -> engine::Result<()> {
         self.transact(|tx| items.iter().try_for_each(|item| load(tx, item)))
     }
@@ -204,12 +213,12 @@ impl Shop for Visit<'_> {
     }
 
     fn lookup(&mut self, product: ProductId) -> engine::Result<Option<Listing>> {
-        let snapshot = self.store.db.snapshot()?;
+        let snapshot = self.db.snapshot()?;
         snapshot.get::<Product>(product.0)?.map(|product| listing(&snapshot, product)).transpose()
     }
 
     fn find(&mut self, name: &str) -> engine::Result<Option<Listing>> {
-        let snapshot = self.store.db.snapshot()?;
+        let snapshot = self.db.snapshot()?;
         let found = snapshot.view::<ProductByName>().key(name).first_doc()?;
         found.map(|product| listing(&snapshot, product)).transpose()
     }
@@ -230,7 +239,7 @@ impl Shop for Visit<'_> {
     }
 
     fn checkout(&mut self, cart: CartId, customer: CustomerId) -> engine::Result<Sale> {
-        let stock = self.store.stock;
+        let stock = self.stock;
         self.transact(|tx| checkout(tx, stock, cart, customer))
     }
 
@@ -244,7 +253,7 @@ impl Shop for Visit<'_> {
     }
 
     fn show(&mut self, see: &mut dyn FnMut(Item) -> engine::Result<()>) -> engine::Result<()> {
-        let snapshot = self.store.db.snapshot()?;
+        let snapshot = self.db.snapshot()?;
         check_categories(&snapshot)?;
         for category in snapshot.collection::<Category>().iter()? {
             let Category { id, name } = category?;
@@ -285,7 +294,7 @@ impl Shop for Visit<'_> {
 }
 
 /// Checks that the view contains every product under its categories, and nothing else.
-fn check_categories(snapshot: &Snapshot) -> engine::Result<()> {
+fn check_categories(snapshot: &impl Reads) -> engine::Result<()> {
     let mut wanted = 0;
     for product in snapshot.collection::<Product>().iter()? {
         wanted += product?.categories.len() as u64;

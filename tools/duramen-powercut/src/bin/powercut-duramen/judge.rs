@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use duramen::kv::Expiry;
-use duramen::{Db, Direction, Document, Error, KeyRange, Reads, Span, Time, Value};
+use duramen::{Db, Direction, Document, Error, KeyRange, LocalReads, Span, Time, Value};
 
 use crate::acknowledged::{Acknowledged, Counts};
 use crate::opening::{

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use duramen::tuple::Element;
-use duramen::{AnyChange, Consumer, Db, Direction, Error, KeyRange, Origin, Reads, Value};
+use duramen::{AnyChange, Consumer, Db, Direction, Error, KeyRange, LocalReads, Origin, Value};
 
 use crate::acknowledged::Acknowledged;
 use crate::opening::PARCELS;

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use duramen::{Db, DbOptions, Durability, Geometry, OnDelete, Reads, Reference, Schema};
+use duramen::{Db, DbOptions, Durability, Geometry, LocalReads, OnDelete, Reference, Schema};
 use duramen_engine::GiveBack;
 
 use crate::plan::Terms;

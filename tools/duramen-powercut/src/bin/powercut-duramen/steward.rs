@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use duramen::view::{Reduce, ViewSpec};
-use duramen::{Durability, Error, Reads};
+use duramen::{Durability, Error, LocalReads};
 use duramen_disk::memory::Random;
 
 use crate::acknowledged::{backup_line, compacted_line, gone_line};

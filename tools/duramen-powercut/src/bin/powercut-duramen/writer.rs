@@ -5,7 +5,7 @@
 use std::cell::Cell;
 
 use duramen::blobs::Upload;
-use duramen::{Db, Durability, Error, Reads, Time, Transaction, Ttl, doc};
+use duramen::{Db, Durability, Error, LocalReads, Reads, Time, Transaction, Ttl, doc};
 
 use crate::opening::{
     COMMITS, COUNTERS, FILES, LOG, NEXT_TICKET, PARCELS, PLAIN, SESSIONS, TICKETS, numbers, parcels, row_key,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use duramen::error::Error;
 use duramen::tuple::Element;
-use duramen::{Code, doc};
+use duramen::{Code, Reads as _, doc};
 use duramen_client::{Address, Client, Remote};
 use duramen_disk::memory::Random;
 use duramen_proto::v1::{self, operation, operation_result};

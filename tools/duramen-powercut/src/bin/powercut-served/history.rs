@@ -115,7 +115,7 @@ impl Worker<'_> {
     }
 
     /// One transaction of several messages. Returns whether the stream is over.
-    fn transaction(&mut self, stream: &mut TransactionStream<'_>) -> Result<bool> {
+    fn transaction(&mut self, stream: &mut TransactionStream) -> Result<bool> {
         let began = self.tick();
         let base = match stream.ask(Asked::Begin(v1::Begin::default())) {
             Ok(Told::Begun(v1::Begun { at: Some(at) })) => at.seq,
@@ -160,7 +160,7 @@ impl Worker<'_> {
     /// A batch of the same operations and reads.
     fn batch(&mut self) -> Result<()> {
         let began = self.tick();
-        let (v1::Step { operations, reads }, asked) = self.message(false);
+        let (v1::Step { operations, reads, .. }, asked) = self.message(false);
         let request = v1::BatchRequest { operations, reads, ..v1::BatchRequest::default() };
         let reply = match self.client.batch(request) {
             Ok(reply) => reply,

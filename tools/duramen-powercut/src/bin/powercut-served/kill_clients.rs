@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use duramen::doc;
+use duramen::{Reads as _, doc};
 use duramen_client::{Address, Client, Remote};
 use duramen_disk::memory::Random;
 

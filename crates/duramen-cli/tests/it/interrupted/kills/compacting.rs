@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use duramen::Reads as _;
+use duramen::LocalReads as _;
 use serde_json::Value;
 
 use super::{Draw, Life, open_to_write};

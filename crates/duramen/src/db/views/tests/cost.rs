@@ -12,7 +12,7 @@ use crate::store::KeyRange;
 use crate::value::tuple::encode;
 use crate::view::kinds::Reduce;
 use crate::view::spec::ViewSpec;
-use crate::{Db, Reads, Schema, doc};
+use crate::{Db, LocalReads as _, Schema, doc};
 
 /// The cost of one view with a given number of rows.
 #[derive(Debug)]

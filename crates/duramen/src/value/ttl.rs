@@ -1,5 +1,6 @@
 //! Lifetimes of values.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::value::clock::Millis;
@@ -89,13 +90,42 @@ impl Ttl {
     }
 
     /// The expiry of a value written now that replaces one with the expiry `before`.
-    pub(super) fn expires(self, now: Millis, before: Option<Millis>) -> Option<Millis> {
+    pub(crate) fn expires(self, now: Millis, before: Option<Millis>) -> Option<Millis> {
         match self.0 {
             Lives::Forever => None,
             Lives::AsBefore => before,
             Lives::Ms(ms) => Some(Millis(now.0.saturating_add(ms))),
             Lives::Until(at) => Some(at),
         }
+    }
+}
+
+/// A lifetime as a server is told.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Until it is deleted.
+    Forever,
+    /// That of the value before.
+    Keep,
+    /// It is over already.
+    Over,
+    /// From the write on.
+    Millis(NonZeroU64),
+}
+
+impl Ttl {
+    /// The lifetime from now on.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn lifetime(self, now: Time) -> Lifetime {
+        let ms = match self.0 {
+            Lives::Forever => return Lifetime::Forever,
+            Lives::AsBefore => return Lifetime::Keep,
+            Lives::Ms(ms) => ms,
+            Lives::Until(at) => at.0.saturating_sub(Millis::not_before(now).0),
+        };
+        NonZeroU64::new(ms).map_or(Lifetime::Over, Lifetime::Millis)
     }
 }
 

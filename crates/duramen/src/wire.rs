@@ -1,0 +1,10 @@
+//! What the crates of the server and its clients need of this one. It may change with any release.
+
+pub use crate::access::anywhere::{KvRead, KvWrite};
+pub use crate::access::codec::{read_named, store_named};
+pub use crate::access::encoded::EncodedRows;
+pub use crate::access::far::{Far, FarCursor, FarGroup, FarRows};
+pub use crate::access::selection::Target;
+pub use crate::access::type_descriptor::{StoredType, TypeDefinition};
+pub use crate::access::typed::encoded::{Wanted, check_mark, ensure_types, mark_of, new_id, put_typed};
+pub use crate::kv::Lifetime;
