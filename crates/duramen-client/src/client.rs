@@ -9,6 +9,7 @@ use duramen::Time;
 use duramen::error::{Code, Error, Result};
 use duramen_proto::v1::admin_client::AdminClient;
 use duramen_proto::v1::data_client::DataClient;
+use duramen_proto::v1::feed_client::FeedClient;
 use duramen_proto::v1::schema_client::SchemaClient;
 use duramen_proto::{MESSAGE_BYTES_MAX, VERSIONS, status, v1};
 use prost::Message as _;
@@ -56,6 +57,7 @@ struct Shared {
     runtime: Runtime,
     data: DataClient<Calls>,
     schema: SchemaClient<Calls>,
+    feed: FeedClient<Calls>,
     admin: AdminClient<Calls>,
     hello: v1::HelloReply,
     /// When that was.
@@ -89,6 +91,7 @@ impl Client {
             runtime,
             data: data.max_decoding_message_size(MESSAGE_BYTES_MAX),
             schema: schema.max_decoding_message_size(MESSAGE_BYTES_MAX),
+            feed: FeedClient::new(calls.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX),
             admin: AdminClient::new(calls).max_decoding_message_size(MESSAGE_BYTES_MAX),
             hello: v1::HelloReply::default(),
             greeted: Instant::now(),
@@ -297,6 +300,64 @@ impl Client {
         Ok(Scanned { client: self.clone(), messages })
     }
 
+    /// The changes of commits, whole and in their order, then those to come.
+    ///
+    /// # Errors
+    /// Those of [reading changes](duramen::Error#changes); `NoSuchKey` (E0903) for an unknown consumer;
+    /// `Overloaded` (E1103); `Unreachable` (E1111) if the connection is lost.
+    pub fn watch(&self, request: v1::WatchRequest) -> Result<Watched> {
+        let mut feed = self.shared.feed.clone();
+        let messages = self.shared.wait(async move { feed.watch(request).await })?;
+        Ok(Watched { client: self.clone(), messages })
+    }
+
+    /// Registers a consumer of changes. One that exists keeps its position.
+    ///
+    /// # Errors
+    /// As [`duramen::ConsumerOptions::register`]; `OutcomeUnknown` (E0401) if the connection is lost before
+    /// the answer: it can be repeated.
+    pub fn register_consumer(&self, request: v1::RegisterConsumerRequest) -> Result<v1::Consumer> {
+        let mut feed = self.shared.feed.clone();
+        let call = async move { feed.register_consumer(with_deadline(request, DEADLINE)).await };
+        let reply = self.shared.wait(call).map_err(in_doubt_if_lost)?;
+        reply.consumer.ok_or_else(|| {
+            Error::new(Code::WrongVersion, "the server's answer has no consumer")
+                .with_hint("use a server and a client of the same release")
+        })
+    }
+
+    /// Moves the position of a consumer.
+    ///
+    /// # Errors
+    /// As [`duramen::Consumer::seek`]; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
+    pub fn seek_consumer(&self, name: &str, after: v1::Token) -> Result<()> {
+        let mut feed = self.shared.feed.clone();
+        let request = v1::SeekConsumerRequest { name: name.to_owned(), after: Some(after) };
+        let call = async move { feed.seek_consumer(with_deadline(request, DEADLINE)).await };
+        self.shared.wait(call).map_err(in_doubt_if_lost).map(drop)
+    }
+
+    /// Ends a consumer. Returns whether it was registered.
+    ///
+    /// # Errors
+    /// Those of a [commit](duramen::Error#commits).
+    pub fn unregister_consumer(&self, name: &str) -> Result<bool> {
+        let mut feed = self.shared.feed.clone();
+        let request = v1::UnregisterConsumerRequest { name: name.to_owned() };
+        let call = async move { feed.unregister_consumer(with_deadline(request, DEADLINE)).await };
+        Ok(self.shared.wait(call).map_err(in_doubt_if_lost)?.was_there)
+    }
+
+    /// All consumers, by name.
+    ///
+    /// # Errors
+    /// Those of a [read](duramen::Error#reads); `Unreachable` (E1111) if the connection is lost.
+    pub fn consumers(&self) -> Result<Vec<v1::Consumer>> {
+        let mut feed = self.shared.feed.clone();
+        let call = async move { feed.consumers(with_deadline(v1::ConsumersRequest {}, DEADLINE)).await };
+        Ok(self.shared.wait(call)?.consumers)
+    }
+
     pub(crate) fn failed(&self, status: &Status) -> Error {
         self.shared.failed(status)
     }
@@ -361,6 +422,36 @@ impl Scanned {
     pub fn next(&mut self) -> Result<Option<v1::ScanReply>> {
         let message = self.client.runtime().block_on(self.messages.next());
         message.transpose().map_err(|status| self.client.failed(&status))
+    }
+}
+
+/// The messages of a watch.
+#[derive(Debug)]
+pub struct Watched {
+    client: Client,
+    messages: Streaming<v1::WatchReply>,
+}
+
+impl Watched {
+    /// The next message; waits for one. `None` after the last, if the watch was to end.
+    ///
+    /// # Errors
+    /// Those of [reading changes](duramen::Error#changes); `SnapshotExpired` (E0801) if no message was taken
+    /// for too long; `Draining` (E1106); `Unreachable` (E1111) if the connection is lost.
+    #[expect(clippy::should_implement_trait, reason = "it can fail, and then ends")]
+    pub fn next(&mut self) -> Result<Option<v1::WatchReply>> {
+        let message = self.client.runtime().block_on(self.messages.next());
+        message.transpose().map_err(|status| self.client.failed(&status))
+    }
+
+    /// As [`Watched::next`], which waits for at most `within`: the outer `None` says that nothing came.
+    ///
+    /// # Errors
+    /// As [`Watched::next`].
+    pub fn next_within(&mut self, within: Duration) -> Result<Option<Option<v1::WatchReply>>> {
+        let next = async { tokio::time::timeout(within, self.messages.next()).await };
+        let Ok(message) = self.client.runtime().block_on(next) else { return Ok(None) };
+        message.transpose().map(Some).map_err(|status| self.client.failed(&status))
     }
 }
 

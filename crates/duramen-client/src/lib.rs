@@ -17,6 +17,6 @@ mod remote;
 mod stream;
 
 pub use address::Address;
-pub use client::{Client, FailedBatch, Scanned};
-pub use remote::{Remote, RemoteDocuments, RemoteSnapshot, RemoteTransaction};
+pub use client::{Client, FailedBatch, Scanned, Watched};
+pub use remote::{Remote, RemoteConsumer, RemoteDocuments, RemoteSnapshot, RemoteTransaction};
 pub use stream::{FailedStep, TransactionStream};

@@ -2,6 +2,7 @@
 
 mod calls;
 mod collection;
+mod consumer;
 mod fits;
 mod kv;
 mod questions;
@@ -27,6 +28,7 @@ use session::Session;
 use streams::Streams;
 
 pub use collection::RemoteDocuments;
+pub use consumer::RemoteConsumer;
 pub use transaction::{RemoteSnapshot, RemoteTransaction};
 
 /// How often a transaction runs again after a conflict.

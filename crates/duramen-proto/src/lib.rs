@@ -1,9 +1,9 @@
 //! The wire protocol of Duramen: messages and services of gRPC, and what they mean to the library.
 //!
 //! `proto/duramen/v1` has the definitions, with the meaning of each field. [`v1`] is the code made from them,
-//! which is committed: no build needs `protoc`. [`key`], [`document`], [`query`], [`collection`], [`view`]
-//! and [`status`] translate keys, documents, queries, collections, views and errors of the library; [`codec`]
-//! decodes messages of strangers in bounded memory.
+//! which is committed: no build needs `protoc`. [`key`], [`document`], [`query`], [`collection`], [`view`],
+//! [`change`] and [`status`] translate keys, documents, queries, collections, views, changes and errors of
+//! the library; [`codec`] decodes messages of strangers in bounded memory.
 //!
 //! Version 1 only gains fields and calls. Servers and clients agree on a version in `Hello`.
 //!
@@ -14,6 +14,7 @@
 //! | `client` | the clients of the services |
 //! | `server` | the services themselves |
 
+pub mod change;
 pub mod codec;
 pub mod collection;
 pub mod discovery;

@@ -23,6 +23,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::call::Call;
 use crate::limit::Limits;
 use crate::limit::budget::retry_after;
+pub(crate) use find::{MESSAGE_BYTES, check_length};
 pub(crate) use read::Room;
 
 /// Threads of scans: those of reads are for reads that end soon.
@@ -57,6 +58,16 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// A commit that is on disk.
+    pub(crate) fn durable(&self, seq: CommitSeq) -> v1::Token {
+        self.token(seq.0, Durability::Disk)
+    }
+
+    /// Whether a token is of this database.
+    pub(crate) fn is_of(&self, token: &v1::Token) -> bool {
+        token.epoch == self.database[..8]
+    }
+
     /// A state. It may have commits that are not on disk.
     pub(crate) fn at(&self, snapshot: &Snapshot, db: &Db) -> v1::Token {
         self.of_seq(snapshot.seq(), db)
@@ -90,7 +101,7 @@ impl Identity {
     /// `LostWrites` (E1204).
     pub(crate) fn check(&self, token: Option<&v1::Token>, snapshot: &Snapshot) -> duramen::Result<()> {
         let Some(token) = token else { return Ok(()) };
-        let why = if token.epoch != self.database[..8] {
+        let why = if !self.is_of(token) {
             "the commit is of another database"
         } else if token.run != 0 && token.run != self.run {
             "the database was opened again since the commit, which was not on disk when it was acknowledged"

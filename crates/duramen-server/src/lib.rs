@@ -27,7 +27,7 @@
 //! | `auth` | the user at the other end |
 //! | `route`, `call` | a call: its deadline, its place, its service |
 //! | `limit` | bytes and places, charged before they are used |
-//! | `data`, `schema`, `admin` | the services |
+//! | `data`, `schema`, `feed`, `admin` | the services |
 
 #![allow(
     clippy::disallowed_methods,
@@ -40,6 +40,7 @@ mod call;
 mod connection;
 mod data;
 mod discover;
+mod feed;
 mod limit;
 mod listen;
 mod route;

@@ -28,6 +28,8 @@ pub struct Limits {
     pub calls_per_core: usize,
     /// Scans under way.
     pub scans: usize,
+    /// Watches of changes.
+    pub watches: usize,
     /// Transactions of several messages that are open.
     pub transactions: usize,
     /// Such a transaction without a message for so long is rolled back.
@@ -51,6 +53,7 @@ impl Default for Limits {
             calls_per_core: 16,
             scans: 64,
             transactions: 1_000,
+            watches: 1_000,
             silence: Duration::from_secs(5),
             first_call: Duration::from_secs(10),
             unread_replies: Duration::from_secs(30),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use duramen::error::{Code, Error};
 use duramen_proto::status;
-use duramen_proto::v1::{admin_server, data_server, schema_server};
+use duramen_proto::v1::{admin_server, data_server, feed_server, schema_server};
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::watch;
@@ -24,6 +24,7 @@ use crate::admin::AdminService;
 use crate::auth::{Auth, Peer};
 use crate::call::{self, Call};
 use crate::data::{DataService, refused};
+use crate::feed::FeedService;
 use crate::limit::Limits;
 use crate::limit::body::{ReplyBody, RequestBody};
 use crate::limit::budget::{Budget, Holder};
@@ -35,6 +36,7 @@ use crate::schema::SchemaService;
 pub(crate) struct Services<H, R, A> {
     pub(crate) data: data_server::DataServer<DataService>,
     pub(crate) schema: schema_server::SchemaServer<SchemaService>,
+    pub(crate) feed: feed_server::FeedServer<FeedService>,
     pub(crate) admin: admin_server::AdminServer<AdminService>,
     pub(crate) health: H,
     pub(crate) reflection: R,
@@ -86,6 +88,8 @@ where
             answering(self.data.clone(), request)
         } else if service == schema_server::SchemaServer::<SchemaService>::NAME {
             answering(self.schema.clone(), request)
+        } else if service == feed_server::FeedServer::<FeedService>::NAME {
+            answering(self.feed.clone(), request)
         } else if service == admin_server::AdminServer::<AdminService>::NAME {
             answering(self.admin.clone(), request)
         } else if service == H::NAME {
@@ -113,6 +117,9 @@ where
         }
     })
 }
+
+/// Changes for as long as the client wants them.
+const WATCH: &str = "/duramen.v1.Feed/Watch";
 
 /// Transactions of several messages.
 const TRANSACT: &str = "/duramen.v1.Data/Transact";
@@ -189,6 +196,8 @@ fn begin(
     }
     let is_long = class == Class::Bulk || path == TRANSACT;
     let usual = if is_long { crate::limit::DEADLINE_MAX } else { shared.limits.deadline };
+    // That of a watch is for its beginning: it has no end.
+    let headers = if path == WATCH { &HeaderMap::new() } else { headers };
     let deadline = call::deadline(headers, usual).map_err(refused)?;
     Ok(Call::new(user, deadline, &shared.places, class, holder))
 }

@@ -13,7 +13,10 @@ use std::time::Duration;
 use duramen::Db;
 use duramen::error::{Code, Error, Result};
 use duramen_proto::discovery::Serving;
-use duramen_proto::v1::{admin_server::AdminServer, data_server::DataServer, schema_server::SchemaServer};
+use duramen_proto::v1::admin_server::AdminServer;
+use duramen_proto::v1::data_server::DataServer;
+use duramen_proto::v1::feed_server::FeedServer;
+use duramen_proto::v1::schema_server::SchemaServer;
 use duramen_proto::{DESCRIPTORS, MESSAGE_BYTES_MAX};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
@@ -22,6 +25,7 @@ use crate::admin::AdminService;
 use crate::auth::Auth;
 use crate::data::DataService;
 use crate::discover::{self, Notice, Socket};
+use crate::feed::FeedService;
 use crate::limit::Limits;
 use crate::limit::budget::Budget;
 use crate::limit::places::Places;
@@ -271,6 +275,7 @@ impl Builder {
     ) -> Result<Box<dyn crate::route::Dispatch>> {
         let data = DataService::new(&self.db, &self.limits, draining.clone());
         let (schema, admin) = (SchemaService::beside(&data), AdminService::beside(&data));
+        let feed = FeedService::beside(&data, &self.limits, draining.clone());
         // It begins as one that serves.
         let (health_reporter, health) = tonic_health::server::health_reporter();
         runtime.spawn(async move {
@@ -291,6 +296,9 @@ impl Builder {
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
             schema: SchemaServer::new(schema)
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX),
+            feed: FeedServer::new(feed)
+                .max_decoding_message_size(SMALL_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
             admin: AdminServer::new(admin)
                 .max_decoding_message_size(SMALL_BYTES_MAX)

@@ -202,6 +202,12 @@ impl RemoteTransaction {
         RemoteDocuments::new(self, collection)
     }
 
+    /// Moves the position of a consumer, whose changes in between this transaction handles.
+    pub(super) fn advance(&self, name: &str, from: u64, to: u64) -> Result<()> {
+        let advance = v1::AdvanceConsumer { name: name.to_owned(), from, to };
+        self.session.lock().write(v1::operation::Kind::AdvanceConsumer(advance))
+    }
+
     fn put_typed<C: Collection>(&mut self, document: &C, wanted: Wanted) -> Result<()> {
         let operation = put_typed(document, wanted)?;
         let mut session = self.session.lock();

@@ -508,7 +508,7 @@ impl ::prost::Name for KeyValueIs {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Operation {
-    #[prost(oneof = "operation::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "operation::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub kind: ::core::option::Option<operation::Kind>,
 }
 /// Nested message and enum types in `Operation`.
@@ -537,6 +537,8 @@ pub mod operation {
         PutTyped(super::PutTyped),
         #[prost(message, tag = "10")]
         AssignId(super::AssignId),
+        #[prost(message, tag = "11")]
+        AdvanceConsumer(super::AdvanceConsumer),
     }
 }
 impl ::prost::Name for Operation {
@@ -547,6 +549,29 @@ impl ::prost::Name for Operation {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/duramen.v1.Operation".into()
+    }
+}
+/// The changes behind one position and up to another are handled by this transaction. DocumentChanged (E0803) if the
+/// consumer is not at the first one: another program has handled them, or an earlier try. NoSuchKey (E0903) if it is not
+/// registered.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AdvanceConsumer {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Both are the numbers of commits, as `seq` of a token.
+    #[prost(uint64, tag = "2")]
+    pub from: u64,
+    #[prost(uint64, tag = "3")]
+    pub to: u64,
+}
+impl ::prost::Name for AdvanceConsumer {
+    const NAME: &'static str = "AdvanceConsumer";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.AdvanceConsumer".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.AdvanceConsumer".into()
     }
 }
 /// Stores a document as its type writes it: it adds no columns. The message has the mark of its collection.
@@ -761,7 +786,7 @@ pub struct OperationResult {
 pub mod operation_result {
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Kind {
-        /// Of puts, insert, ensure and put_typed.
+        /// Of puts, insert, ensure, put_typed and advance_consumer.
         #[prost(message, tag = "1")]
         Stored(super::Stored),
         /// Of deletes.
@@ -3922,6 +3947,910 @@ pub mod schema_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "duramen.v1.Schema";
     impl<T> tonic::server::NamedService for SchemaServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchRequest {
+    #[prost(enumeration = "WatchStart", tag = "1")]
+    pub start: i32,
+    /// With WATCH_START_AFTER: changes of commits behind this one. FeedGap (E0804) if some are no longer kept, or it is of
+    /// another database.
+    #[prost(message, optional, tag = "2")]
+    pub after: ::core::option::Option<Token>,
+    /// Of these collections; without any, all changes, also those of key-values and bytes.
+    #[prost(string, repeated, tag = "3")]
+    pub collections: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The form of documents.
+    #[prost(enumeration = "DocumentForm", tag = "4")]
+    pub form: i32,
+    /// End at the newest change, instead of waiting for more.
+    #[prost(bool, tag = "5")]
+    pub ends: bool,
+    /// Begin at the position of this consumer, instead of `start`.
+    #[prost(string, tag = "6")]
+    pub consumer: ::prost::alloc::string::String,
+}
+impl ::prost::Name for WatchRequest {
+    const NAME: &'static str = "WatchRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.WatchRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.WatchRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WatchReply {
+    #[prost(message, repeated, tag = "1")]
+    pub changes: ::prost::alloc::vec::Vec<Change>,
+    /// The last commit whose changes were all sent. Store it once they are handled, and watch behind it later. Not set if
+    /// more changes of a commit follow.
+    #[prost(message, optional, tag = "2")]
+    pub position: ::core::option::Option<Token>,
+}
+impl ::prost::Name for WatchReply {
+    const NAME: &'static str = "WatchReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.WatchReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.WatchReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Change {
+    #[prost(uint64, tag = "1")]
+    pub seq: u64,
+    #[prost(message, optional, tag = "2")]
+    pub time: ::core::option::Option<Time>,
+    /// What was changed: one of them.
+    #[prost(string, tag = "3")]
+    pub collection: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub namespace: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub tree: ::prost::alloc::string::String,
+    #[prost(enumeration = "ChangeKind", tag = "6")]
+    pub kind: i32,
+    /// Of put and deleted: encoded, if it is of a collection or a namespace.
+    #[prost(bytes = "bytes", tag = "7")]
+    pub key: ::prost::bytes::Bytes,
+    /// The document that was put.
+    #[prost(message, optional, tag = "8")]
+    pub document: ::core::option::Option<Document>,
+    /// What was put into a namespace or a tree, as it is stored.
+    #[prost(bytes = "bytes", tag = "9")]
+    pub stored: ::prost::bytes::Bytes,
+    /// Instead of the document: why it cannot be read, as `E0213`.
+    #[prost(string, tag = "10")]
+    pub unreadable: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Change {
+    const NAME: &'static str = "Change";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Change".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Change".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RegisterConsumerRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(enumeration = "WatchStart", tag = "2")]
+    pub start: i32,
+    #[prost(message, optional, tag = "3")]
+    pub after: ::core::option::Option<Token>,
+    /// Writers are refused (E0302) rather than changes lost if it lags too far.
+    #[prost(bool, tag = "4")]
+    pub refuses_writers: bool,
+}
+impl ::prost::Name for RegisterConsumerRequest {
+    const NAME: &'static str = "RegisterConsumerRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.RegisterConsumerRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.RegisterConsumerRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RegisterConsumerReply {
+    #[prost(message, optional, tag = "1")]
+    pub consumer: ::core::option::Option<Consumer>,
+}
+impl ::prost::Name for RegisterConsumerReply {
+    const NAME: &'static str = "RegisterConsumerReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.RegisterConsumerReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.RegisterConsumerReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Consumer {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Everything up to this commit was handled.
+    #[prost(message, optional, tag = "2")]
+    pub position: ::core::option::Option<Token>,
+    /// Commits on disk behind it.
+    #[prost(uint64, tag = "3")]
+    pub lag_commits: u64,
+    #[prost(bool, tag = "4")]
+    pub refuses_writers: bool,
+    /// Changes that it has not handled are gone.
+    #[prost(bool, tag = "5")]
+    pub has_gap: bool,
+}
+impl ::prost::Name for Consumer {
+    const NAME: &'static str = "Consumer";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Consumer".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Consumer".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SeekConsumerRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub after: ::core::option::Option<Token>,
+}
+impl ::prost::Name for SeekConsumerRequest {
+    const NAME: &'static str = "SeekConsumerRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.SeekConsumerRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.SeekConsumerRequest".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SeekConsumerReply {}
+impl ::prost::Name for SeekConsumerReply {
+    const NAME: &'static str = "SeekConsumerReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.SeekConsumerReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.SeekConsumerReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnregisterConsumerRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+impl ::prost::Name for UnregisterConsumerRequest {
+    const NAME: &'static str = "UnregisterConsumerRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.UnregisterConsumerRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.UnregisterConsumerRequest".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnregisterConsumerReply {
+    #[prost(bool, tag = "1")]
+    pub was_there: bool,
+}
+impl ::prost::Name for UnregisterConsumerReply {
+    const NAME: &'static str = "UnregisterConsumerReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.UnregisterConsumerReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.UnregisterConsumerReply".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ConsumersRequest {}
+impl ::prost::Name for ConsumersRequest {
+    const NAME: &'static str = "ConsumersRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.ConsumersRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.ConsumersRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ConsumersReply {
+    #[prost(message, repeated, tag = "1")]
+    pub consumers: ::prost::alloc::vec::Vec<Consumer>,
+}
+impl ::prost::Name for ConsumersReply {
+    const NAME: &'static str = "ConsumersReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.ConsumersReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.ConsumersReply".into()
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum WatchStart {
+    /// Changes that are committed from now on.
+    Now = 0,
+    After = 1,
+    /// All changes that are kept. Older ones may have existed.
+    Oldest = 2,
+    /// All changes since the database was created; FeedGap (E0804) if some are no longer kept.
+    Beginning = 3,
+}
+impl WatchStart {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Now => "WATCH_START_NOW",
+            Self::After => "WATCH_START_AFTER",
+            Self::Oldest => "WATCH_START_OLDEST",
+            Self::Beginning => "WATCH_START_BEGINNING",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "WATCH_START_NOW" => Some(Self::Now),
+            "WATCH_START_AFTER" => Some(Self::After),
+            "WATCH_START_OLDEST" => Some(Self::Oldest),
+            "WATCH_START_BEGINNING" => Some(Self::Beginning),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ChangeKind {
+    Put = 0,
+    Deleted = 1,
+    /// The collection, namespace or tree.
+    Created = 2,
+    /// With all that it had.
+    Dropped = 3,
+}
+impl ChangeKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Put => "CHANGE_KIND_PUT",
+            Self::Deleted => "CHANGE_KIND_DELETED",
+            Self::Created => "CHANGE_KIND_CREATED",
+            Self::Dropped => "CHANGE_KIND_DROPPED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "CHANGE_KIND_PUT" => Some(Self::Put),
+            "CHANGE_KIND_DELETED" => Some(Self::Deleted),
+            "CHANGE_KIND_CREATED" => Some(Self::Created),
+            "CHANGE_KIND_DROPPED" => Some(Self::Dropped),
+            _ => None,
+        }
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "client")]
+pub mod feed_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// The change feed: what commits have changed, in their order, once they are on disk.
+    #[derive(Debug, Clone)]
+    pub struct FeedClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> FeedClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> FeedClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            FeedClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// The changes of commits, whole and in their order, then those to come.
+        pub async fn watch(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WatchReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static("/duramen.v1.Feed/Watch");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Feed", "Watch"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Registers a consumer: changes behind its position are kept for it. One that exists keeps its position. The position
+        /// moves with the operation `advance_consumer`, in the transaction that handles the changes.
+        pub async fn register_consumer(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RegisterConsumerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RegisterConsumerReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Feed/RegisterConsumer",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("duramen.v1.Feed", "RegisterConsumer"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Moves the position of a consumer without handling changes.
+        pub async fn seek_consumer(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SeekConsumerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SeekConsumerReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Feed/SeekConsumer",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("duramen.v1.Feed", "SeekConsumer"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends a consumer: no changes are kept for it any more.
+        pub async fn unregister_consumer(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UnregisterConsumerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UnregisterConsumerReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Feed/UnregisterConsumer",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("duramen.v1.Feed", "UnregisterConsumer"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// All consumers, by name.
+        pub async fn consumers(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ConsumersRequest>,
+        ) -> std::result::Result<tonic::Response<super::ConsumersReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Feed/Consumers",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Feed", "Consumers"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "server")]
+pub mod feed_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with FeedServer.
+    #[async_trait]
+    pub trait Feed: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the Watch method.
+        type WatchStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::WatchReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The changes of commits, whole and in their order, then those to come.
+        async fn watch(
+            &self,
+            request: tonic::Request<super::WatchRequest>,
+        ) -> std::result::Result<tonic::Response<Self::WatchStream>, tonic::Status>;
+        /// Registers a consumer: changes behind its position are kept for it. One that exists keeps its position. The position
+        /// moves with the operation `advance_consumer`, in the transaction that handles the changes.
+        async fn register_consumer(
+            &self,
+            request: tonic::Request<super::RegisterConsumerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RegisterConsumerReply>,
+            tonic::Status,
+        >;
+        /// Moves the position of a consumer without handling changes.
+        async fn seek_consumer(
+            &self,
+            request: tonic::Request<super::SeekConsumerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SeekConsumerReply>,
+            tonic::Status,
+        >;
+        /// Ends a consumer: no changes are kept for it any more.
+        async fn unregister_consumer(
+            &self,
+            request: tonic::Request<super::UnregisterConsumerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UnregisterConsumerReply>,
+            tonic::Status,
+        >;
+        /// All consumers, by name.
+        async fn consumers(
+            &self,
+            request: tonic::Request<super::ConsumersRequest>,
+        ) -> std::result::Result<tonic::Response<super::ConsumersReply>, tonic::Status>;
+    }
+    /// The change feed: what commits have changed, in their order, once they are on disk.
+    #[derive(Debug)]
+    pub struct FeedServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> FeedServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for FeedServer<T>
+    where
+        T: Feed,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/duramen.v1.Feed/Watch" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchSvc<T: Feed>(pub Arc<T>);
+                    impl<
+                        T: Feed,
+                    > tonic::server::ServerStreamingService<super::WatchRequest>
+                    for WatchSvc<T> {
+                        type Response = super::WatchReply;
+                        type ResponseStream = T::WatchStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Feed>::watch(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Feed/RegisterConsumer" => {
+                    #[allow(non_camel_case_types)]
+                    struct RegisterConsumerSvc<T: Feed>(pub Arc<T>);
+                    impl<
+                        T: Feed,
+                    > tonic::server::UnaryService<super::RegisterConsumerRequest>
+                    for RegisterConsumerSvc<T> {
+                        type Response = super::RegisterConsumerReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RegisterConsumerRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Feed>::register_consumer(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RegisterConsumerSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Feed/SeekConsumer" => {
+                    #[allow(non_camel_case_types)]
+                    struct SeekConsumerSvc<T: Feed>(pub Arc<T>);
+                    impl<T: Feed> tonic::server::UnaryService<super::SeekConsumerRequest>
+                    for SeekConsumerSvc<T> {
+                        type Response = super::SeekConsumerReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SeekConsumerRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Feed>::seek_consumer(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SeekConsumerSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Feed/UnregisterConsumer" => {
+                    #[allow(non_camel_case_types)]
+                    struct UnregisterConsumerSvc<T: Feed>(pub Arc<T>);
+                    impl<
+                        T: Feed,
+                    > tonic::server::UnaryService<super::UnregisterConsumerRequest>
+                    for UnregisterConsumerSvc<T> {
+                        type Response = super::UnregisterConsumerReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UnregisterConsumerRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Feed>::unregister_consumer(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UnregisterConsumerSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Feed/Consumers" => {
+                    #[allow(non_camel_case_types)]
+                    struct ConsumersSvc<T: Feed>(pub Arc<T>);
+                    impl<T: Feed> tonic::server::UnaryService<super::ConsumersRequest>
+                    for ConsumersSvc<T> {
+                        type Response = super::ConsumersReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ConsumersRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Feed>::consumers(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ConsumersSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for FeedServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "duramen.v1.Feed";
+    impl<T> tonic::server::NamedService for FeedServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -11,7 +11,9 @@ use duramen::error::{Code, Error, Result};
 use duramen::requests::{ANSWER_BYTES_MAX, Request};
 use duramen::tuple::Element;
 use duramen::wire::{self, Wanted};
-use duramen::{Document, IdOrder, LocalReads as _, Reads as _, Schema, Span, Transaction, Ttl, Value};
+use duramen::{
+    CommitSeq, Document, IdOrder, LocalReads as _, Reads as _, Schema, Span, Transaction, Ttl, Value,
+};
 use duramen_proto::{collection, document, key, status, v1};
 use prost::Message as _;
 use tonic::Status;
@@ -57,6 +59,7 @@ pub(super) enum Operation {
     Ensure(Box<Schema>),
     PutTyped { collection: String, key: bytes::Bytes, document: bytes::Bytes, wanted: Wanted },
     AssignId { collection: String, order: IdOrder },
+    AdvanceConsumer { name: String, from: CommitSeq, to: CommitSeq },
 }
 
 /// What a batch has done, as it is remembered under its request id.
@@ -394,6 +397,9 @@ impl Operation {
                 let order = if sequential { IdOrder::Sequential } else { IdOrder::Spread };
                 Operation::AssignId { collection, order }
             }
+            Kind::AdvanceConsumer(v1::AdvanceConsumer { name, from, to }) => {
+                Operation::AdvanceConsumer { name, from: CommitSeq(from), to: CommitSeq(to) }
+            }
         })
     }
 
@@ -442,6 +448,10 @@ impl Operation {
             }
             Operation::AssignId { collection, order } => {
                 Kind::AssignedId(wire::new_id(tx, collection, *order)?)
+            }
+            Operation::AdvanceConsumer { name, from, to } => {
+                wire::advance(tx, name, *from, *to)?;
+                Kind::Stored(v1::Stored::default())
             }
         };
         Ok(v1::OperationResult { kind: Some(kind) })

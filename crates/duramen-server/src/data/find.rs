@@ -42,7 +42,7 @@ const LOOK_ROWS: u64 = 64;
 const THREAD_LOOK_ROWS: u64 = 4 * 1_024;
 
 /// A message ends once it has this many bytes of documents.
-pub(super) const MESSAGE_BYTES: usize = 64 << 10;
+pub(crate) const MESSAGE_BYTES: usize = 64 << 10;
 
 /// Of a message, for the length of a document.
 const PER_DOCUMENT: usize = 8;
@@ -293,7 +293,7 @@ impl Query {
 ///
 /// # Errors
 /// `TooLarge` (E0203).
-pub(super) fn check_length(length: usize) -> Result<()> {
+pub(crate) fn check_length(length: usize) -> Result<()> {
     if length <= MESSAGE_BYTES_MAX - MESSAGE_BYTES {
         return Ok(());
     }

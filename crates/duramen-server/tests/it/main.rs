@@ -16,6 +16,7 @@ mod year;
 
 mod batches;
 mod definitions;
+mod feeds;
 mod finds;
 mod hostile;
 mod reads;

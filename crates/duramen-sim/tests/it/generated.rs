@@ -6,8 +6,13 @@ use std::path::{Path, PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 4] =
-    ["duramen/v1/values.proto", "duramen/v1/data.proto", "duramen/v1/schema.proto", "duramen/v1/admin.proto"];
+const FILES: [&str; 5] = [
+    "duramen/v1/values.proto",
+    "duramen/v1/data.proto",
+    "duramen/v1/schema.proto",
+    "duramen/v1/feed.proto",
+    "duramen/v1/admin.proto",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../duramen-proto")

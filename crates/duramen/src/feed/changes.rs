@@ -457,6 +457,19 @@ impl<T: Delivered> ChangeIter<T> {
         self.astray.or_else(|| self.reader.as_ref().map(FeedReader::position))
     }
 
+    /// The changes of the next commit that has any, all of them; `None` if there is none now. It does not
+    /// wait.
+    ///
+    /// # Errors
+    /// An item can be one of [reading changes](crate::Error#changes), as of
+    /// [`next_within`](ChangeIter::next_within).
+    pub fn next_commit(&mut self) -> Option<Vec<Result<T>>> {
+        if self.read_more() || self.read_failure() {
+            return Some(self.queue.drain(..).collect());
+        }
+        None
+    }
+
     /// Calls `woken` once, when a next change may exist or can never exist; immediately if that is already
     /// so.
     ///

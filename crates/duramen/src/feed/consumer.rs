@@ -237,6 +237,36 @@ impl Consumer {
     }
 }
 
+/// The consumer of a name, registered or not.
+#[doc(hidden)]
+#[must_use]
+pub fn consumer_named(db: &Db, name: &str) -> Consumer {
+    Consumer { db: db.clone(), name: name.to_owned() }
+}
+
+/// Moves the position of a consumer in the transaction that has handled the changes between the two.
+///
+/// # Errors
+/// `DocumentChanged` (E0803) if it is not at `from`; `NoSuchKey` (E0903) if it is not registered;
+/// `InvalidArgument` (E0201) for an earlier position.
+#[doc(hidden)]
+pub fn advance(tx: &Transaction<'_>, name: &str, from: CommitSeq, to: CommitSeq) -> Result<()> {
+    if to < from {
+        return Err(Error::invalid(format!("the consumer {name:?} does not go back from {from} to {to}"))
+            .with_hint("seek moves a consumer back"));
+    }
+    let cursor = positions::cursor(tx.shared(), name)?.ok_or_else(|| unknown(name))?;
+    if cursor.position != from {
+        let at = cursor.position;
+        let what = format!("the consumer {name:?} is at commit {at}, not at {from}");
+        // No conflict: run again, the transaction would handle the same changes at the same wrong place.
+        return Err(Error::new(Code::DocumentChanged, what).with_hint(
+            "these changes were handled by another program, or an earlier try: go on from there",
+        ));
+    }
+    positions::set_cursor(tx.shared(), name, Cursor { position: to, ..cursor })
+}
+
 fn unknown(name: &str) -> Error {
     Error::new(Code::NoSuchKey, format!("there is no consumer {name:?}")).with_hint("register it")
 }

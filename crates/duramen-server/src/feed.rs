@@ -1,0 +1,196 @@
+//! The service `Feed`: changes of commits as a stream, and consumers, which have a position in the database.
+
+mod message;
+mod watching;
+
+use std::sync::Arc;
+
+use duramen::error::{Code, Error, Result};
+use duramen::{AnyChange, AsyncDb, ChangeIter, CommitSeq, Db, wire};
+use duramen_proto::v1::{self, feed_server};
+use tokio::sync::{Semaphore, watch};
+use tonic::{Request, Response, Status};
+
+use crate::call::Call;
+use crate::data::{DataService, Identity, call_of, refused};
+use crate::limit::Limits;
+use crate::limit::budget::overloaded;
+
+/// Threads that read changes.
+const THREADS: usize = 2;
+
+/// Changes of a database.
+#[derive(Clone)]
+pub(crate) struct FeedService {
+    reads: AsyncDb,
+    writes: AsyncDb,
+    changes: AsyncDb,
+    identity: Arc<Identity>,
+    /// A permit for each watch.
+    watches: Arc<Semaphore>,
+    limits: Limits,
+    /// Whether the server goes down.
+    draining: watch::Receiver<bool>,
+}
+
+type Answer<T> = std::result::Result<Response<T>, Status>;
+
+impl FeedService {
+    /// With the threads of a service.
+    pub(crate) fn beside(
+        data: &DataService,
+        limits: &Limits,
+        draining: watch::Receiver<bool>,
+    ) -> FeedService {
+        FeedService {
+            reads: data.reads.clone(),
+            writes: data.writes.clone(),
+            changes: AsyncDb::with_threads(data.reads.blocking().clone(), THREADS),
+            identity: Arc::clone(&data.identity),
+            watches: Arc::new(Semaphore::new(limits.watches.min(Semaphore::MAX_PERMITS))),
+            limits: limits.clone(),
+            draining,
+        }
+    }
+
+    async fn begin(&self, request: &v1::WatchRequest, call: &Call) -> Result<watching::Watching> {
+        let permit = Arc::clone(&self.watches).try_acquire_owned();
+        let permit = permit.map_err(|_| overloaded("watch"))?;
+        call.take_place().await?;
+        let (request, identity) = (request.clone(), Arc::clone(&self.identity));
+        let wanted = message::Wanted::new(&request)?;
+        let ends = request.ends;
+        let begin = move |db: &Db| {
+            let (changes, at) = start(db, &identity, &request)?;
+            Ok((changes, at))
+        };
+        let (changes, at) = self.changes.run(begin).await?;
+        call.give_place_back();
+        Ok(watching::Watching::new(changes, at, wanted, ends, permit, call.clone()))
+    }
+
+    /// A change of a consumer, on a thread.
+    async fn change<T: Send + 'static>(
+        &self,
+        call: Call,
+        change: impl FnOnce(&Db) -> Result<T> + Send + 'static,
+    ) -> std::result::Result<T, Status> {
+        call.take_place().await.map_err(refused)?;
+        let run = move |db: &Db| {
+            call.begin()?;
+            change(db)
+        };
+        self.writes.run(run).await.map_err(refused)
+    }
+}
+
+/// Changes from where a request begins, and the commit behind which that is.
+fn start(
+    db: &Db,
+    identity: &Identity,
+    request: &v1::WatchRequest,
+) -> Result<(ChangeIter<AnyChange>, CommitSeq)> {
+    let changes = db.all_changes();
+    let mut begun = if request.consumer.is_empty() {
+        match request.start() {
+            v1::WatchStart::Now => changes.from_now(),
+            v1::WatchStart::Oldest => changes.from_oldest(),
+            v1::WatchStart::Beginning => changes.from_beginning(),
+            v1::WatchStart::After => changes.since(after(db, identity, request.after.as_ref())?),
+        }
+    } else {
+        changes.since(wire::consumer_named(db, &request.consumer).position()?)
+    };
+    match begun.position() {
+        Some(at) => Ok((begun, at)),
+        // It has failed, and says why.
+        None => match begun.next_commit().and_then(|items| items.into_iter().next()) {
+            Some(Err(error)) => Err(error),
+            _ => Ok((begun, CommitSeq(0))),
+        },
+    }
+}
+
+/// The commit of a token.
+fn after(db: &Db, identity: &Identity, token: Option<&v1::Token>) -> Result<CommitSeq> {
+    let token = token.ok_or_else(|| Error::invalid("the token to begin behind is missing"))?;
+    if !identity.is_of(token) {
+        let what = "the position is of another database: it was restored, repaired or replaced";
+        return Err(Error::new(Code::FeedGap, what)
+            .with_hint("read the collections anew, and watch from the state that was read"));
+    }
+    identity.check(Some(token), &db.snapshot()?)?;
+    Ok(CommitSeq(token.seq))
+}
+
+#[tonic::async_trait]
+impl feed_server::Feed for FeedService {
+    type WatchStream = watching::Messages;
+
+    async fn watch(&self, request: Request<v1::WatchRequest>) -> Answer<Self::WatchStream> {
+        let (call, request) = (call_of(&request), request.into_inner());
+        let begun = self.begin(&request, &call).await.map_err(refused)?;
+        let unread = self.limits.unread_replies;
+        Ok(Response::new(begun.run(self.changes.clone(), &self.identity, unread, self.draining.clone())))
+    }
+
+    async fn register_consumer(
+        &self,
+        request: Request<v1::RegisterConsumerRequest>,
+    ) -> Answer<v1::RegisterConsumerReply> {
+        let (call, request) = (call_of(&request), request.into_inner());
+        let identity = Arc::clone(&self.identity);
+        let register = move |db: &Db| {
+            let options = db.consumer(&request.name);
+            let options = match request.start() {
+                v1::WatchStart::Now => options.from_now(),
+                v1::WatchStart::Oldest => options.from_oldest(),
+                v1::WatchStart::Beginning => options.from_beginning(),
+                v1::WatchStart::After => options.after(after(db, &identity, request.after.as_ref())?),
+            };
+            let options = if request.refuses_writers { options.refuse_writers() } else { options };
+            options.register()?;
+            let all = db.consumers()?;
+            let state = all.iter().find(|known| known.name == request.name);
+            Ok(state.map(|state| message::consumer(state, &identity)))
+        };
+        let consumer = self.change(call, register).await?;
+        Ok(Response::new(v1::RegisterConsumerReply { consumer }))
+    }
+
+    async fn seek_consumer(
+        &self,
+        request: Request<v1::SeekConsumerRequest>,
+    ) -> Answer<v1::SeekConsumerReply> {
+        let (call, request) = (call_of(&request), request.into_inner());
+        let identity = Arc::clone(&self.identity);
+        let seek = move |db: &Db| {
+            let to = after(db, &identity, request.after.as_ref())?;
+            wire::consumer_named(db, &request.name).seek(to)
+        };
+        self.change(call, seek).await?;
+        Ok(Response::new(v1::SeekConsumerReply {}))
+    }
+
+    async fn unregister_consumer(
+        &self,
+        request: Request<v1::UnregisterConsumerRequest>,
+    ) -> Answer<v1::UnregisterConsumerReply> {
+        let (call, request) = (call_of(&request), request.into_inner());
+        let end = move |db: &Db| wire::consumer_named(db, &request.name).unregister();
+        let was_there = self.change(call, end).await?;
+        Ok(Response::new(v1::UnregisterConsumerReply { was_there }))
+    }
+
+    async fn consumers(&self, request: Request<v1::ConsumersRequest>) -> Answer<v1::ConsumersReply> {
+        let call = call_of(&request);
+        call.take_place().await.map_err(refused)?;
+        let identity = Arc::clone(&self.identity);
+        let read = move |db: &Db| {
+            call.check_deadline()?;
+            Ok(db.consumers()?.iter().map(|state| message::consumer(state, &identity)).collect())
+        };
+        let consumers = self.reads.run(read).await.map_err(refused)?;
+        Ok(Response::new(v1::ConsumersReply { consumers }))
+    }
+}

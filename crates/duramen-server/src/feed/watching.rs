@@ -1,0 +1,235 @@
+//! A watch: a task reads commit after commit and hands over messages, one at a time.
+//!
+//! A client that takes none for too long is ended: the changes that it has not read are kept for it in the
+//! database.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use duramen::error::{Code, Error, Result};
+use duramen::{AnyChange, AsyncDb, ChangeIter, CommitSeq};
+use duramen_proto::{status, v1};
+use prost::Message as _;
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
+use tokio::time::{sleep, timeout};
+use tokio_stream::Stream;
+use tonic::Status;
+
+use super::message::{Wanted, position};
+use crate::call::Call;
+use crate::data::{Identity, MESSAGE_BYTES};
+use crate::limit::budget::Charge;
+
+/// A watch to which nothing happens says where it is.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// The most of a commit that is charged: a larger one must be readable, too.
+const CHARGED_MAX: usize = 16 << 20;
+
+/// How long room for a commit is waited for.
+const ROOM_WAIT: Duration = Duration::from_secs(30);
+
+/// A watch that has begun.
+pub(super) struct Watching {
+    changes: ChangeIter<AnyChange>,
+    /// The last commit that was sent whole.
+    at: CommitSeq,
+    told: CommitSeq,
+    wanted: Wanted,
+    ends: bool,
+    call: Call,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Watching {
+    pub(super) fn new(
+        changes: ChangeIter<AnyChange>,
+        at: CommitSeq,
+        wanted: Wanted,
+        ends: bool,
+        permit: OwnedSemaphorePermit,
+        call: Call,
+    ) -> Watching {
+        Watching { changes, at, told: at, wanted, ends, call, _permit: permit }
+    }
+
+    /// Starts the task. Its messages end when they are dropped.
+    pub(super) fn run(
+        self,
+        threads: AsyncDb,
+        identity: &Arc<Identity>,
+        unread: Duration,
+        mut draining: watch::Receiver<bool>,
+    ) -> Messages {
+        let (sender, messages) = mpsc::channel(1);
+        let ended = Arc::new(Mutex::new(None));
+        let (why, identity) = (Arc::clone(&ended), Arc::clone(identity));
+        tokio::spawn(async move {
+            let sending = Sending { sender: sender.clone(), unread, identity };
+            let done = tokio::select! {
+                done = self.follow(&threads, &sending) => done,
+                _ = draining.wait_for(|draining| *draining) => Err(going_down()),
+                () = sender.closed() => Ok(()),
+            };
+            if let Err(error) = done {
+                *why.lock().unwrap_or_else(PoisonError::into_inner) = Some(status::of(&error));
+            }
+        });
+        Messages { messages, ended }
+    }
+
+    async fn follow(mut self, threads: &AsyncDb, sending: &Sending) -> Result<()> {
+        loop {
+            let mut changes = self.changes;
+            let (back, found) = threads
+                .run(move |_| {
+                    let found = changes.next_commit();
+                    Ok((changes, found))
+                })
+                .await?;
+            self.changes = back;
+            match found {
+                Some(items) => self.send_commit(items, sending).await?,
+                None => {
+                    self.at = self.changes.position().unwrap_or(self.at).max(self.at);
+                    if self.ends || self.changes.is_at_end() {
+                        return self.tell(sending).await;
+                    }
+                    self.wait(sending).await?;
+                }
+            }
+        }
+    }
+
+    /// Sends the changes of a commit, in parts.
+    async fn send_commit(&mut self, items: Vec<Result<AnyChange>>, sending: &Sending) -> Result<()> {
+        let bytes = items.iter().flatten().map(bytes_of).sum::<usize>();
+        let _charge = self.charge(bytes.min(CHARGED_MAX)).await?;
+        let (mut changes, mut bytes) = (Vec::new(), 0);
+        for item in items {
+            let message = match item {
+                Ok(change) => {
+                    self.at = change.seq;
+                    self.wanted.message(change)
+                }
+                Err(error) => Err(error),
+            };
+            let change = match message {
+                Ok(Some(change)) => change,
+                Ok(None) => continue,
+                // About this change alone: the others can be read.
+                Err(error) if error.code() == Code::Unreadable || error.code() == Code::CorruptFeed => {
+                    v1::Change {
+                        seq: self.at.0,
+                        unreadable: format!("{}: {}", error.code(), error.message()),
+                        ..v1::Change::default()
+                    }
+                }
+                Err(error) => return Err(error),
+            };
+            bytes += change.encoded_len();
+            changes.push(change);
+            if bytes >= MESSAGE_BYTES {
+                sending
+                    .send(v1::WatchReply { changes: std::mem::take(&mut changes), position: None })
+                    .await?;
+                bytes = 0;
+            }
+        }
+        if changes.is_empty() && bytes == 0 && self.at == self.told {
+            return Ok(());
+        }
+        if !changes.is_empty() {
+            let position = Some(position(self.at, &sending.identity));
+            self.told = self.at;
+            return sending.send(v1::WatchReply { changes, position }).await;
+        }
+        Ok(())
+    }
+
+    /// Says where it is, if that is not known.
+    async fn tell(&mut self, sending: &Sending) -> Result<()> {
+        if self.told == self.at {
+            return Ok(());
+        }
+        self.told = self.at;
+        let position = Some(position(self.at, &sending.identity));
+        sending.send(v1::WatchReply { changes: Vec::new(), position }).await
+    }
+
+    /// Waits for a commit.
+    async fn wait(&mut self, sending: &Sending) -> Result<()> {
+        let more = Arc::new(Notify::new());
+        let called = Arc::clone(&more);
+        self.changes.call_when_more(move || called.notify_one());
+        if timeout(IDLE, more.notified()).await.is_err() { self.tell(sending).await } else { Ok(()) }
+    }
+
+    async fn charge(&self, bytes: usize) -> Result<Charge> {
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.call.charge_work(bytes) {
+                Err(error) if error.code() == Code::Overloaded && waited < ROOM_WAIT => {
+                    sleep(crate::limit::WAIT).await;
+                    waited += crate::limit::WAIT;
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+/// What a change holds.
+fn bytes_of(change: &AnyChange) -> usize {
+    let value = match &change.what {
+        duramen::AnyChanged::Put { value, .. } => value.len(),
+        _ => 0,
+    };
+    size_of::<v1::Change>() + value + change.key().map_or(0, <[u8]>::len)
+}
+
+/// Where messages go.
+struct Sending {
+    sender: mpsc::Sender<v1::WatchReply>,
+    unread: Duration,
+    identity: Arc<Identity>,
+}
+
+impl Sending {
+    /// Hands a message over once the one before was taken.
+    async fn send(&self, message: v1::WatchReply) -> Result<()> {
+        match timeout(self.unread, self.sender.send(message)).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::new(Code::SnapshotExpired, "the watch took no message for too long")
+                .with_hint("watch again, behind its last position")),
+        }
+    }
+}
+
+fn going_down() -> Error {
+    Error::new(Code::Draining, "the server is going down")
+        .with_hint("watch again in a moment, behind the last position")
+}
+
+/// The messages of a watch.
+pub(crate) struct Messages {
+    messages: mpsc::Receiver<v1::WatchReply>,
+    /// Why there are no more, if that is an error.
+    ended: Arc<Mutex<Option<Status>>>,
+}
+
+impl Stream for Messages {
+    type Item = std::result::Result<v1::WatchReply, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match ready!(self.messages.poll_recv(cx)) {
+            Some(message) => Poll::Ready(Some(Ok(message))),
+            None => {
+                let why = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+                Poll::Ready(why.map(Err))
+            }
+        }
+    }
+}
