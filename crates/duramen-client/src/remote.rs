@@ -189,7 +189,7 @@ impl Remote {
     /// `Unreachable` (E1111), `Draining` (E1106) and `Overloaded` (E1103) after 30 seconds.
     pub fn snapshot(&self) -> Result<RemoteSnapshot> {
         self.again(|| {
-            let mut session = Session::new(&self.streams, self.lasts.max(SNAPSHOT_LASTS), &self.fits)?;
+            let mut session = Session::new(&self.streams, self.lasts.max(SNAPSHOT_LASTS), &self.fits);
             session.begin_now()?;
             Ok(RemoteSnapshot::new(session))
         })
@@ -203,16 +203,14 @@ impl Remote {
     ///
     /// [`Db::register`]: duramen::Db::register
     pub fn register<C: Collection>(&self) -> Result<()> {
-        self.fits.writing(StoredType::of::<C>()).map(drop)
+        let of = StoredType::of::<C>();
+        self.fits.forget(of.name());
+        self.again(|| self.fits.writing(of)).map(drop)
     }
 
     /// Runs the closure once, and commits.
     fn run_once<T>(&self, run: &mut impl FnMut(&mut RemoteTransaction) -> Result<T>) -> Ended<T> {
-        let session = match Session::new(&self.streams, self.lasts, &self.fits) {
-            Ok(session) => session,
-            Err(error) => return again_or_failed(error),
-        };
-        let mut transaction = RemoteTransaction::new(session);
+        let mut transaction = RemoteTransaction::new(Session::new(&self.streams, self.lasts, &self.fits));
         let out = match run(&mut transaction) {
             Ok(out) => out,
             Err(error) => {

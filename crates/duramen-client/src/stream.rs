@@ -8,6 +8,7 @@ use duramen::error::{Code, Error, Result};
 use duramen_proto::v1::transact_reply::Kind as Told;
 use duramen_proto::v1::transact_request::Kind as Asked;
 use duramen_proto::{status, v1};
+use prost::Message as _;
 use tokio::sync::mpsc::{self, Sender};
 use tokio::task::JoinHandle;
 use tokio::time;
@@ -29,7 +30,10 @@ const ANSWER_LATE: Duration = Duration::from_secs(10);
 /// How long a transaction lasts that asks for no other time.
 const LASTS_MS: u32 = 30_000;
 
-/// Messages on their way: one, and a ping.
+/// A stream with a longer message does not rest.
+const LONG_BYTES: usize = 64 << 10;
+
+/// Messages on their way: a rollback of the transaction before, a beginning, a step, and a ping.
 const WAITING_MAX: usize = 4;
 
 /// A stream of transactions. Dropped, it rolls back the one that is open.
@@ -46,6 +50,8 @@ pub struct TransactionStream {
     answer_within: Duration,
     /// Answers to messages for which nothing has waited.
     unread: u32,
+    /// It had a message that is long: the server keeps room for it.
+    was_long: bool,
 }
 
 /// An error of a transaction.
@@ -106,6 +112,7 @@ impl Client {
             opened: Instant::now(),
             answer_within: ANSWER_LATE,
             unread: 0,
+            was_long: false,
         })
     }
 }
@@ -131,6 +138,7 @@ impl TransactionStream {
             self.answer_within = Duration::from_millis(lasts_ms.into()) + ANSWER_LATE;
         }
         let message = v1::TransactRequest { kind: Some(kind) };
+        self.was_long |= message.encoded_len() > LONG_BYTES;
         let sent = self
             .client
             .runtime()
@@ -165,7 +173,9 @@ impl TransactionStream {
                 .runtime()
                 .block_on(async { time::timeout(self.answer_within, self.answers.next()).await });
             let Ok(answer) = answer else { return Err(over(no_answer())) };
-            match answer.transpose().map_err(|status| over(self.client.failed(&status)))? {
+            let answer = answer.transpose().map_err(|status| over(self.client.failed(&status)))?;
+            self.was_long |= answer.as_ref().is_some_and(|answer| answer.encoded_len() > LONG_BYTES);
+            match answer {
                 Some(v1::TransactReply { kind: Some(Told::Pong(_)) }) => {}
                 Some(v1::TransactReply { kind: Some(Told::Failed(failed)) }) => {
                     return Err(failed_step(failed));
@@ -193,7 +203,7 @@ impl TransactionStream {
             self.unread += 1;
         }
         self.is_in_use.store(false, Ordering::Relaxed);
-        self.is_good_for(Duration::ZERO)
+        !self.was_long && self.is_good_for(Duration::ZERO)
     }
 
     /// A transaction is to begin, which lasts so long. Returns whether the server would let it.
@@ -204,11 +214,6 @@ impl TransactionStream {
 
     fn is_good_for(&self, lasts: Duration) -> bool {
         self.opened.elapsed() + lasts < STREAM_DEADLINE && !self.messages.is_closed()
-    }
-
-    /// The connection.
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
     }
 }
 

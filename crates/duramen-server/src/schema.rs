@@ -92,12 +92,14 @@ impl schema_server::Schema for SchemaService {
         let (call, request) = (call_of(&request), request.into_inner());
         let level = request.level;
         call.charge(types::cost(&request).map_err(refused)?).await.map_err(refused)?;
-        let definitions = types::definitions(&request).map_err(refused)?;
+        let definitions = Arc::new(types::definitions(&request).map_err(refused)?);
+        let declared = Arc::clone(&definitions);
         let change = move |tx: &mut Transaction<'_>| {
             let schema = wire::ensure_types(tx, &definitions)?;
             collections::message(tx, &schema)
         };
         let (collection, receipt) = self.change(call, level, change).await?;
+        wire::declare_types(self.writes.blocking(), &declared).map_err(refused)?;
         Ok(Response::new(v1::EnsureTypeReply { receipt: Some(receipt), collection: Some(collection) }))
     }
 

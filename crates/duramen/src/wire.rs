@@ -2,10 +2,12 @@
 
 pub use crate::access::anywhere::{KvRead, KvWrite};
 pub use crate::access::codec::{read_named, store_named};
-pub use crate::access::encoded::EncodedRows;
+pub use crate::access::encoded::{EncodedRows, get_named};
 pub use crate::access::far::{Far, FarCursor, FarGroup, FarRows};
 pub use crate::access::selection::Target;
 pub use crate::access::type_descriptor::{StoredType, TypeDefinition};
-pub use crate::access::typed::encoded::{Wanted, check_mark, ensure_types, mark_of, new_id, put_typed};
+pub use crate::access::typed::encoded::{
+    Wanted, check_mark, declare_types, ensure_types, mark_of, new_id, put_typed,
+};
 pub use crate::feed::consumer::{advance, consumer_named};
 pub use crate::kv::Lifetime;

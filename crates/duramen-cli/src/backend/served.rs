@@ -205,6 +205,7 @@ impl Served {
                 collection: collection.to_owned(),
                 range: Some(key::of_span(span)),
                 view: view.unwrap_or_default().to_owned(),
+                ..v1::RangeOf::default()
             })),
         };
         let count = |answer| match answer {
@@ -216,7 +217,7 @@ impl Served {
 
     pub(super) fn reduce(&self, collection: &str, span: Span) -> Result<Reduced> {
         let range = Some(key::of_span(span));
-        let of = v1::RangeOf { collection: collection.to_owned(), range, view: String::new() };
+        let of = v1::RangeOf { collection: collection.to_owned(), range, ..v1::RangeOf::default() };
         let v1::read_result::Kind::Reduction(reduction) = self.one(v1::read::Kind::Reduce(of))? else {
             return Err(unexpected("no reduction"));
         };

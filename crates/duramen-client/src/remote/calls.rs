@@ -24,6 +24,10 @@ use super::{
 };
 use crate::client::Scanned;
 
+/// So many rows are asked for in a read; more are scanned, which takes one of the server's few places for
+/// scans.
+const FEW_ROWS: u64 = 256;
+
 impl Remote {
     /// Calls until it succeeds, for a while after lost connections and conflicts.
     pub(super) fn again<T>(&self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
@@ -78,11 +82,7 @@ impl Remote {
     ) -> Result<T> {
         self.of_type(of, |fitted| match fitted.schema {
             Some(_) => found(self.ask(kind.clone(), vec![fitted.mark_of(of)])?),
-            None => {
-                let marks = vec![fitted.mark_of(of)];
-                self.client.read(v1::ReadRequest { marks, ..v1::ReadRequest::default() })?;
-                Ok(absent.clone())
-            }
+            None => self.is_absent(fitted, of).map(|()| absent.clone()),
         })
     }
 
@@ -90,12 +90,20 @@ impl Remote {
     fn ask_rows<T: Clone>(
         &self,
         rows: &FarRows,
-        kind: &Asked,
+        kind: impl Fn(Option<u64>) -> Asked,
         absent: &T,
         found: impl Fn(Told) -> Result<T>,
     ) -> Result<T> {
-        self.of_type(rows.of, |fitted| fitted.schema.as_deref().map_or(Ok(()), |schema| rows.check(schema)))?;
-        self.ask_of(rows.of, kind, absent, found)
+        self.of_type(rows.of, |fitted| match fitted.schema.as_deref() {
+            Some(schema) => found(self.ask(kind(rows.generation(schema)?), vec![fitted.mark_of(rows.of)])?),
+            None => self.is_absent(fitted, rows.of).map(|()| absent.clone()),
+        })
+    }
+
+    /// Has the server check that the collection of a type does not exist.
+    fn is_absent(&self, fitted: &Fitted, of: StoredType) -> Result<()> {
+        let marks = vec![fitted.mark_of(of)];
+        self.client.read(v1::ReadRequest { marks, ..v1::ReadRequest::default() }).map(drop)
     }
 
     /// A transaction of one operation.
@@ -164,46 +172,56 @@ impl Far for Remote {
     }
 
     fn count(&self, rows: &FarRows) -> Result<u64> {
-        self.ask_rows(rows, &questions::count(rows), &0, |told| questions::number(&told))
+        self.ask_rows(rows, |view| questions::count(rows, view), &0, |told| questions::number(&told))
     }
 
     fn nth(&self, rows: &FarRows, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        self.ask_rows(rows, &questions::nth(rows, index), &None, questions::one_row)
+        self.ask_rows(rows, |view| questions::nth(rows, view, index), &None, questions::one_row)
     }
 
     fn rows(&self, rows: FarRows, with_documents: bool) -> Result<Box<dyn FarCursor>> {
         self.of_type(rows.of, |fitted| {
             let Some(schema) = fitted.schema.as_deref() else {
-                let marks = vec![fitted.mark_of(rows.of)];
-                self.client.read(v1::ReadRequest { marks, ..v1::ReadRequest::default() })?;
+                self.is_absent(fitted, rows.of)?;
                 return Ok(Box::new(NoRows) as Box<dyn FarCursor>);
             };
-            rows.check(schema)?;
-            let request = v1::ScanRequest {
-                rows: Some(questions::rows(&rows, with_documents)),
-                marks: vec![fitted.mark_of(rows.of)],
-                ..v1::ScanRequest::default()
-            };
-            let scanned = self.client.scan(request)?;
-            Ok(Box::new(Scan { scanned, rows: Vec::new().into_iter(), row: v1::Row::default() }))
+            let (asked, marks) = (
+                questions::rows(&rows, rows.generation(schema)?, with_documents),
+                vec![fitted.mark_of(rows.of)],
+            );
+            if rows.limit <= FEW_ROWS {
+                let found = questions::found_rows(self.ask(Asked::Rows(asked.clone()), marks.clone())?)?;
+                if found.is_complete {
+                    return Ok(Box::new(Scan::of(None, found.rows)));
+                }
+            }
+            let request = v1::ScanRequest { rows: Some(asked), marks, ..v1::ScanRequest::default() };
+            Ok(Box::new(Scan::of(Some(self.client.scan(request)?), Vec::new())))
         })
     }
 
     fn reduce(&self, rows: &FarRows) -> Result<(u64, Vec<u8>)> {
-        self.ask_rows(rows, &questions::reduce(rows, 0), &(0, Vec::new()), questions::one_group)
+        self.ask_rows(rows, |view| questions::reduce(rows, view, 0), &(0, Vec::new()), questions::one_group)
     }
 
     fn groups(&self, rows: &FarRows, elements: usize) -> Result<Vec<FarGroup>> {
-        self.ask_rows(rows, &questions::reduce(rows, elements), &Vec::new(), questions::groups)
+        self.ask_rows(rows, |view| questions::reduce(rows, view, elements), &Vec::new(), questions::groups)
     }
 }
 
 /// The rows of a scan, all of one state.
 struct Scan {
-    scanned: Scanned,
+    /// `None` if all rows are there.
+    scanned: Option<Scanned>,
     rows: std::vec::IntoIter<v1::Row>,
     /// The one that is lent.
     row: v1::Row,
+}
+
+impl Scan {
+    fn of(scanned: Option<Scanned>, rows: Vec<v1::Row>) -> Scan {
+        Scan { scanned, rows: rows.into_iter(), row: v1::Row::default() }
+    }
 }
 
 impl FarCursor for Scan {
@@ -213,7 +231,13 @@ impl FarCursor for Scan {
                 self.row = row;
                 return Ok(Some((&self.row.key, &self.row.document)));
             }
-            let Some(reply) = self.scanned.next()? else { return Ok(None) };
+            let Some(scanned) = &mut self.scanned else { return Ok(None) };
+            let next = scanned.next();
+            if !matches!(next, Ok(Some(_))) {
+                // An error ends it.
+                self.scanned = None;
+            }
+            let Some(reply) = next? else { return Ok(None) };
             self.rows = reply.rows.into_iter();
         }
     }
@@ -234,8 +258,7 @@ impl KvRead for Remote {
 
 impl KvWrite for Remote {
     fn put_stored(&self, namespace: &str, key: &[u8], value: &[u8], ttl: Ttl) -> Result<()> {
-        let now = self.client.request_time();
-        self.write(None, &kv::put(namespace, key, value, ttl, now)).map(drop)
+        self.write(None, &kv::put(namespace, key, value, ttl)).map(drop)
     }
 
     fn delete_key(&self, namespace: &str, key: &[u8]) -> Result<bool> {

@@ -41,7 +41,8 @@ impl<'t> RemoteDocuments<'t> {
     /// As [`RemoteDocuments::get`].
     pub fn count(&self, span: Span) -> Result<u64> {
         let range = Some(key::of_span(span));
-        let of = v1::RangeOf { collection: self.collection.to_owned(), range, view: String::new() };
+        let collection = self.collection.to_owned();
+        let of = v1::RangeOf { collection, range, ..v1::RangeOf::default() };
         match self.transaction.session().read(v1::read::Kind::Count(of))? {
             v1::read_result::Kind::Number(count) => Ok(count),
             _ => Err(lacks("count")),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use duramen::Schema;
-use duramen::error::{Code, Result};
+use duramen::error::{Code, Error, Result};
 use duramen::wire::StoredType;
 use duramen_proto::v1;
 
@@ -90,7 +90,11 @@ impl Fits {
         }
         let definitions = of.definitions()?.into_iter().map(Bytes::from).collect();
         let request = v1::EnsureTypeRequest { definitions, level: v1::Level::Disk.into() };
-        let reply = self.client.ensure_type(request)?;
+        let reply = self.client.ensure_type(request).map_err(|error| match error.code() {
+            // It can be repeated, and nothing of the caller was sent.
+            Code::OutcomeUnknown => Error::new(Code::Unreachable, error.message()).with_hint(error.hint()),
+            _ => error,
+        })?;
         let fitted = Fitted::of(&reply.collection.ok_or_else(|| lacks("collection"))?, true)?;
         self.remember(of, &fitted);
         Ok(fitted)

@@ -1,9 +1,9 @@
 //! Writes of key-values as messages, and what they answer.
 
 use bytes::Bytes;
+use duramen::Ttl;
 use duramen::error::Result;
 use duramen::wire::Lifetime;
-use duramen::{Time, Ttl};
 use duramen_proto::v1;
 use duramen_proto::v1::operation::Kind as Operation;
 use duramen_proto::v1::operation_result::Kind as Told;
@@ -11,17 +11,19 @@ use duramen_proto::v1::operation_result::Kind as Told;
 use super::questions::key_value;
 use super::transaction::lacks;
 
-/// Stores a value. `now` is the server's time.
-pub(super) fn put(namespace: &str, key: &[u8], value: &[u8], ttl: Ttl, now: Time) -> Operation {
-    let (ttl_ms, keep_expiry) = match ttl.lifetime(now) {
-        Lifetime::Forever => (0, false),
-        Lifetime::Keep => (0, true),
-        Lifetime::Over => return delete(namespace, key),
-        Lifetime::Millis(ms) => (ms.get(), false),
+/// Stores a value.
+pub(super) fn put(namespace: &str, key: &[u8], value: &[u8], ttl: Ttl) -> Operation {
+    let (ttl_ms, keep_expiry, expires_at) = match ttl.lifetime() {
+        Lifetime::Forever => (0, false, None),
+        Lifetime::Keep => (0, true, None),
+        // Over at once; as a message 0 is for ever.
+        Lifetime::Millis(0) => return delete(namespace, key),
+        Lifetime::Millis(ms) => (ms, false, None),
+        Lifetime::Until(at) => (0, false, Some(duramen_proto::key::of_time(at))),
     };
     let v1::KeyValueKey { namespace, key } = key_value(namespace, key);
-    let value = v1::Value { form: Some(v1::value::Form::Msgpack(Bytes::copy_from_slice(value))) };
-    Operation::PutKeyValue(v1::PutKeyValue { namespace, key, value: Some(value), ttl_ms, keep_expiry })
+    let value = Some(v1::Value { form: Some(v1::value::Form::Msgpack(Bytes::copy_from_slice(value))) });
+    Operation::PutKeyValue(v1::PutKeyValue { namespace, key, value, ttl_ms, keep_expiry, expires_at })
 }
 
 pub(super) fn delete(namespace: &str, key: &[u8]) -> Operation {

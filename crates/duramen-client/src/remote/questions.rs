@@ -46,9 +46,9 @@ fn range(rows: &FarRows) -> Option<v1::Range> {
 }
 
 /// How many rows there are.
-pub(super) fn count(rows: &FarRows) -> Asked {
+pub(super) fn count(rows: &FarRows, generation: Option<u64>) -> Asked {
     let (collection, view) = (rows.of.name().to_owned(), rows.view_name().to_owned());
-    Asked::Count(v1::RangeOf { collection, range: range(rows), view })
+    Asked::Count(v1::RangeOf { collection, range: range(rows), view, generation })
 }
 
 /// The number of an answer.
@@ -60,7 +60,7 @@ pub(super) fn number(told: &Told) -> Result<u64> {
 }
 
 /// Rows.
-pub(super) fn rows(rows: &FarRows, with_documents: bool) -> v1::RowsOf {
+pub(super) fn rows(rows: &FarRows, generation: Option<u64>, with_documents: bool) -> v1::RowsOf {
     v1::RowsOf {
         collection: rows.of.name().to_owned(),
         view: rows.view_name().to_owned(),
@@ -69,12 +69,13 @@ pub(super) fn rows(rows: &FarRows, with_documents: bool) -> v1::RowsOf {
         limit: if rows.limit == u64::MAX { 0 } else { rows.limit },
         with_documents,
         skip: 0,
+        generation,
     }
 }
 
 /// The row that has so many others before it.
-pub(super) fn nth(of: &FarRows, index: u64) -> Asked {
-    Asked::Rows(v1::RowsOf { skip: index, limit: 1, ..rows(of, of.view.is_none()) })
+pub(super) fn nth(of: &FarRows, generation: Option<u64>, index: u64) -> Asked {
+    Asked::Rows(v1::RowsOf { skip: index, limit: 1, ..rows(of, generation, of.view.is_none()) })
 }
 
 /// The rows of an answer.
@@ -95,7 +96,7 @@ pub(super) fn one_row(told: Told) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
 }
 
 /// The reductions of groups; with 0 elements, that of all rows.
-pub(super) fn reduce(rows: &FarRows, elements: usize) -> Asked {
+pub(super) fn reduce(rows: &FarRows, generation: Option<u64>, elements: usize) -> Asked {
     Asked::ReduceView(v1::ReduceView {
         collection: rows.of.name().to_owned(),
         view: rows.view_name().to_owned(),
@@ -104,6 +105,7 @@ pub(super) fn reduce(rows: &FarRows, elements: usize) -> Asked {
         encoded: true,
         reverse: rows.direction == Direction::Reverse,
         limit: if rows.limit == u64::MAX { 0 } else { rows.limit },
+        generation,
     })
 }
 

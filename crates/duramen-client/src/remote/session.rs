@@ -20,8 +20,6 @@ use prost::Message as _;
 use super::fits::{Fits, Fitted};
 use super::questions;
 use super::streams::Streams;
-use super::transaction::lacks;
-use crate::client::Client;
 use crate::stream::{FailedStep, TransactionStream, unexpected};
 
 /// So many writes, or so many bytes of them, are sent before the next read: a server bounds the parts of a
@@ -39,9 +37,10 @@ const AHEAD_BYTES_MAX: usize = 64 << 20;
 /// A transaction, before it has ended.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// `None` once the transaction has ended.
+    /// From the first message to the end.
     stream: Option<TransactionStream>,
     streams: Arc<Streams>,
+    lasts: Duration,
     /// Sent with the first message.
     begin: Option<v1::Begin>,
     fits: Arc<Fits>,
@@ -74,11 +73,12 @@ struct Reading {
 
 impl Session {
     /// A transaction that lasts so long. It begins with its first message.
-    pub(super) fn new(streams: &Arc<Streams>, lasts: Duration, fits: &Arc<Fits>) -> Result<Session> {
+    pub(super) fn new(streams: &Arc<Streams>, lasts: Duration, fits: &Arc<Fits>) -> Session {
         let lasts_ms = u32::try_from(lasts.as_millis()).unwrap_or(u32::MAX);
-        Ok(Session {
-            stream: Some(streams.take(lasts)?),
+        Session {
+            stream: None,
             streams: Arc::clone(streams),
+            lasts,
             begin: Some(v1::Begin { lasts_ms, ..v1::Begin::default() }),
             fits: Arc::clone(fits),
             marked: HashMap::new(),
@@ -90,12 +90,13 @@ impl Session {
             latest: None,
             cursors: HashMap::new(),
             cursors_made: 0,
-        })
+        }
     }
 
     /// Begins it before the first read.
     pub(super) fn begin_now(&mut self) -> Result<()> {
-        let Some((stream, begin)) = self.stream.as_mut().zip(self.begin.take()) else { return Ok(()) };
+        let Some(begin) = self.begin.take() else { return Ok(()) };
+        let stream = self.stream.insert(self.streams.take(self.lasts)?);
         match stream.ask(Asked::Begin(begin)) {
             Ok(Told::Begun(_)) => Ok(()),
             Ok(_) => Err(unexpected()),
@@ -137,7 +138,7 @@ impl Session {
         if self.waiting.len() == WAITING_MAX
             || (!self.waiting.is_empty() && self.waiting_bytes + bytes > WAITING_BYTES_MAX)
         {
-            self.step(None)?;
+            self.step(None, false)?;
         }
         self.waiting_bytes += bytes;
         self.waiting.push(operation);
@@ -148,7 +149,7 @@ impl Session {
     pub(super) fn write_now(&mut self, kind: v1::operation::Kind) -> Result<v1::operation_result::Kind> {
         self.before_write()?;
         self.waiting.push(v1::Operation { kind: Some(kind) });
-        let result = self.step(None)?.results.pop();
+        let result = self.step(None, true)?.results.pop();
         result.and_then(|result| result.kind).ok_or_else(unexpected)
     }
 
@@ -161,7 +162,7 @@ impl Session {
 
     /// Reads, behind all writes so far.
     pub(super) fn read(&mut self, kind: v1::read::Kind) -> Result<v1::read_result::Kind> {
-        let answer = self.step(Some(v1::Read { kind: Some(kind) }))?.reads.into_iter().next();
+        let answer = self.step(Some(v1::Read { kind: Some(kind) }), false)?.reads.into_iter().next();
         answer.and_then(|answer| answer.kind).ok_or_else(unexpected)
     }
 
@@ -179,14 +180,15 @@ impl Session {
 
     /// Has the server check what is to be checked.
     pub(super) fn check_marks(&mut self) -> Result<()> {
-        if self.marks.is_empty() { self.not_lost() } else { self.step(None).map(drop) }
+        if self.marks.is_empty() { self.not_lost() } else { self.step(None, false).map(drop) }
     }
 
-    fn step(&mut self, read: Option<v1::Read>) -> Result<v1::StepDone> {
+    /// Sends what waits. If `is_awaited`, the last write has not returned yet.
+    fn step(&mut self, read: Option<v1::Read>, is_awaited: bool) -> Result<v1::StepDone> {
         self.not_lost()?;
         self.waiting_bytes = 0;
         let operations = mem::take(&mut self.waiting);
-        let has_written = !operations.is_empty();
+        let returned = operations.len() - usize::from(is_awaited);
         let step =
             v1::Step { operations, reads: read.into_iter().collect(), marks: mem::take(&mut self.marks) };
         let failed = match self.ask(Asked::Step(step)) {
@@ -194,8 +196,9 @@ impl Session {
             Ok(_) => FailedStep::of_stream(unexpected()),
             Err(failed) => failed,
         };
-        // Some of the writes, which had returned, were not made: nothing of it may be committed.
-        if !failed.goes_on || has_written {
+        // If a write that had returned was not made, nothing of it may be committed. The error of a read says
+        // that all were.
+        if !failed.goes_on || failed.operation.is_some_and(|number| number <= returned) {
             self.lost = Some(failed.error.clone());
         }
         if failed.is_stream_over {
@@ -209,8 +212,14 @@ impl Session {
     /// answer.
     fn ask(&mut self, kind: Asked) -> std::result::Result<Told, FailedStep> {
         let over = FailedStep::of_stream;
-        let Some(stream) = self.stream.as_mut() else { return Err(over(unexpected())) };
-        let Some(begin) = self.begin.take() else { return stream.ask(kind) };
+        let Some(begin) = self.begin.take() else {
+            let Some(stream) = self.stream.as_mut() else { return Err(over(ended())) };
+            return stream.ask(kind);
+        };
+        let stream = match self.streams.take(self.lasts) {
+            Ok(stream) => self.stream.insert(stream),
+            Err(error) => return Err(over(error)),
+        };
         stream.send(Asked::Begin(begin))?;
         stream.send(kind)?;
         let begun = stream.answer();
@@ -261,6 +270,7 @@ impl Session {
         }
         if self.begin.is_some() && !self.has_written && self.marks.is_empty() {
             // It has asked for nothing.
+            self.begin = None;
             return Ok(v1::Receipt::default());
         }
         let commit = v1::Commit {
@@ -290,8 +300,9 @@ impl Session {
 
     /// Rolls back, unless it was committed.
     pub(super) fn end(&mut self) {
+        self.begin = None;
         if let Some(stream) = self.stream.take() {
-            self.streams.give_back(stream, self.begin.is_none());
+            self.streams.give_back(stream, true);
         }
     }
 
@@ -312,12 +323,13 @@ impl Session {
     /// The next rows; none after the last.
     pub(super) fn next_rows(&mut self, number: u64) -> Result<VecDeque<v1::Row>> {
         let Some(mut reading) = self.cursors.remove(&number) else { return Ok(VecDeque::new()) };
-        if reading.ahead.is_empty() && !reading.is_complete {
-            self.read_part(&mut reading)?;
-        }
+        let read = match reading.ahead.is_empty() && !reading.is_complete {
+            true => self.read_part(&mut reading),
+            false => Ok(()),
+        };
         let rows = mem::take(&mut reading.ahead);
         self.cursors.insert(number, reading);
-        Ok(rows)
+        read.map(|()| rows)
     }
 
     /// Reads the rest of all rows that are being read: what is written now is not among them.
@@ -328,19 +340,24 @@ impl Session {
         let mut bytes = 0;
         for number in self.cursors.keys().copied().collect::<Vec<_>>() {
             let Some(mut reading) = self.cursors.remove(&number) else { continue };
-            while !reading.is_complete {
-                let before = reading.ahead.len();
-                self.read_part(&mut reading)?;
-                bytes += reading.ahead.iter().skip(before).map(prost::Message::encoded_len).sum::<usize>();
-                if bytes > AHEAD_BYTES_MAX {
-                    return Err(Error::new(
-                        Code::TooLarge,
-                        "the transaction writes while it reads more than 64 MiB of rows",
-                    )
-                    .with_hint("read the rows first, in parts with limit() or page(), and write then"));
-                }
-            }
+            let read = self.read_rest(&mut reading, &mut bytes);
+            // Also after an error: what was not read is not lost.
             self.cursors.insert(number, reading);
+            read?;
+        }
+        Ok(())
+    }
+
+    fn read_rest(&mut self, reading: &mut Reading, bytes: &mut usize) -> Result<()> {
+        while !reading.is_complete {
+            let before = reading.ahead.len();
+            self.read_part(reading)?;
+            *bytes += reading.ahead.iter().skip(before).map(prost::Message::encoded_len).sum::<usize>();
+            if *bytes > AHEAD_BYTES_MAX {
+                let what = "the transaction writes while it reads more than 64 MiB of rows";
+                return Err(Error::new(Code::TooLarge, what)
+                    .with_hint("read the rows first, in parts with limit() or page(), and write then"));
+            }
         }
         Ok(())
     }
@@ -361,11 +378,11 @@ impl Session {
         reading.ahead.extend(found.rows);
         Ok(())
     }
+}
 
-    /// The connection.
-    pub(super) fn client(&self) -> Result<Client> {
-        self.stream.as_ref().map(|stream| stream.client().clone()).ok_or_else(|| lacks("transaction"))
-    }
+fn ended() -> Error {
+    Error::new(Code::TransactionExpired, "the transaction has ended, and what reads in it, too")
+        .with_hint("read all rows inside of the closure: collect them, or handle them there")
 }
 
 impl Drop for Session {

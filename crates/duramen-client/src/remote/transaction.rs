@@ -61,14 +61,13 @@ impl Shared {
     fn ask_rows<T>(
         &self,
         rows: &FarRows,
-        kind: v1::read::Kind,
+        kind: impl FnOnce(Option<u64>) -> v1::read::Kind,
         absent: T,
         found: impl FnOnce(v1::read_result::Kind) -> Result<T>,
     ) -> Result<T> {
-        if let Some(schema) = self.lock().reading(rows.of)?.schema {
-            rows.check(&schema)?;
-        }
-        self.ask(rows.of, kind, absent, found)
+        let schema = self.lock().reading(rows.of)?.schema;
+        let generation = schema.map_or(Ok(None), |schema| rows.generation(&schema))?;
+        self.ask(rows.of, kind(generation), absent, found)
     }
 
     fn get<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
@@ -84,11 +83,11 @@ impl Far for Shared {
     }
 
     fn count(&self, rows: &FarRows) -> Result<u64> {
-        self.ask_rows(rows, questions::count(rows), 0, |told| questions::number(&told))
+        self.ask_rows(rows, |view| questions::count(rows, view), 0, |told| questions::number(&told))
     }
 
     fn nth(&self, rows: &FarRows, index: u64) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        self.ask_rows(rows, questions::nth(rows, index), None, questions::one_row)
+        self.ask_rows(rows, |view| questions::nth(rows, view, index), None, questions::one_row)
     }
 
     fn rows(&self, rows: FarRows, with_documents: bool) -> Result<Box<dyn FarCursor>> {
@@ -97,18 +96,18 @@ impl Far for Shared {
             session.check_marks()?;
             return Ok(Box::new(NoRows));
         };
-        rows.check(&schema)?;
-        let number = session.open_cursor(questions::rows(&rows, with_documents))?;
+        let asked = questions::rows(&rows, rows.generation(&schema)?, with_documents);
+        let number = session.open_cursor(asked)?;
         let (session, rows) = (self.clone(), VecDeque::new());
-        Ok(Box::new(Cursor { session, number, rows, row: v1::Row::default() }))
+        Ok(Box::new(Cursor { session, number, rows, has_failed: false, row: v1::Row::default() }))
     }
 
     fn reduce(&self, rows: &FarRows) -> Result<(u64, Vec<u8>)> {
-        self.ask_rows(rows, questions::reduce(rows, 0), (0, Vec::new()), questions::one_group)
+        self.ask_rows(rows, |view| questions::reduce(rows, view, 0), (0, Vec::new()), questions::one_group)
     }
 
     fn groups(&self, rows: &FarRows, elements: usize) -> Result<Vec<FarGroup>> {
-        self.ask_rows(rows, questions::reduce(rows, elements), Vec::new(), questions::groups)
+        self.ask_rows(rows, |view| questions::reduce(rows, view, elements), Vec::new(), questions::groups)
     }
 }
 
@@ -139,14 +138,17 @@ struct Cursor {
     session: Shared,
     number: u64,
     rows: VecDeque<v1::Row>,
+    /// The error was returned, and ends it.
+    has_failed: bool,
     /// The one that is lent.
     row: v1::Row,
 }
 
 impl FarCursor for Cursor {
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        if self.rows.is_empty() {
-            self.rows = self.session.lock().next_rows(self.number)?;
+        if self.rows.is_empty() && !self.has_failed {
+            let next = self.session.lock().next_rows(self.number);
+            self.rows = next.inspect_err(|_| self.has_failed = true)?;
         }
         let Some(row) = self.rows.pop_front() else { return Ok(None) };
         self.row = row;
@@ -245,9 +247,7 @@ impl KvRead for RemoteTransaction {
 
 impl KvWrite for RemoteTransaction {
     fn put_stored(&self, namespace: &str, key: &[u8], value: &[u8], ttl: Ttl) -> Result<()> {
-        let mut session = self.session.lock();
-        let now = session.client()?.request_time();
-        session.write(kv::put(namespace, key, value, ttl, now))
+        self.session.lock().write(kv::put(namespace, key, value, ttl))
     }
 
     fn delete_key(&self, namespace: &str, key: &[u8]) -> Result<bool> {

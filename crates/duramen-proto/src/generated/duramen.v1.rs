@@ -574,7 +574,7 @@ impl ::prost::Name for AdvanceConsumer {
         "/duramen.v1.AdvanceConsumer".into()
     }
 }
-/// Stores a document as its type writes it: it adds no columns. The message has the mark of its collection.
+/// Stores a document as its type writes it: it adds no columns. Its message should have the mark of its collection.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PutTyped {
     #[prost(string, tag = "1")]
@@ -718,6 +718,9 @@ pub struct PutKeyValue {
     /// Instead of that: expires when the value before would have.
     #[prost(bool, tag = "5")]
     pub keep_expiry: bool,
+    /// Instead of both: expires then.
+    #[prost(message, optional, tag = "6")]
+    pub expires_at: ::core::option::Option<Time>,
 }
 impl ::prost::Name for PutKeyValue {
     const NAME: &'static str = "PutKeyValue";
@@ -955,9 +958,12 @@ pub struct RowsOf {
     /// Rows with their documents.
     #[prost(bool, tag = "6")]
     pub with_documents: bool,
-    /// Leave out so many first: O(log n), however many. Not for scans.
+    /// Leave out so many first: O(log n), however many.
     #[prost(uint64, tag = "7")]
     pub skip: u64,
+    /// Of the view: several may have its name while one replaces another. Not set: the newest that is complete.
+    #[prost(uint64, optional, tag = "8")]
+    pub generation: ::core::option::Option<u64>,
 }
 impl ::prost::Name for RowsOf {
     const NAME: &'static str = "RowsOf";
@@ -1088,6 +1094,9 @@ pub struct RangeOf {
     /// The view whose rows are meant; the range is then one of its keys.
     #[prost(string, tag = "3")]
     pub view: ::prost::alloc::string::String,
+    /// As in RowsOf.
+    #[prost(uint64, optional, tag = "4")]
+    pub generation: ::core::option::Option<u64>,
 }
 impl ::prost::Name for RangeOf {
     const NAME: &'static str = "RangeOf";
@@ -1120,6 +1129,9 @@ pub struct ReduceView {
     pub reverse: bool,
     #[prost(uint64, tag = "7")]
     pub limit: u64,
+    /// As in RowsOf; of encoded groups.
+    #[prost(uint64, optional, tag = "8")]
+    pub generation: ::core::option::Option<u64>,
 }
 impl ::prost::Name for ReduceView {
     const NAME: &'static str = "ReduceView";

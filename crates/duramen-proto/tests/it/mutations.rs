@@ -37,7 +37,7 @@ fn batch() -> v1::BatchRequest {
     let delete = v1::DeleteRange { collection: "orders".into(), range: range.clone(), limit: 3 };
     let value = Some(v1::Value { form: Some(v1::value::Form::Msgpack(vec![0x92, 1, 0xc0].into())) });
     let is = v1::KeyValueIs { namespace: "n".into(), key: one.key.clone(), value };
-    let count = v1::RangeOf { collection: "orders".into(), range, view: "by".into() };
+    let count = v1::RangeOf { collection: "orders".into(), range, view: "by".into(), generation: Some(2) };
     v1::BatchRequest {
         write: Some(v1::Write { request_id: vec![7; 16].into(), level: 1 }),
         conditions: vec![v1::Condition { kind: Some(condition::Kind::KeyValueIs(is)) }],
@@ -47,6 +47,7 @@ fn batch() -> v1::BatchRequest {
             operation::Kind::DeleteRange(delete),
             operation::Kind::Ensure(collection()),
             operation::Kind::PutTyped(typed()),
+            operation::Kind::AssignId(v1::AssignId { collection: "items".into(), sequential: true }),
         ]
         .map(|kind| v1::Operation { kind: Some(kind) })
         .to_vec(),

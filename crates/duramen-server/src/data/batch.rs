@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use duramen::error::{Code, Error, Result};
 use duramen::requests::{ANSWER_BYTES_MAX, Request};
-use duramen::tuple::Element;
-use duramen::wire::{self, Wanted};
+use duramen::tuple::{self, Element};
+use duramen::wire::{self, KvWrite as _, Wanted};
 use duramen::{
     CommitSeq, Document, IdOrder, LocalReads as _, Reads as _, Schema, Span, Transaction, Ttl, Value,
 };
@@ -49,17 +49,56 @@ enum Condition {
 }
 
 pub(super) enum Operation {
-    Put { collection: String, document: Document, want_before: Option<v1::DocumentForm> },
-    Insert { collection: String, document: Document },
-    Delete { collection: String, key: Vec<Element> },
-    DeleteRange { collection: String, span: Span, limit: u64 },
-    PutKeyValue { namespace: String, key: Vec<Element>, value: Value, ttl: Ttl },
-    DeleteKeyValue { namespace: String, key: Vec<Element> },
-    Increment { namespace: String, key: Vec<Element>, by: i64 },
+    Put {
+        collection: String,
+        document: Document,
+        want_before: Option<v1::DocumentForm>,
+    },
+    Insert {
+        collection: String,
+        document: Document,
+    },
+    Delete {
+        collection: String,
+        key: Vec<Element>,
+    },
+    DeleteRange {
+        collection: String,
+        span: Span,
+        limit: u64,
+    },
+    /// The value as MessagePack.
+    PutKeyValue {
+        namespace: String,
+        key: Vec<u8>,
+        value: Vec<u8>,
+        ttl: Ttl,
+    },
+    DeleteKeyValue {
+        namespace: String,
+        key: Vec<Element>,
+    },
+    Increment {
+        namespace: String,
+        key: Vec<Element>,
+        by: i64,
+    },
     Ensure(Box<Schema>),
-    PutTyped { collection: String, key: bytes::Bytes, document: bytes::Bytes, wanted: Wanted },
-    AssignId { collection: String, order: IdOrder },
-    AdvanceConsumer { name: String, from: CommitSeq, to: CommitSeq },
+    PutTyped {
+        collection: String,
+        key: bytes::Bytes,
+        document: bytes::Bytes,
+        wanted: Wanted,
+    },
+    AssignId {
+        collection: String,
+        order: IdOrder,
+    },
+    AdvanceConsumer {
+        name: String,
+        from: CommitSeq,
+        to: CommitSeq,
+    },
 }
 
 /// What a batch has done, as it is remembered under its request id.
@@ -117,7 +156,9 @@ async fn run(
         Some(request) => once(service, &db, &request, running).await,
         None => plain(service, &db, running).await,
     };
+    let stale = course.stale.lock().unwrap_or_else(PoisonError::into_inner).take();
     match done {
+        Err(_) if stale.is_some() => Err(stale.unwrap_or_else(conflict)),
         Err(_) if course.gave_up.load(Ordering::Relaxed) => Err(conflict()),
         done => done,
     }
@@ -227,6 +268,8 @@ struct Running {
 struct Course {
     /// It may not run alone, and conflicted until it would have.
     gave_up: AtomicBool,
+    /// A type was fitted to another definition than a collection has.
+    stale: Mutex<Option<Error>>,
     /// The number of the operation that is checked or run, from 1: with its error the batch ends. 0: none is.
     failed_operation: AtomicUsize,
 }
@@ -242,7 +285,12 @@ impl Running {
         let call = self.call.clone();
         tx.only_if(move || call.check_deadline());
         let batch = &self.batch;
-        rows::check_marks(tx, &batch.marks)?;
+        if let Err(error) = rows::check_marks(tx, &batch.marks) {
+            // Told as it is, but not to the engine: run again, it would be the same.
+            let what = Error::invalid(error.message());
+            *self.course.stale.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            return Err(what);
+        }
         for (number, condition) in (1..).zip(&batch.conditions) {
             if !condition.holds(tx)? {
                 return Ok((
@@ -276,7 +324,7 @@ impl Batch {
         }
         course.failed_operation.store(0, Ordering::Relaxed);
         find::check_in_batch(&request.reads)?;
-        let parts = conditions.len() + operations.len() + request.reads.len();
+        let parts = conditions.len() + operations.len() + request.reads.len() + request.marks.len();
         let is_small = parts <= ALONE_MAX
             && conditions.iter().all(|condition| !matches!(condition, Condition::CountIs { .. }))
             && operations.iter().all(Operation::is_of_one_key)
@@ -365,18 +413,7 @@ impl Operation {
                 span: key::span(range.as_ref())?,
                 limit: if limit == 0 { u64::MAX } else { limit },
             },
-            Kind::PutKeyValue(v1::PutKeyValue { namespace, key, value, ttl_ms, keep_expiry }) => {
-                Operation::PutKeyValue {
-                    namespace,
-                    key: key::required(key.as_ref())?,
-                    value: document::required_value(value.as_ref())?,
-                    ttl: match ttl_ms {
-                        _ if keep_expiry => Ttl::keep(),
-                        0 => Ttl::forever(),
-                        ms => Ttl::millis(ms),
-                    },
-                }
-            }
+            Kind::PutKeyValue(put) => put_key_value(&put)?,
             Kind::DeleteKeyValue(v1::KeyValueKey { namespace, key }) => {
                 Operation::DeleteKeyValue { namespace, key: key::required(key.as_ref())? }
             }
@@ -431,7 +468,7 @@ impl Operation {
                 following(tx, || delete_first(tx, collection, span, *limit, call))?
             }
             Operation::PutKeyValue { namespace, key, value, ttl } => {
-                tx.kv(namespace).put_value(key, value, *ttl)?;
+                tx.put_stored(namespace, key, value, *ttl)?;
                 Kind::Stored(v1::Stored::default())
             }
             Operation::DeleteKeyValue { namespace, key } => deleted(u64::from(tx.kv(namespace).delete(key)?)),
@@ -456,6 +493,24 @@ impl Operation {
         };
         Ok(v1::OperationResult { kind: Some(kind) })
     }
+}
+
+/// A put of a key-value. Its value stays as it was sent: as MessagePack its maps may have keys that are no
+/// texts.
+fn put_key_value(put: &v1::PutKeyValue) -> Result<Operation> {
+    let checked = document::required_value(put.value.as_ref())?;
+    let value = match put.value.as_ref().and_then(|value| value.form.as_ref()) {
+        Some(v1::value::Form::Msgpack(bytes)) => bytes.to_vec(),
+        _ => checked.to_msgpack()?,
+    };
+    let ttl = match (&put.expires_at, put.keep_expiry, put.ttl_ms) {
+        (Some(at), ..) => Ttl::until(key::to_time(at)?),
+        (None, true, _) => Ttl::keep(),
+        (None, false, 0) => Ttl::forever(),
+        (None, false, ms) => Ttl::millis(ms),
+    };
+    let key = tuple::encode(&key::required(put.key.as_ref())?)?;
+    Ok(Operation::PutKeyValue { namespace: put.namespace.clone(), key, value, ttl })
 }
 
 /// The stored document that another one replaces. If it cannot be stored, the put says why.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use duramen::error::{Code, Error, Result};
-use duramen::tuple::Element;
+use duramen::tuple::{self, Element};
 use duramen::view::{ReducedPart, ViewReduction};
+use duramen::wire;
 use duramen::{Document, LocalReads};
 use duramen_proto::{MESSAGE_BYTES_MAX, document, key, v1};
 use prost::Message as _;
@@ -144,10 +145,13 @@ fn one<S: LocalReads>(
     let what = read.kind.as_ref().ok_or_else(|| Error::invalid("a read of the call is of no kind"))?;
     Ok(match what {
         Kind::Get(get) => {
-            let document = state.documents(&get.collection).get(key::required(get.key.as_ref())?)?;
-            Answer::Found(found(document, form)?)
+            let key = tuple::encode(&key::required(get.key.as_ref())?)?;
+            let named = wire::get_named(state, &get.collection, &key)?;
+            let document = named.map(|named| document::of_stored(&named, form)).transpose()?;
+            Answer::Found(v1::Found { document })
         }
         Kind::Nth(nth) => Answer::Found(found(state.documents(&nth.collection).nth(nth.index)?, form)?),
+        Kind::Count(of) if of.generation.is_some() => Answer::Number(rows::count(state, of)?),
         Kind::Count(of) => {
             let span = key::span(of.range.as_ref())?;
             Answer::Number(match of.view.as_str() {
@@ -172,12 +176,27 @@ fn one<S: LocalReads>(
         Kind::Rows(of) => Answer::Rows(rows::read(state, of, room)?),
         Kind::Find(query) => Answer::Documents(find::all(state, query, form, room)?),
         Kind::Explain(query) => Answer::Plan(find::explain(state, query, room)?),
-        Kind::GetKeyValue(of) => {
-            let value = state.kv(&of.namespace).get_value(key::required(of.key.as_ref())?)?;
-            let value = value.map(|value| document::of_value(&value, form)).transpose()?;
-            Answer::Value(v1::FoundValue { value })
-        }
+        Kind::GetKeyValue(of) => Answer::Value(v1::FoundValue { value: key_value(state, of, form)? }),
     })
+}
+
+/// The value of a key, as it is stored or as JSON.
+fn key_value<S: LocalReads>(
+    state: &S,
+    of: &v1::KeyValueKey,
+    form: v1::DocumentForm,
+) -> Result<Option<v1::Value>> {
+    let key = key::required(of.key.as_ref())?;
+    if form == v1::DocumentForm::Json {
+        let value = state.kv(&of.namespace).get_value(key)?;
+        return value.map(|value| document::of_value(&value, form)).transpose();
+    }
+    let mut found = None;
+    state.lend_value(&of.namespace, &tuple::encode(&key)?, &mut |stored| {
+        found = Some(v1::Value { form: Some(v1::value::Form::Msgpack(stored.to_vec().into())) });
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 fn reduce_view<S: LocalReads>(

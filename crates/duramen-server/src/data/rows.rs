@@ -1,6 +1,6 @@
 //! Rows by their encoded keys, for clients that know the types of their documents.
 
-use duramen::error::Result;
+use duramen::error::{Code, Error, Result};
 use duramen::wire::{self, EncodedRows};
 use duramen::{Direction, LocalReads};
 use duramen_proto::{key, v1};
@@ -12,6 +12,9 @@ use super::read::Room;
 const ROWS_BYTES: usize = 256 << 10;
 const ROWS_MAX: usize = 4_096;
 
+/// The most marks of a message.
+pub(super) const MARKS_MAX: usize = 64;
+
 /// What a row takes beside its bytes.
 const PER_ROW: usize = size_of::<v1::Row>();
 
@@ -20,6 +23,10 @@ const PER_ROW: usize = size_of::<v1::Row>();
 /// # Errors
 /// `SchemaChanged` (E1112).
 pub(super) fn check_marks<S: LocalReads>(state: &S, marks: &[v1::SchemaMark]) -> Result<()> {
+    if marks.len() > MARKS_MAX {
+        let what = format!("a message has {} marks of collections, and {MARKS_MAX} are taken", marks.len());
+        return Err(Error::new(Code::TooLarge, what).with_hint("name each collection once"));
+    }
     marks.iter().try_for_each(|of| wire::check_mark(state, &of.collection, &of.mark))
 }
 
@@ -35,11 +42,12 @@ pub(super) fn some<S: LocalReads>(
     let mut found = v1::Rows { rows: Vec::new(), is_complete: true };
     let mut bytes = 0;
     rows.for_each(state, of.with_documents, |key, document| {
-        if found.rows.len() == ROWS_MAX || bytes >= bytes_max {
+        let length = key.len() + document.len() + PER_ROW;
+        let is_full = bytes + length > bytes_max && !found.rows.is_empty();
+        if found.rows.len() == ROWS_MAX || is_full {
             found.is_complete = false;
             return Ok(false);
         }
-        let length = key.len() + document.len() + PER_ROW;
         find::check_length(length)?;
         hold(length)?;
         bytes += length;
@@ -58,8 +66,21 @@ pub(super) fn read<S: LocalReads>(state: &S, of: &v1::RowsOf, room: &mut Room<'_
 fn encoded<'a, S: LocalReads>(state: &S, of: &'a v1::RowsOf) -> Result<Option<EncodedRows<'a>>> {
     let direction = if of.reverse { Direction::Reverse } else { Direction::Forward };
     let range = key::span(of.range.as_ref())?.into_bytes();
-    let rows = EncodedRows { collection: &of.collection, view: &of.view, range, direction };
+    let rows = EncodedRows {
+        collection: &of.collection,
+        view: &of.view,
+        generation: of.generation,
+        range,
+        direction,
+    };
     if of.skip == 0 { Ok(Some(rows)) } else { rows.skip(state, of.skip) }
+}
+
+/// How many rows a view has in a range.
+pub(super) fn count<S: LocalReads>(state: &S, of: &v1::RangeOf) -> Result<u64> {
+    let range = key::span(of.range.as_ref())?.into_bytes();
+    let (collection, view, generation) = (&of.collection, &of.view, of.generation);
+    EncodedRows { collection, view, generation, range, direction: Direction::Forward }.count(state)
 }
 
 /// The reductions of a view as the nodes of its tree keep them.
@@ -70,7 +91,13 @@ pub(super) fn reduce<S: LocalReads>(
 ) -> Result<v1::ViewReductions> {
     let direction = if of.reverse { Direction::Reverse } else { Direction::Forward };
     let range = key::span(of.range.as_ref())?.into_bytes();
-    let rows = EncodedRows { collection: &of.collection, view: &of.view, range, direction };
+    let rows = EncodedRows {
+        collection: &of.collection,
+        view: &of.view,
+        generation: of.generation,
+        range,
+        direction,
+    };
     let mut groups = Vec::new();
     let mut add = |key: Vec<u8>, count: u64, reduction: Vec<u8>| {
         room.hold(key.len() + reduction.len() + size_of::<v1::ReductionGroup>())?;

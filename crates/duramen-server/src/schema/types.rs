@@ -9,7 +9,7 @@ use duramen_proto::{document, v1};
 const DEFINITIONS_MAX: usize = 64;
 
 /// Their most bytes.
-const BYTES_MAX: usize = 1 << 20;
+const BYTES_MAX: usize = 256 << 10;
 
 /// The memory that they take once they are decoded.
 ///

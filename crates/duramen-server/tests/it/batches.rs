@@ -162,6 +162,7 @@ fn a_condition_that_does_not_hold_is_an_answer_and_nothing_is_changed() {
         value: Some(v1::Value { form: Some(v1::value::Form::Json(value.to_owned())) }),
         ttl_ms: 0,
         keep_expiry: false,
+        expires_at: None,
     };
     served
         .client

@@ -445,3 +445,192 @@ fn the_shop_has_the_same_totals_here_and_there() {
     assert_eq!(there, here);
     assert_eq!(there.left + there.counted, 400);
 }
+
+/// Maps whose keys are no texts, which documents without a type cannot have.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Collection)]
+struct Poll {
+    #[key]
+    id: u64,
+    votes: BTreeMap<u32, i8>,
+    shares: BTreeMap<bool, f64>,
+}
+
+#[test]
+fn documents_and_values_are_stored_as_they_were_sent() {
+    let served = Served::new();
+    let remote = remote(&served);
+    let poll = Poll { id: 1, votes: BTreeMap::from([(7, -1)]), shares: BTreeMap::from([(true, 0.5)]) };
+    remote.put(&poll).expect("stored");
+    assert_eq!(remote.get::<Poll>(1).expect("read"), Some(poll.clone()));
+    assert_eq!(served.db.get::<Poll>(1).expect("read"), Some(poll.clone()));
+    remote.kv("polls").put("a", &poll.votes).expect("stored");
+    assert_eq!(remote.kv("polls").get("a").expect("read"), Some(poll.votes.clone()));
+    assert_eq!(served.db.kv("polls").get("a").expect("read"), Some(poll.votes));
+    // A lifetime until a time, and one that is over.
+    let hour = Time::new(4_000_000_000, 0).expect("a time");
+    remote.kv("polls").put_with("until", &1, Ttl::until(hour)).expect("stored");
+    remote.kv("polls").put_with("over", &1, Ttl::until(Time::new(1, 0).expect("a time"))).expect("stored");
+    let expiry = served.db.kv("polls").expiry("until").expect("read");
+    assert_eq!(expiry, Some(duramen::kv::Expiry::At(hour)));
+    assert_eq!(remote.kv("polls").get::<i64>("over").expect("read"), None);
+}
+
+/// Types that refer to each other, of which no collection is there.
+#[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
+struct Author {
+    #[key]
+    id: u64,
+    #[references(Book)]
+    first: Option<u64>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
+struct Book {
+    #[key]
+    id: u64,
+    #[references(Author)]
+    by: u64,
+    #[references(Shelf)]
+    shelf: Option<u64>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
+struct Shelf {
+    #[key]
+    id: u64,
+}
+
+#[test]
+fn references_may_form_chains_and_circles() {
+    let served = Served::new();
+    let remote = remote(&served);
+    remote
+        .transact(|tx| {
+            tx.put(&Author { id: 1, first: Some(2) })?;
+            tx.put(&Book { id: 2, by: 1, shelf: None })
+        })
+        .expect("both are there at the commit");
+    let missing = remote.put(&Book { id: 3, by: 1, shelf: Some(9) });
+    assert_eq!(missing.expect_err("no such shelf").code(), Code::MissingTarget);
+    assert_eq!(remote.delete::<Author>(1).expect_err("it is referred to").code(), Code::StillReferenced);
+}
+
+/// The same view with another key, as a later release has it.
+#[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
+#[collection(name = "owner", view(OwnerBy, key = name))]
+struct OwnerOne {
+    #[key]
+    id: u64,
+    name: String,
+}
+
+mod next {
+    use duramen::prelude::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize, Collection)]
+    #[collection(name = "owner", view(OwnerBy, key = (id, name)))]
+    pub(super) struct OwnerTwo {
+        #[key]
+        pub(super) id: u64,
+        pub(super) name: String,
+    }
+}
+
+#[test]
+fn a_view_that_is_replaced_is_never_taken_for_the_other() {
+    let served = Served::new();
+    let (one, two) = (remote(&served), remote(&served));
+    one.put(&OwnerOne { id: 1, name: "Ada".into() }).expect("stored");
+    assert_eq!(one.view::<OwnerBy>().key("Ada").count().expect("counted"), 1);
+    two.put(&next::OwnerTwo { id: 2, name: "Bo".into() }).expect("stored");
+    while two.view::<next::OwnerBy>().count().is_err() {
+        two.client().build_views("owner", "owner_by").expect("built");
+    }
+    assert_eq!(two.view::<next::OwnerBy>().prefix(2).count().expect("counted"), 1);
+    // The older type is known since the start, so its view answers, too, and each by its own terms.
+    assert_eq!(one.view::<OwnerBy>().key("Bo").count().expect("counted"), 1);
+    assert_eq!(one.transact(|tx| tx.view::<OwnerBy>().key("Bo").count()).expect("counted"), 1);
+    assert_eq!(two.view::<next::OwnerBy>().group_by::<u64>().expect("grouped"), [(1, 1), (2, 1)]);
+}
+
+#[test]
+fn an_error_that_a_closure_handles_does_not_end_its_transaction() {
+    let served = Served::new();
+    let remote = remote(&served);
+    remote.kv("a").put("text", "x").expect("stored");
+    let done = remote.transact(|tx| {
+        tx.kv("a").put("before", &1)?;
+        if tx.kv("a").increment("text", 1).is_err() {
+            tx.kv("a").put("text", &1)?;
+        }
+        let none = tx.documents("none").get(1).map(drop);
+        assert_eq!(none.expect_err("no such collection").code(), Code::NoSuchTree);
+        tx.kv("a").get::<i64>("before")
+    });
+    assert_eq!(done.expect("committed"), Some(1));
+    assert_eq!(served.db.kv("a").get::<i64>("text").expect("read"), Some(1));
+    // What reads in a transaction ends with it.
+    let many = (0..200).map(|id| Owner { id, name: "n".repeat(5_000) });
+    remote.transact(|tx| many.clone().try_for_each(|owner| tx.put(&owner))).expect("stored");
+    let rows = remote.transact(|tx| tx.collection::<Owner>().iter()).expect("begun");
+    let late: Vec<Result<Owner>> = rows.take(1_000).collect();
+    assert_eq!(late.iter().filter(|row| row.is_err()).count(), 1, "an error ends it");
+    let error = late.into_iter().find_map(Result::err).expect("its transaction has ended");
+    assert_eq!(error.code(), Code::TransactionExpired);
+}
+
+#[test]
+fn what_no_type_declares_is_refused() {
+    use duramen::wire::{StoredType, TypeDefinition};
+    use duramen_proto::v1;
+    let (served, other) = (Served::new(), Served::new());
+    let ensure_at = |served: &Served, definitions: Vec<Vec<u8>>| {
+        let definitions = definitions.into_iter().map(Into::into).collect();
+        let request = v1::EnsureTypeRequest { definitions, ..v1::EnsureTypeRequest::default() };
+        served.client.ensure_type(request).map(drop).map_err(|error| error.code())
+    };
+    let ensure = |definitions| ensure_at(&served, definitions);
+    let good = StoredType::of::<OwnerOne>().definitions().expect("encoded");
+    assert_eq!(ensure(vec![]), Err(Code::InvalidArgument));
+    assert_eq!(ensure(vec![vec![0xc1]]), Err(Code::InvalidArgument));
+    assert_eq!(ensure(vec![good[0].clone(); 65]), Err(Code::TooLarge));
+    assert_eq!(ensure(vec![vec![0; 300 << 10]]), Err(Code::TooLarge));
+    // One bit at a time: an error or a definition, and a server that goes on.
+    for at in 0..good[0].len() {
+        for bit in [1, 16, 128] {
+            let mut bytes = good[0].clone();
+            bytes[at] ^= bit;
+            if let Ok(definition) = TypeDefinition::from_bytes(&bytes) {
+                assert!(TypeDefinition::from_bytes(&definition.to_bytes().expect("encoded")).is_ok());
+            }
+            let _any = ensure_at(&other, vec![bytes]);
+        }
+    }
+    assert!(other.db.check().expect("checked").is_clean());
+    // A column twice.
+    let schema = Schema::new("twice").key(["id"]).column("id", ColumnType::Int).column("xa", ColumnType::Int);
+    let mut bytes = schema.column("xb", ColumnType::Int).to_bytes().expect("encoded");
+    let place = bytes.windows(2).position(|pair| pair == b"xb").expect("its name");
+    bytes[place + 1] = b'a';
+    let document =
+        doc! { "fields": Value::List(Vec::new()), "type": "Twice" }.with("schema", Value::Bytes(bytes));
+    assert_eq!(ensure(vec![document.to_bytes().expect("encoded")]), Err(Code::InvalidArgument));
+    assert_eq!(ensure(good), Ok(()));
+    // A batch of another definition is told so, once; and a key that is not of the fields.
+    let put = |key: &[u8], mark: &[u8]| {
+        let document = doc! { "id": 7, "name": "x" }.to_bytes().expect("encoded").into();
+        let put = v1::PutTyped { collection: "owner".into(), key: key.to_vec().into(), document, wanted: 0 };
+        let operations = vec![v1::Operation { kind: Some(v1::operation::Kind::PutTyped(put)) }];
+        let marks = match mark {
+            [] => Vec::new(),
+            mark => vec![v1::SchemaMark { collection: "owner".into(), mark: mark.to_vec().into() }],
+        };
+        let batch = v1::BatchRequest { operations, marks, ..v1::BatchRequest::default() };
+        served.client.batch(batch).map(drop).map_err(|error| error.code())
+    };
+    let key = |id: i64| duramen::tuple::encode(&id).expect("encoded");
+    assert_eq!(put(&key(7), b"outdated"), Err(Code::SchemaChanged));
+    assert_eq!(put(&key(8), &[]), Err(Code::InvalidArgument));
+    assert_eq!(put(&[0xff], &[]), Err(Code::InvalidArgument));
+    assert_eq!(put(&key(7), &[]), Ok(()));
+}

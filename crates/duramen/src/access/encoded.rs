@@ -9,7 +9,7 @@ use crate::access::reads::LocalReads;
 use crate::access::reads::sealed::Readable;
 use crate::access::selection::{Of, Selection};
 use crate::access::views::found::document_of;
-use crate::access::views::state::answering_by_name;
+use crate::access::views::state::answering_generation;
 use crate::catalog::entries::{Entry, OpenView};
 use crate::catalog::forms;
 use crate::store::error::Result;
@@ -19,6 +19,16 @@ use crate::value::tuple::{ascending, split_unread, successor};
 use crate::value::version;
 use crate::view::reducer::without_code;
 
+/// The document under a key, with the names of its fields.
+///
+/// # Errors
+/// As [`DocumentsOf::get`](crate::DocumentsOf::get).
+#[doc(hidden)]
+pub fn get_named<S: LocalReads>(state: &S, collection: &str, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    let entry = state.entry(collection)?;
+    state.source().get(entry.tree, key)?.map(|stored| named(&entry, &stored)).transpose()
+}
+
 /// Rows of a collection or of one of its views.
 #[doc(hidden)]
 #[derive(Debug, Clone)]
@@ -27,6 +37,8 @@ pub struct EncodedRows<'a> {
     pub collection: &'a str,
     /// The view; empty for documents.
     pub view: &'a str,
+    /// Its generation; `None` for the newest one that is complete.
+    pub generation: Option<u64>,
     /// Among the encoded keys.
     pub range: KeyRange,
     /// From the first row, or from the last.
@@ -141,7 +153,7 @@ impl EncodedRows<'_> {
             let tree = entry.tree;
             return Ok((entry, tree, None));
         }
-        let view = answering_by_name(state, &entry, self.view)?.clone();
+        let view = answering_generation(state, &entry, self.view, self.generation)?.clone();
         Ok((entry, view.tree, Some(view)))
     }
 }

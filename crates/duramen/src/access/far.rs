@@ -96,17 +96,19 @@ impl FarRows {
         self.view.as_ref().map_or("", ViewSpec::name)
     }
 
-    /// Checks that the view of this name which the collection has is the one that the type declares. Whether
-    /// it is complete is found out there.
+    /// The generation of the view that answers for the type; `None` for documents. Whether it is complete is
+    /// found out there.
     ///
     /// # Errors
-    /// `Rebuilding` (E0802) if it is another one, or none.
-    pub fn check(&self, stored: &Schema) -> Result<()> {
-        let Some(view) = &self.view else { return Ok(()) };
-        let mut named = stored.views().iter().filter(|known| known.name() == view.name()).peekable();
-        if named.peek().is_some() && named.all(|known| known.same_terms(view)) {
-            return Ok(());
+    /// `Rebuilding` (E0802) if the collection has no view with these terms.
+    pub fn generation(&self, stored: &Schema) -> Result<Option<u64>> {
+        let Some(view) = &self.view else { return Ok(None) };
+        let same =
+            || stored.views().iter().filter(|known| known.name() == view.name() && known.same_terms(view));
+        let newest = same().filter(|known| known.is_ready()).max_by_key(|known| known.generation);
+        match newest.or_else(|| same().max_by_key(|known| known.generation)) {
+            Some(known) => Ok(Some(known.generation)),
+            None => Err(state::not_registered(stored, view)),
         }
-        Err(state::not_registered(stored, view))
     }
 }

@@ -81,13 +81,22 @@ impl StoredType {
         self.0.fit(&mut stored.clone(), &about).map(drop)
     }
 
-    /// What the type declares, behind what the types declare to which it refers.
+    /// What the type declares, behind what all types declare to which it leads by references.
     ///
     /// # Errors
     /// As [`Schema::to_bytes`].
     pub fn definitions(&self) -> Result<Vec<Vec<u8>>> {
-        let all = self.0.targets().chain(std::iter::once(self.0));
-        all.map(|of| of.definition().to_bytes()).collect()
+        let mut all = vec![self.0];
+        let mut next = 0;
+        while let Some(of) = all.get(next).copied() {
+            for target in of.targets() {
+                if all.iter().all(|known| known.kind != target.kind) {
+                    all.push(target);
+                }
+            }
+            next += 1;
+        }
+        all.iter().rev().map(|of| of.definition().to_bytes()).collect()
     }
 
     /// Whether stored documents may have insides that the definitions do not tell.

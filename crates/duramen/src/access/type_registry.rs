@@ -29,15 +29,15 @@ pub(crate) struct TypeRegistry {
     sampled: Mutex<HashMap<TypeId, (TreeId, &'static str)>>,
 }
 
-/// What declares: a type of this program, or one of another process, known by the hash of its definition.
+/// What declares: a type of this program, or one of another process, known by the hash of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum By {
     Type(TypeId),
     Definition(u64),
 }
 
-/// The most types of other processes whose declarations are kept; of more, later ones count as not used.
-const DEFINITIONS_MAX: usize = 1_024;
+/// Definitions of types of other processes that are kept; of more, later ones count as not used.
+const DEFINITIONS_BYTES_MAX: usize = 1 << 20;
 
 /// A type's id is a hash already.
 #[derive(Debug, Default)]
@@ -66,6 +66,8 @@ struct Declared {
     views: Vec<ViewSpec>,
     references: Vec<Reference>,
     codes: Vec<Code>,
+    /// Of the definition of a type of another process.
+    bytes: usize,
 }
 
 impl Declared {
@@ -76,6 +78,7 @@ impl Declared {
             views: schema.views().to_vec(),
             references: schema.references().to_vec(),
             codes,
+            bytes: 0,
         }
     }
 }
@@ -167,14 +170,17 @@ impl TypeRegistry {
         true
     }
 
-    /// Registers the declarations of a type of another process.
+    /// Registers the declarations of a type of another process, in the place of those that an earlier release
+    /// of it had.
     pub(crate) fn declare_definition(&self, definition: &TypeDefinition) -> Result<()> {
-        let hash = xxh3_64(&definition.to_bytes()?);
+        let bytes = definition.to_bytes()?.len();
+        let by = By::Definition(xxh3_64(definition.full_name().as_bytes()));
         let mut declared = lock(&self.declared);
-        let known = declared.keys().filter(|by| matches!(by, By::Definition(_))).count();
-        if known < DEFINITIONS_MAX {
-            let of = || Declared::of(&definition.schema(), Vec::new());
-            declared.entry(By::Definition(hash)).or_insert_with(of);
+        let is_other = |known: &&By| matches!(known, By::Definition(_)) && **known != by;
+        let others: usize =
+            declared.iter().filter(|(known, _)| is_other(known)).map(|(_, of)| of.bytes).sum();
+        if others + bytes <= DEFINITIONS_BYTES_MAX {
+            declared.insert(by, Declared { bytes, ..Declared::of(&definition.schema(), Vec::new()) });
         }
         Ok(())
     }

@@ -466,6 +466,19 @@ impl Schema {
         Ok(grew)
     }
 
+    /// Checks the fields of a document that a type has written against the columns.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) for a value of another type than its column.
+    pub(crate) fn check_typed(&self, document: &Document) -> Result<()> {
+        for column in &self.columns {
+            if let Some(value) = document.get(&column.name) {
+                column.clone().admit(&mut value.clone())?;
+            }
+        }
+        Ok(())
+    }
+
     fn admit_field(&mut self, name: &str, value: &mut Value) -> Result<bool> {
         if let Some(column) = self.columns.iter_mut().find(|column| column.name == name) {
             return column.admit(value);

@@ -1,6 +1,5 @@
 //! Lifetimes of values.
 
-use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::value::clock::Millis;
@@ -108,24 +107,23 @@ pub enum Lifetime {
     Forever,
     /// That of the value before.
     Keep,
-    /// It is over already.
-    Over,
-    /// From the write on.
-    Millis(NonZeroU64),
+    /// From the write on; 0 is over at once.
+    Millis(u64),
+    /// Until then.
+    Until(Time),
 }
 
 impl Ttl {
-    /// The lifetime from now on.
+    /// The lifetime.
     #[doc(hidden)]
     #[must_use]
-    pub fn lifetime(self, now: Time) -> Lifetime {
-        let ms = match self.0 {
-            Lives::Forever => return Lifetime::Forever,
-            Lives::AsBefore => return Lifetime::Keep,
-            Lives::Ms(ms) => ms,
-            Lives::Until(at) => at.0.saturating_sub(Millis::not_before(now).0),
-        };
-        NonZeroU64::new(ms).map_or(Lifetime::Over, Lifetime::Millis)
+    pub fn lifetime(self) -> Lifetime {
+        match self.0 {
+            Lives::Forever => Lifetime::Forever,
+            Lives::AsBefore => Lifetime::Keep,
+            Lives::Ms(ms) => Lifetime::Millis(ms),
+            Lives::Until(at) => Lifetime::Until(at.to_time()),
+        }
     }
 }
 

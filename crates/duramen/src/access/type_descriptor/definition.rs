@@ -2,12 +2,18 @@
 //!
 //! Owns the decision whether a type fits the catalogue entry, and what the type adds to the entry.
 
+use std::collections::HashSet;
+
 use super::fields::Problems;
 use super::{Circumstances, lacking};
 use crate::catalog::schema::{Column, ColumnType, Field, Older, Reference, Schema};
 use crate::store::error::{Code, Error, Result};
 use crate::value::document::{Document, Value};
 use crate::value::tuple::EnumForm;
+
+/// The most fields of a type, and values of a view, of another process.
+const FIELDS_MAX: usize = 4_096;
+const VALUES_MAX: usize = 64;
 
 /// The form of an enum by its names.
 const BY_NAME: &str = "name";
@@ -32,6 +38,11 @@ impl TypeDefinition {
     #[must_use]
     pub fn name(&self) -> &str {
         self.own.name()
+    }
+
+    /// Collection and type.
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}\u{1}{}", self.name(), self.type_name)
     }
 
     /// The version of documents that it writes.
@@ -87,6 +98,18 @@ impl TypeDefinition {
         own.set_typed();
         if !own.is_declaration() {
             return Err(no_definition("it is of a collection that exists"));
+        }
+        let (columns, fields) = (own.columns(), own.fields());
+        if columns.len().max(fields.len()) > FIELDS_MAX {
+            return Err(no_definition(&format!("it has more than {FIELDS_MAX} fields")));
+        }
+        let names: HashSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        let of_fields: HashSet<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+        if names.len() < columns.len() || of_fields.len() < fields.len() {
+            return Err(no_definition("a field is there twice"));
+        }
+        if own.views().iter().any(|view| view.values.len().max(view.reduce.len()) > VALUES_MAX) {
+            return Err(no_definition(&format!("a view has more than {VALUES_MAX} values")));
         }
         if forms.len() != own.fields().len() {
             return Err(no_definition("its fields have other forms"));

@@ -4,10 +4,13 @@
 //! whether the collection still has it. A document comes with its key, and is checked as one without a type
 //! is.
 
+use std::mem::discriminant;
+
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::access::collection::IdOrder;
 use crate::access::documents::writes::already_there;
+use crate::access::handle::Db;
 use crate::access::reads::LocalReads;
 use crate::access::reads::sealed::Readable as _;
 use crate::access::transaction::{Before, Transaction};
@@ -15,9 +18,9 @@ use crate::access::type_descriptor::{Circumstances, TypeDefinition};
 use crate::catalog::ids;
 use crate::catalog::schema::{Reference, Schema};
 use crate::store::error::{Code, Error, Result};
-use crate::value::document::Document;
+use crate::value::document::{Document, Value};
 use crate::value::msgpack::check;
-use crate::value::tuple::{Element, encode, show};
+use crate::value::tuple::{Element, decode, encode, show};
 
 /// What a typed write wants of the document that has the key.
 #[doc(hidden)]
@@ -67,22 +70,34 @@ pub fn ensure_types(tx: &mut Transaction<'_>, definitions: &[TypeDefinition]) ->
     let Some((own, targets)) = definitions.split_last() else {
         return Err(Error::invalid("the definition of the type is missing"));
     };
-    for target in targets {
-        if tx.find(target.name())?.is_none() {
-            ensure(tx, target)?;
+    let mut new = Vec::new();
+    for definition in definitions {
+        if tx.find(definition.name())?.is_none() {
+            tx.created(&definition.schema())?;
+            new.push(definition.name());
         }
+    }
+    // Now that all are there, for they may refer to each other.
+    for target in targets.iter().filter(|target| new.contains(&target.name())) {
+        ensure(tx, target)?;
     }
     ensure(tx, own)
 }
 
+/// Notes what types of another process declare, once their collections were committed.
+///
+/// # Errors
+/// As [`TypeDefinition::to_bytes`].
+#[doc(hidden)]
+pub fn declare_types(db: &Db, definitions: &[TypeDefinition]) -> Result<()> {
+    let types = &db.open_state().types;
+    definitions.iter().try_for_each(|definition| types.declare_definition(definition))
+}
+
 fn ensure(tx: &Transaction<'_>, definition: &TypeDefinition) -> Result<Schema> {
-    let entry = match tx.find(definition.name())? {
-        Some(entry) => entry,
-        None => tx.created(&definition.schema())?,
-    };
+    let entry = tx.entry(definition.name())?;
     definition.check_version(&entry.schema)?;
     let types = &tx.open_state().types;
-    types.declare_definition(definition)?;
     let is_declared = |known: &Reference| types.refers(definition.name(), known);
     definition.check_references(&entry.schema, is_declared)?;
     let is_empty = || Ok(tx.source().nth(entry.tree, 0)?.is_none());
@@ -108,22 +123,17 @@ pub fn put_typed(
     wanted: Wanted,
 ) -> Result<()> {
     let entry = tx.entry(collection)?;
-    check(document)?;
-    let sent = Document::from_bytes(document)?;
-    let (mut fields, mut columns) = (sent.clone(), entry.schema.clone());
-    columns.admit(&mut fields)?;
-    // A column of floats takes an integer, as a float.
-    let converted = if fields == sent { None } else { Some(fields.to_bytes()?) };
-    let document = converted.as_deref().unwrap_or(document);
-    let mut own = Vec::new();
-    columns.write_key(&fields, &mut own)?;
-    if own != key {
-        return Err(Error::invalid(format!(
-            "the document has the key {} in its fields, and was sent with the key {}",
-            show(&own),
-            show(key)
-        )));
+    if entry.schema.is_migrating() {
+        return Err(Error::new(
+            Code::Rebuilding,
+            format!("the documents of {collection} are being migrated"),
+        )
+        .with_hint("write it again once the program that has the type has called Db::migrate"));
     }
+    check(document)?;
+    let fields = Document::from_bytes(document)?;
+    entry.schema.check_typed(&fields)?;
+    check_key(entry.schema.key_columns(), &fields, key)?;
     let before = if wanted == Wanted::Any { None } else { Some(tx.stored(&entry, key)?) };
     match (wanted, &before) {
         (Wanted::Absent, Some(Some(_))) => return Err(already_there(collection, key)),
@@ -135,6 +145,24 @@ pub fn put_typed(
     }
     let before = before.as_ref().map_or(Before::Unread, |before| Before::Read(before.as_deref()));
     tx.write(&entry, key, before, Some(document))
+}
+
+/// Checks the key with which a document was sent against its fields. A type may store another form of a field
+/// than it has in the key, such as the bytes of a UUID: those are not compared.
+fn check_key(columns: &[String], fields: &Document, key: &[u8]) -> Result<()> {
+    let elements = decode(key)?;
+    let differs =
+        |(column, element): (&String, &Element)| match fields.get(column).and_then(Value::to_element) {
+            Some(own) => discriminant(&own) == discriminant(element) && own != *element,
+            None => !fields.iter().any(|(name, _)| name == column),
+        };
+    if elements.len() == columns.len() && !columns.iter().zip(&elements).any(differs) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "the document was sent with the key {}, which its fields do not have",
+        show(key)
+    )))
 }
 
 /// Assigns an id to a document that is to be stored next. It was never assigned before, and no document has

@@ -144,6 +144,24 @@ pub(crate) fn answering_by_name<'e>(
     }
 }
 
+/// The view of a name and a generation, if it can answer; without one, as [`answering_by_name`].
+///
+/// # Errors
+/// As [`answering_by_name`].
+pub(crate) fn answering_generation<'e>(
+    state: &dyn Readable,
+    entry: &'e Entry,
+    name: &str,
+    generation: Option<u64>,
+) -> Result<&'e OpenView> {
+    let Some(generation) = generation.filter(|_| !entry.schema.is_migrating()) else {
+        return answering_by_name(state, entry, name);
+    };
+    let is_meant = |view: &&OpenView| view.spec.name() == name && view.spec.generation == generation;
+    let view = entry.own_views().find(is_meant).ok_or_else(|| unknown(entry, name))?;
+    if is_current(state, view)? { Ok(view) } else { Err(not_ready(state, entry, name, view)?) }
+}
+
 #[cold]
 pub(crate) fn migrating(collection: &str, view: &str) -> Error {
     let message =

@@ -199,7 +199,7 @@ impl Worker<'_> {
             let to = id + 1 + u32::try_from(self.random.below(6)).expect("small");
             let span = Span::from(i64::from(id)).and_then(|span| Ok(span.and(Span::to(i64::from(to))?)));
             let range = Some(key::of_span(span.expect("integers are keys")));
-            let of_range = v1::RangeOf { collection: name(collection), range, view: String::new() };
+            let of_range = v1::RangeOf { collection: name(collection), range, ..v1::RangeOf::default() };
             let (kind, step) = match self.random.below(4) {
                 0 => (v1::read::Kind::Count(of_range), Step::Count(collection, id, to, 0)),
                 1 => (v1::read::Kind::Reduce(of_range), Step::Sum(collection, id, to, 0)),
