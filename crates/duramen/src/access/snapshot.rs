@@ -14,7 +14,8 @@ use crate::value::clock::Millis;
 
 /// One state of the whole database. Cheap to take, never blocks a writer, and may be sent to another thread.
 ///
-/// Its reads are the methods of [`Reads`]. While it exists, none of its space is reused.
+/// Its reads are the methods of [`Reads`](crate::Reads) and [`LocalReads`]. While it exists, none of its
+/// space is reused.
 pub struct Snapshot {
     inner: store::Snapshot,
     state: Arc<OpenState>,

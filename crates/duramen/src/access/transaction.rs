@@ -49,8 +49,9 @@ pub(crate) enum Before<'b> {
 
 /// A transaction: sees one state of the database and its own writes.
 ///
-/// Its reads are the methods of [`Reads`]. Typed documents are written by the methods here, dynamic ones
-/// through [`documents`](crate::LocalReads::documents).
+/// Its reads are the methods of [`Reads`](crate::Reads) and [`LocalReads`](crate::LocalReads). Typed
+/// documents are written by the methods here, dynamic ones through
+/// [`documents`](crate::LocalReads::documents).
 pub struct Transaction<'e> {
     inner: Shared<'e>,
     state: &'e OpenState,

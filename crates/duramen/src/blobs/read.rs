@@ -39,7 +39,7 @@ impl BlobInfo {
 }
 
 /// The blobs of a namespace in a [`Snapshot`] or a [`Transaction`](crate::Transaction), from
-/// [`Reads::blobs`].
+/// [`blobs`](crate::LocalReads::blobs).
 ///
 /// A transaction can attach, rename and delete them. Contents are read from a snapshot.
 ///
