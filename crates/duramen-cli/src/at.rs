@@ -82,7 +82,8 @@ fn is_served(command: &Command) -> bool {
         | Command::Scan(_)
         | Command::Shell(_)
         | Command::Top(_)
-        | Command::View(_) => true,
+        | Command::View(_)
+        | Command::Watch(_) => true,
         _ => false,
     }
 }

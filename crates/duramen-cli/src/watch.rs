@@ -1,5 +1,7 @@
 //! `duramen watch`: prints commits of other processes as they happen, one line per change.
 
+mod served;
+
 use std::io::Write;
 use std::thread;
 use std::time::Duration;
@@ -25,6 +27,9 @@ const SHOWN_CHARS: usize = 200;
 
 /// Runs the command.
 pub(crate) fn run(args: &WatchArgs, out: Output) -> Result<()> {
+    if let Some(address) = &args.database.at {
+        return served::run(args, address, out);
+    }
     let from = match (args.since, args.oldest) {
         (Some(seq), _) => ObserveFrom::After(CommitSeq(seq)),
         (None, true) => ObserveFrom::Oldest,

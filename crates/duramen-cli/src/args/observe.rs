@@ -14,7 +14,8 @@ const INTERVAL_MAX: f64 = 86_400.0;
 #[command(
     after_help = "Takes no lock and writes nothing. A commit is shown once the log records it as durable, which takes at most a tenth \
                   of a second. No changes are retained for this command. If the database retains none either, a fast writer can reuse its \
-                  log before the changes are read. Such a gap is reported."
+                  log before the changes are read. Such a gap is reported. With --at the server tells the changes, and retains \
+                  them until they are read."
 )]
 pub(crate) struct WatchArgs {
     #[command(flatten)]

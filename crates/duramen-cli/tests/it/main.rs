@@ -27,6 +27,7 @@ mod lookalikes;
 mod loop_device;
 mod parquet;
 mod printed;
+mod python;
 mod ranges;
 mod references;
 mod repairing;

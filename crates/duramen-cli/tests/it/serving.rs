@@ -510,3 +510,28 @@ fn top_asks_a_server() {
     drop(serve);
     assert_eq!(scratch.run(&["--at", "db", "top", "--count", "1"]).code, Some(6));
 }
+
+#[test]
+fn watch_asks_a_server() {
+    let scratch = rows();
+    let serve = Serve::new(&scratch);
+    let put = |id: u64| {
+        let row = format!(r#"{{"city": "Oslo", "id": {id}, "n": 7}}"#);
+        let told = scratch.ok(&["put", "db", "-c", "rows", &row, "--json"]);
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        told["seq"].as_u64().unwrap()
+    };
+    let since = put(900).to_string();
+    put(901);
+    put(902);
+    let asked = |words: &[&str]| {
+        let watch = ["--at", "db", "watch", "rows", "--follow=false", "--since", &since];
+        scratch.ok(&[&watch[..], words].concat())
+    };
+    let text = asked(&[]);
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(text.contains("put      Oslo,901") && text.contains("put      Oslo,902"), "{text}");
+    assert_eq!(asked(&["--limit", "1"]).lines().count(), 1);
+    assert_eq!(scratch.run(&["--at", "db", "watch", "row", "--json"]).code, Some(1));
+    drop(serve);
+}
