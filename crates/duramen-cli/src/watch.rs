@@ -65,11 +65,15 @@ pub(crate) fn observe(args: &DatabaseArgs, collection: Option<&str>, from: Obser
 
 fn check_collection(observer: &Observer, wanted: Option<&str>) -> Result<()> {
     let Some(wanted) = wanted else { return Ok(()) };
-    let names: Vec<String> = observer.collections()?.iter().map(|schema| schema.name().to_owned()).collect();
+    let names: Vec<_> = observer.collections()?.iter().map(|schema| schema.name().to_owned()).collect();
+    check_named(wanted, &names)
+}
+
+fn check_named(wanted: &str, names: &[String]) -> Result<()> {
     if names.iter().any(|name| name == wanted) {
         return Ok(());
     }
-    let hint = match names.as_slice() {
+    let hint = match names {
         [] => "the database has no collections yet: watch it without naming one".to_owned(),
         names => candidates("collections", wanted, names),
     };

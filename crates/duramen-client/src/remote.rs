@@ -297,6 +297,14 @@ fn is_in_doubt(error: &Error) -> bool {
         || error.code() == Code::Unreachable
 }
 
+/// The error of a call that can be repeated: if it is in doubt, another try finds out.
+fn repeatable(error: Error) -> Error {
+    match error.code() {
+        Code::OutcomeUnknown => Error::new(Code::Unreachable, error.message()).with_hint(error.hint()),
+        _ => error,
+    }
+}
+
 fn again_or_failed<T>(error: Error) -> Ended<T> {
     if is_transient(&error) { Ended::Again(error) } else { Ended::Failed(error) }
 }

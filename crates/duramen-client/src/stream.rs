@@ -189,9 +189,7 @@ impl TransactionStream {
             }
         }
     }
-}
 
-impl TransactionStream {
     /// Rolls back what is open, without waiting for the answer, and rests. Returns whether the stream is good
     /// for another transaction.
     pub(crate) fn rest(&mut self, is_open: bool) -> bool {

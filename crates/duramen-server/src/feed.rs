@@ -58,13 +58,9 @@ impl FeedService {
         let permit = permit.map_err(|_| overloaded("watch"))?;
         call.take_place().await?;
         let (request, identity) = (request.clone(), Arc::clone(&self.identity));
-        let wanted = message::Wanted::new(&request)?;
+        let wanted = message::Wanted::new(&request);
         let ends = request.ends;
-        let begin = move |db: &Db| {
-            let (changes, at) = start(db, &identity, &request)?;
-            Ok((changes, at))
-        };
-        let (changes, at) = self.changes.run(begin).await?;
+        let (changes, at) = self.changes.run(move |db| start(db, &identity, &request)).await?;
         call.give_place_back();
         Ok(watching::Watching::new(changes, at, wanted, ends, permit, call.clone()))
     }

@@ -3,13 +3,11 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use duramen::Code;
 use duramen_client::{Address, Client, Watched};
 use duramen_proto::{change, v1};
 
-use super::{as_json, as_text};
+use super::{as_json, as_text, check_named};
 use crate::args::WatchArgs;
-use crate::database::candidates;
 use crate::failure::{FAILED, Failure, Result};
 use crate::numbers::counted;
 use crate::output::{Output, flush};
@@ -55,15 +53,8 @@ fn request(client: &Client, args: &WatchArgs) -> v1::WatchRequest {
 
 fn check_collection(client: &Client, wanted: Option<&str>) -> Result<()> {
     let Some(wanted) = wanted else { return Ok(()) };
-    let names: Vec<String> = client.collections(Vec::new())?.into_iter().map(|found| found.name).collect();
-    if names.iter().any(|name| name == wanted) {
-        return Ok(());
-    }
-    let hint = match names.as_slice() {
-        [] => "the database has no collections yet: watch it without naming one".to_owned(),
-        names => candidates("collections", wanted, names),
-    };
-    Err(Failure::said(FAILED, Code::NoSuchTree, format!("there is no collection {wanted}"), hint))
+    let names: Vec<_> = client.collections(Vec::new())?.into_iter().map(|found| found.name).collect();
+    check_named(wanted, &names)
 }
 
 fn follow(

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use duramen::error::{Code, Error, ErrorKind, Result};
-use duramen::tuple::{self, KeyFor};
-use duramen::wire::{self, Far, FarCursor, FarGroup, FarRows, KvRead, KvWrite, StoredType, Target, Wanted};
+use duramen::tuple::KeyFor;
+use duramen::wire::{Far, FarCursor, FarGroup, FarRows, KvRead, KvWrite, StoredType, Target, Wanted};
 use duramen::{Collection, Reads, Store, Ttl};
 use duramen_proto::v1;
 use duramen_proto::v1::read::Kind as Asked;
@@ -276,9 +276,7 @@ impl Reads for Remote {
     }
 
     fn get<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
-        let key = tuple::encode(&key)?;
-        let found = Far::get(self, StoredType::of::<C>(), &key)?;
-        found.map(|named| wire::read_named(&key, &named)).transpose()
+        questions::get_typed(self, &key)
     }
 }
 

@@ -8,7 +8,7 @@ use duramen::error::{Code, Error, ErrorKind, Result};
 use duramen_proto::{change, v1};
 
 use super::transaction::{RemoteTransaction, lacks};
-use super::{Remote, is_transient};
+use super::{Remote, is_transient, repeatable};
 use crate::client::Watched;
 
 /// How long the rest of a commit is waited for.
@@ -49,13 +49,7 @@ impl Remote {
             start: start.into(),
             ..v1::RegisterConsumerRequest::default()
         };
-        let registered = self.again(|| match self.client.register_consumer(request.clone()) {
-            // It can be repeated.
-            Err(error) if error.code() == Code::OutcomeUnknown => {
-                Err(Error::new(Code::Unreachable, error.message()).with_hint(error.hint()))
-            }
-            done => done,
-        })?;
+        let registered = self.again(|| self.client.register_consumer(request.clone()).map_err(repeatable))?;
         let position = registered.position.ok_or_else(|| lacks("position"))?.seq;
         Ok(RemoteConsumer {
             remote: self,

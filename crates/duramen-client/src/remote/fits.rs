@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use duramen::Schema;
-use duramen::error::{Code, Error, Result};
+use duramen::error::{Code, Result};
 use duramen::wire::StoredType;
 use duramen_proto::v1;
 
+use super::repeatable;
 use super::transaction::lacks;
 use crate::client::Client;
 
@@ -90,11 +91,8 @@ impl Fits {
         }
         let definitions = of.definitions()?.into_iter().map(Bytes::from).collect();
         let request = v1::EnsureTypeRequest { definitions, level: v1::Level::Disk.into() };
-        let reply = self.client.ensure_type(request).map_err(|error| match error.code() {
-            // It can be repeated, and nothing of the caller was sent.
-            Code::OutcomeUnknown => Error::new(Code::Unreachable, error.message()).with_hint(error.hint()),
-            _ => error,
-        })?;
+        // Nothing of the caller was sent.
+        let reply = self.client.ensure_type(request).map_err(repeatable)?;
         let fitted = Fitted::of(&reply.collection.ok_or_else(|| lacks("collection"))?, true)?;
         self.remember(of, &fitted);
         Ok(fitted)

@@ -1,9 +1,10 @@
 //! What typed queries ask a server, as messages and back: the same in a transaction and outside of one.
 
 use bytes::Bytes;
-use duramen::Direction;
 use duramen::error::Result;
-use duramen::wire::{FarGroup, FarRows, StoredType};
+use duramen::tuple::{self, KeyFor};
+use duramen::wire::{self, Far, FarGroup, FarRows, StoredType};
+use duramen::{Collection, Direction};
 use duramen_proto::v1;
 use duramen_proto::v1::read::Kind as Asked;
 use duramen_proto::v1::read_result::Kind as Told;
@@ -13,6 +14,16 @@ use super::transaction::lacks;
 /// The document under a key.
 pub(super) fn get(of: StoredType, key: &[u8]) -> Asked {
     Asked::Get(document_key(of, key))
+}
+
+/// The document of a type under a key.
+///
+/// # Errors
+/// As [`duramen::Reads::get`].
+pub(super) fn get_typed<C: Collection>(far: &impl Far, key: &impl KeyFor<C::Key>) -> Result<Option<C>> {
+    let key = tuple::encode(key)?;
+    let found = far.get(StoredType::of::<C>(), &key)?;
+    found.map(|named| wire::read_named(&key, &named)).transpose()
 }
 
 /// A key of a document.

@@ -366,10 +366,10 @@ impl Session {
         let mut of = reading.of.clone();
         of.limit = if of.limit == 0 { reading.part } else { of.limit.min(reading.part) };
         let found = questions::found_rows(self.read(v1::read::Kind::Rows(of.clone()))?)?;
-        let (rows, is_last_part) = (found.rows.len() as u64, reading.of.limit > 0);
+        let rows = found.rows.len() as u64;
         reading.part = reading.part.saturating_mul(ROWS_GROW);
         reading.is_complete = found.is_complete && rows < of.limit;
-        if is_last_part {
+        if reading.of.limit > 0 {
             reading.of.limit -= rows.min(reading.of.limit);
             reading.is_complete |= reading.of.limit == 0;
         }

@@ -71,9 +71,7 @@ impl Shared {
     }
 
     fn get<C: Collection>(&self, key: impl KeyFor<C::Key>) -> Result<Option<C>> {
-        let key = tuple::encode(&key)?;
-        let found = Far::get(self, StoredType::of::<C>(), &key)?;
-        found.map(|named| wire::read_named(&key, &named)).transpose()
+        questions::get_typed(self, &key)
     }
 }
 

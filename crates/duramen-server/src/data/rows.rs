@@ -13,7 +13,7 @@ const ROWS_BYTES: usize = 256 << 10;
 const ROWS_MAX: usize = 4_096;
 
 /// The most marks of a message.
-pub(super) const MARKS_MAX: usize = 64;
+const MARKS_MAX: usize = 64;
 
 /// What a row takes beside its bytes.
 const PER_ROW: usize = size_of::<v1::Row>();
@@ -62,25 +62,26 @@ pub(super) fn read<S: LocalReads>(state: &S, of: &v1::RowsOf, room: &mut Room<'_
     some(state, of, ROWS_BYTES, |bytes| room.hold(bytes))
 }
 
+fn rows_of<'a>(
+    collection: &'a str,
+    view: &'a str,
+    generation: Option<u64>,
+    range: Option<&v1::Range>,
+    reverse: bool,
+) -> Result<EncodedRows<'a>> {
+    let direction = if reverse { Direction::Reverse } else { Direction::Forward };
+    Ok(EncodedRows { collection, view, generation, range: key::span(range)?.into_bytes(), direction })
+}
+
 /// The rows that are meant; `None` if fewer are there than are to be skipped.
 fn encoded<'a, S: LocalReads>(state: &S, of: &'a v1::RowsOf) -> Result<Option<EncodedRows<'a>>> {
-    let direction = if of.reverse { Direction::Reverse } else { Direction::Forward };
-    let range = key::span(of.range.as_ref())?.into_bytes();
-    let rows = EncodedRows {
-        collection: &of.collection,
-        view: &of.view,
-        generation: of.generation,
-        range,
-        direction,
-    };
+    let rows = rows_of(&of.collection, &of.view, of.generation, of.range.as_ref(), of.reverse)?;
     if of.skip == 0 { Ok(Some(rows)) } else { rows.skip(state, of.skip) }
 }
 
 /// How many rows a view has in a range.
 pub(super) fn count<S: LocalReads>(state: &S, of: &v1::RangeOf) -> Result<u64> {
-    let range = key::span(of.range.as_ref())?.into_bytes();
-    let (collection, view, generation) = (&of.collection, &of.view, of.generation);
-    EncodedRows { collection, view, generation, range, direction: Direction::Forward }.count(state)
+    rows_of(&of.collection, &of.view, of.generation, of.range.as_ref(), false)?.count(state)
 }
 
 /// The reductions of a view as the nodes of its tree keep them.
@@ -89,15 +90,7 @@ pub(super) fn reduce<S: LocalReads>(
     of: &v1::ReduceView,
     room: &mut Room<'_>,
 ) -> Result<v1::ViewReductions> {
-    let direction = if of.reverse { Direction::Reverse } else { Direction::Forward };
-    let range = key::span(of.range.as_ref())?.into_bytes();
-    let rows = EncodedRows {
-        collection: &of.collection,
-        view: &of.view,
-        generation: of.generation,
-        range,
-        direction,
-    };
+    let rows = rows_of(&of.collection, &of.view, of.generation, of.range.as_ref(), of.reverse)?;
     let mut groups = Vec::new();
     let mut add = |key: Vec<u8>, count: u64, reduction: Vec<u8>| {
         room.hold(key.len() + reduction.len() + size_of::<v1::ReductionGroup>())?;

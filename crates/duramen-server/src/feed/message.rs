@@ -1,7 +1,7 @@
 //! Changes and consumers as messages.
 
 use duramen::error::Result;
-use duramen::{AnyChange, AnyChanged, CommitSeq, ConsumerState, Origin};
+use duramen::{AnyChange, AnyChanged, ConsumerState, Origin};
 use duramen_proto::{document, key, v1};
 
 use crate::data::{Identity, check_length};
@@ -13,8 +13,8 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn new(request: &v1::WatchRequest) -> Result<Wanted> {
-        Ok(Wanted { collections: request.collections.clone(), form: request.form() })
+    pub(super) fn new(request: &v1::WatchRequest) -> Wanted {
+        Wanted { collections: request.collections.clone(), form: request.form() }
     }
 
     /// A change as a message; `None` if it is not wanted.
@@ -57,14 +57,9 @@ impl Wanted {
 pub(super) fn consumer(state: &ConsumerState, identity: &Identity) -> v1::Consumer {
     v1::Consumer {
         name: state.name.clone(),
-        position: Some(position(state.position, identity)),
+        position: Some(identity.durable(state.position)),
         lag_commits: state.lag_commits,
         refuses_writers: state.refuses_writers,
         has_gap: state.has_gap,
     }
-}
-
-/// A position in the feed, which has only what is on disk.
-pub(super) fn position(seq: CommitSeq, identity: &Identity) -> v1::Token {
-    identity.durable(seq)
 }

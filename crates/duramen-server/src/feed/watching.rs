@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use tokio_stream::Stream;
 use tonic::Status;
 
-use super::message::{Wanted, position};
+use super::message::Wanted;
 use crate::call::Call;
 use crate::data::{Identity, MESSAGE_BYTES};
 use crate::limit::budget::Charge;
@@ -107,7 +107,7 @@ impl Watching {
     async fn send_commit(&mut self, items: Vec<Result<AnyChange>>, sending: &Sending) -> Result<()> {
         let bytes = items.iter().flatten().map(bytes_of).sum::<usize>();
         let _charge = self.charge(bytes.min(CHARGED_MAX)).await?;
-        let (mut changes, mut bytes) = (Vec::new(), 0);
+        let (mut changes, mut bytes, mut has_sent_part) = (Vec::new(), 0, false);
         for item in items {
             let message = match item {
                 Ok(change) => {
@@ -135,28 +135,23 @@ impl Watching {
                 sending
                     .send(v1::WatchReply { changes: std::mem::take(&mut changes), position: None })
                     .await?;
-                bytes = 0;
+                (bytes, has_sent_part) = (0, true);
             }
         }
-        if changes.is_empty() && bytes == 0 && self.at == self.told {
-            return Ok(());
-        }
-        if !changes.is_empty() {
-            let position = Some(position(self.at, &sending.identity));
-            self.told = self.at;
-            return sending.send(v1::WatchReply { changes, position }).await;
-        }
-        Ok(())
+        // Parts have no position: the last message of the commit says that it is whole.
+        if changes.is_empty() && !has_sent_part { Ok(()) } else { self.send_whole(changes, sending).await }
+    }
+
+    /// Sends changes, and that everything up to here was sent.
+    async fn send_whole(&mut self, changes: Vec<v1::Change>, sending: &Sending) -> Result<()> {
+        self.told = self.at;
+        let position = Some(sending.identity.durable(self.at));
+        sending.send(v1::WatchReply { changes, position }).await
     }
 
     /// Says where it is, if that is not known.
     async fn tell(&mut self, sending: &Sending) -> Result<()> {
-        if self.told == self.at {
-            return Ok(());
-        }
-        self.told = self.at;
-        let position = Some(position(self.at, &sending.identity));
-        sending.send(v1::WatchReply { changes: Vec::new(), position }).await
+        if self.told == self.at { Ok(()) } else { self.send_whole(Vec::new(), sending).await }
     }
 
     /// Waits for a commit.

@@ -85,6 +85,27 @@ fn a_watch_waits_for_commits() {
     assert!(ids.is_sorted(), "{ids:?}");
 }
 
+/// Also if the last change of a commit fills a message.
+#[test]
+fn a_watch_names_the_position_of_a_commit_before_the_next_one() {
+    let served = Served::new();
+    let large = "x".repeat(2 << 20);
+    for id in 0..3 {
+        let order = doc! { "city": "Bonn", "id": id, "note": large.as_str() };
+        served.db.documents("orders").put(order).expect("stored");
+    }
+    let mut watched = served.client.watch(watch(v1::WatchStart::Beginning, true)).expect("begun");
+    let (mut at, mut whole) = (0, 0);
+    while let Some(reply) = watched.next().expect("read") {
+        for change in &reply.changes {
+            assert!(change.seq == at || at <= whole, "{} comes, {at} was not said to be whole", change.seq);
+            at = change.seq;
+        }
+        whole = reply.position.map_or(whole, |position| position.seq);
+    }
+    assert!(at >= 3 && whole >= at, "{at} {whole}");
+}
+
 /// A reader that stops is ended after its limit, and goes on from its last position.
 #[test]
 fn a_reader_that_stops_is_ended_and_misses_nothing() {

@@ -1,7 +1,7 @@
 //! Reads for a server of this database: bounds are among encoded keys, and rows are returned as encoded keys.
 //!
-//! A client's typed query is answered by these. The client knows the types, and has checked that they fit; a
-//! view is known by its name here, and the newest complete one of the name answers.
+//! A client's typed query is answered by these. The client knows the types, has checked that they fit, and
+//! names the generation of a view; if it names none, the newest complete one answers.
 
 use std::sync::Arc;
 
