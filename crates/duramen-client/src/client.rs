@@ -8,6 +8,7 @@ use bytes::Bytes;
 use duramen::Time;
 use duramen::error::{Code, Error, Result};
 use duramen_proto::v1::admin_client::AdminClient;
+use duramen_proto::v1::blobs_client::BlobsClient;
 use duramen_proto::v1::data_client::DataClient;
 use duramen_proto::v1::feed_client::FeedClient;
 use duramen_proto::v1::schema_client::SchemaClient;
@@ -25,10 +26,10 @@ use crate::address::Address;
 use crate::connect::{self, Connected};
 
 /// What a call may take.
-const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A scan may take longer: its reader decides.
-const SCAN_DEADLINE: Duration = Duration::from_secs(300);
+pub(crate) const SCAN_DEADLINE: Duration = Duration::from_secs(300);
 
 /// Puts the token into each call.
 #[derive(Debug, Clone)]
@@ -58,6 +59,7 @@ struct Shared {
     data: DataClient<Calls>,
     schema: SchemaClient<Calls>,
     feed: FeedClient<Calls>,
+    blobs: BlobsClient<Calls>,
     admin: AdminClient<Calls>,
     hello: v1::HelloReply,
     /// When that was.
@@ -92,6 +94,7 @@ impl Client {
             data: data.max_decoding_message_size(MESSAGE_BYTES_MAX),
             schema: schema.max_decoding_message_size(MESSAGE_BYTES_MAX),
             feed: FeedClient::new(calls.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            blobs: BlobsClient::new(calls.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX),
             admin: AdminClient::new(calls).max_decoding_message_size(MESSAGE_BYTES_MAX),
             hello: v1::HelloReply::default(),
             greeted: Instant::now(),
@@ -364,6 +367,18 @@ impl Client {
 
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.shared.runtime
+    }
+
+    pub(crate) fn wait<T>(
+        &self,
+        call: impl Future<Output = std::result::Result<Response<T>, Status>>,
+    ) -> Result<T> {
+        self.shared.wait(call)
+    }
+
+    /// The calls of the service `Blobs`.
+    pub(crate) fn blobs(&self) -> BlobsClient<Calls> {
+        self.shared.blobs.clone()
     }
 
     /// The calls of the service `Data`.

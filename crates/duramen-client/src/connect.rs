@@ -20,6 +20,14 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What a server may send of an answer that is not read yet.
+const STREAM_WINDOW: u32 = 1 << 20;
+
+/// What it may send of all of them. The calls of a connection share it: it has room for as many streams as a
+/// server takes, so that answers which a program does not read, such as those of a scan or a watch, never
+/// keep out those that it waits for.
+const CONNECTION_WINDOW: u32 = 128 * STREAM_WINDOW;
+
 /// A connection, and the token that its calls carry.
 #[derive(Debug)]
 pub(crate) struct Connected {
@@ -62,7 +70,8 @@ fn endpoint(text: String) -> Result<Endpoint> {
         .map_err(|error| Error::invalid(format!("the address cannot be used: {error}")))?;
     Ok(endpoint
         .connect_timeout(CONNECT_MAX)
-        .http2_adaptive_window(true)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .http2_keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT))
 }

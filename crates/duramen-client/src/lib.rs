@@ -11,12 +11,17 @@
 )]
 
 mod address;
+mod blobs;
 mod client;
 mod connect;
 mod remote;
 mod stream;
 
 pub use address::Address;
+pub use blobs::{Downloaded, Uploading};
 pub use client::{Client, FailedBatch, Scanned, Watched};
-pub use remote::{Remote, RemoteConsumer, RemoteDocuments, RemoteSnapshot, RemoteTransaction};
+pub use remote::{
+    Remote, RemoteBlobIter, RemoteBlobReader, RemoteBlobWriter, RemoteBlobs, RemoteBlobsOf, RemoteConsumer,
+    RemoteDocuments, RemoteSnapshot, RemoteTransaction, RemoteUpload,
+};
 pub use stream::{FailedStep, TransactionStream};

@@ -1,5 +1,6 @@
 //! A database that another process serves, used with the closures of the library.
 
+mod blobs;
 mod calls;
 mod collection;
 mod consumer;
@@ -27,6 +28,9 @@ use fits::Fits;
 use session::Session;
 use streams::Streams;
 
+pub use blobs::{
+    RemoteBlobIter, RemoteBlobReader, RemoteBlobWriter, RemoteBlobs, RemoteBlobsOf, RemoteUpload,
+};
 pub use collection::RemoteDocuments;
 pub use consumer::RemoteConsumer;
 pub use transaction::{RemoteSnapshot, RemoteTransaction};

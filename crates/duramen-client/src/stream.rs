@@ -221,7 +221,7 @@ impl Drop for TransactionStream {
     }
 }
 
-fn no_answer() -> Error {
+pub(crate) fn no_answer() -> Error {
     Error::new(Code::Unreachable, "the server gave no answer")
         .with_hint("look whether it still runs, and try again")
 }

@@ -8,7 +8,7 @@ use duramen::error::{Code, Error, Result};
 use http::HeaderMap;
 use tokio::time::Instant;
 
-use crate::limit::DEADLINE_MAX;
+use crate::blobs::kept::KeptUploads;
 use crate::limit::body::Charges;
 use crate::limit::budget::{Charge, Holder};
 use crate::limit::places::{Class, Place, Places};
@@ -28,6 +28,8 @@ pub(crate) struct Call {
     begun: Arc<AtomicBool>,
     /// The client waits for no answer any more.
     gone: Arc<AtomicBool>,
+    /// Where it finds uploads to attach.
+    pub(crate) uploads: Arc<KeptUploads>,
     places: Arc<Places>,
     class: Class,
     place: Arc<Mutex<Option<Place>>>,
@@ -39,7 +41,7 @@ impl Call {
     pub(crate) fn new(
         user: &'static str,
         deadline: Instant,
-        places: &Arc<Places>,
+        (uploads, places): (&Arc<KeptUploads>, &Arc<Places>),
         class: Class,
         holder: &Arc<Holder>,
     ) -> Call {
@@ -48,6 +50,7 @@ impl Call {
             deadline,
             begun: Arc::default(),
             gone: Arc::default(),
+            uploads: Arc::clone(uploads),
             places: Arc::clone(places),
             class,
             place: Arc::default(),
@@ -195,11 +198,11 @@ pub(crate) fn in_doubt() -> Error {
         .with_hint("ask for its outcome by its request id; without one look whether the change is there")
 }
 
-/// The deadline that a call asks for, or the usual one.
+/// The deadline that a call asks for, or the usual one; no more than the most that there may be.
 ///
 /// # Errors
 /// `InvalidArgument` (E0201) if its header is none.
-pub(crate) fn deadline(headers: &HeaderMap, usual: Duration) -> Result<Instant> {
+pub(crate) fn deadline(headers: &HeaderMap, usual: Duration, most: Duration) -> Result<Instant> {
     let asked = headers.get(TIMEOUT).map(|value| {
         value
             .to_str()
@@ -207,7 +210,7 @@ pub(crate) fn deadline(headers: &HeaderMap, usual: Duration) -> Result<Instant> 
             .and_then(parse)
             .ok_or_else(|| Error::invalid("the header grpc-timeout is no time"))
     });
-    Ok(Instant::now() + asked.transpose()?.unwrap_or(usual).min(DEADLINE_MAX))
+    Ok(Instant::now() + asked.transpose()?.unwrap_or(usual).min(most))
 }
 
 /// Up to eight digits and a unit.

@@ -27,7 +27,8 @@
 //! | `auth` | the user at the other end |
 //! | `route`, `call` | a call: its deadline, its place, its service |
 //! | `limit` | bytes and places, charged before they are used |
-//! | `data`, `schema`, `feed`, `admin` | the services |
+//! | `data`, `blobs`, `schema`, `feed`, `admin` | the services |
+//! | `on_demand`, `page` | streams whose messages are made when they are wanted; page tokens |
 
 #![allow(
     clippy::disallowed_methods,
@@ -36,6 +37,7 @@
 
 mod admin;
 mod auth;
+mod blobs;
 mod call;
 mod connection;
 mod data;
@@ -43,6 +45,8 @@ mod discover;
 mod feed;
 mod limit;
 mod listen;
+mod on_demand;
+mod page;
 mod route;
 mod schema;
 mod server;

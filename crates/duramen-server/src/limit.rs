@@ -30,6 +30,10 @@ pub struct Limits {
     pub scans: usize,
     /// Watches of changes.
     pub watches: usize,
+    /// Uploads of blobs.
+    pub uploads: usize,
+    /// An upload without a message for so long is given up.
+    pub upload_silence: Duration,
     /// Transactions of several messages that are open.
     pub transactions: usize,
     /// Such a transaction without a message for so long is rolled back.
@@ -54,6 +58,8 @@ impl Default for Limits {
             scans: 64,
             transactions: 1_000,
             watches: 1_000,
+            uploads: 32,
+            upload_silence: Duration::from_secs(30),
             silence: Duration::from_secs(5),
             first_call: Duration::from_secs(10),
             unread_replies: Duration::from_secs(30),
@@ -65,3 +71,6 @@ impl Default for Limits {
 
 /// The most time that a call may ask for.
 pub(crate) const DEADLINE_MAX: Duration = Duration::from_secs(300);
+
+/// An upload may take longer: it ends if no bytes come.
+pub(crate) const UPLOAD_MAX: Duration = Duration::from_secs(24 * 3600);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use duramen::error::{Code, Error};
-use duramen_proto::status;
-use duramen_proto::v1::{admin_server, data_server, feed_server, schema_server};
+use duramen_proto::v1::{admin_server, blobs_server, data_server, feed_server, schema_server};
+use duramen_proto::{MESSAGE_BYTES_MAX, status};
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::watch;
@@ -22,13 +22,15 @@ use tower_service::Service;
 
 use crate::admin::AdminService;
 use crate::auth::{Auth, Peer};
+use crate::blobs::kept::KeptUploads;
+use crate::blobs::{BlobService, UPLOAD_BYTES_MAX};
 use crate::call::{self, Call};
 use crate::data::{DataService, refused};
 use crate::feed::FeedService;
-use crate::limit::Limits;
-use crate::limit::body::{ReplyBody, RequestBody};
+use crate::limit::body::{ReplyBody, RequestBody, Takes};
 use crate::limit::budget::{Budget, Holder};
 use crate::limit::places::{Class, Places};
+use crate::limit::{DEADLINE_MAX, Limits, UPLOAD_MAX};
 use crate::schema::SchemaService;
 
 /// The services of a server.
@@ -36,6 +38,7 @@ use crate::schema::SchemaService;
 pub(crate) struct Services<H, R, A> {
     pub(crate) data: data_server::DataServer<DataService>,
     pub(crate) schema: schema_server::SchemaServer<SchemaService>,
+    pub(crate) blobs: blobs_server::BlobsServer<BlobService>,
     pub(crate) feed: feed_server::FeedServer<FeedService>,
     pub(crate) admin: admin_server::AdminServer<AdminService>,
     pub(crate) health: H,
@@ -48,6 +51,7 @@ pub(crate) struct Services<H, R, A> {
 pub(crate) struct Shared {
     pub(crate) auth: Auth,
     pub(crate) limits: Limits,
+    pub(crate) uploads: Arc<KeptUploads>,
     pub(crate) places: Arc<Places>,
     pub(crate) budget: Arc<Budget>,
     /// Whether the server goes down.
@@ -65,8 +69,8 @@ pub(crate) trait Dispatch: Send + Sync {
     /// The answer, on its way; `None` if no service has the path.
     fn dispatch(&self, request: Request<RequestBody>) -> Option<Answering>;
 
-    /// Whether the calls of a path take messages one after the other.
-    fn is_stream(&self, path: &str) -> bool;
+    /// What the calls of a path take.
+    fn takes(&self, path: &str) -> Takes;
 }
 
 impl<H, R, A> Dispatch for Services<H, R, A>
@@ -78,8 +82,12 @@ where
     A: NamedService + Clone + Send + Sync + 'static,
     A: Service<Request<RequestBody>, Response = Response<Body>, Error = Infallible, Future: Send>,
 {
-    fn is_stream(&self, path: &str) -> bool {
-        path == TRANSACT || service_of(path).is_some_and(|service| [R::NAME, A::NAME].contains(&service))
+    fn takes(&self, path: &str) -> Takes {
+        let is_reflection = service_of(path).is_some_and(|service| [R::NAME, A::NAME].contains(&service));
+        match path {
+            UPLOAD => Takes { is_stream: true, message_max: UPLOAD_BYTES_MAX },
+            _ => Takes { is_stream: is_reflection || path == TRANSACT, message_max: MESSAGE_BYTES_MAX },
+        }
     }
 
     fn dispatch(&self, request: Request<RequestBody>) -> Option<Answering> {
@@ -88,6 +96,8 @@ where
             answering(self.data.clone(), request)
         } else if service == schema_server::SchemaServer::<SchemaService>::NAME {
             answering(self.schema.clone(), request)
+        } else if service == blobs_server::BlobsServer::<BlobService>::NAME {
+            answering(self.blobs.clone(), request)
         } else if service == feed_server::FeedServer::<FeedService>::NAME {
             answering(self.feed.clone(), request)
         } else if service == admin_server::AdminServer::<AdminService>::NAME {
@@ -121,6 +131,9 @@ where
 /// Changes for as long as the client wants them.
 const WATCH: &str = "/duramen.v1.Feed/Watch";
 
+/// Blobs, piece by piece.
+const UPLOAD: &str = "/duramen.v1.Blobs/Upload";
+
 /// Transactions of several messages.
 const TRANSACT: &str = "/duramen.v1.Data/Transact";
 
@@ -132,7 +145,9 @@ fn service_of(path: &str) -> Option<&str> {
 /// What a call takes, by its path.
 fn class_of(path: &str) -> Class {
     match path {
-        "/duramen.v1.Data/Scan" | "/duramen.v1.Schema/BuildViews" => Class::Bulk,
+        "/duramen.v1.Data/Scan" | "/duramen.v1.Blobs/Download" | "/duramen.v1.Schema/BuildViews" => {
+            Class::Bulk
+        }
         "/duramen.v1.Data/Hello" | "/duramen.v1.Admin/Stats" => Class::Control,
         _ if path.starts_with("/duramen.v1.") => Class::Calls,
         _ => Class::Control,
@@ -158,8 +173,8 @@ pub(crate) async fn answer(
     has_called.store(true, Ordering::Relaxed);
     let (mut head, body) = request.into_parts();
     head.extensions.insert(call.clone());
-    let is_stream = shared.services.is_stream(head.uri.path());
-    let request = Request::from_parts(head, RequestBody::new(body, &holder, &call.charges, is_stream));
+    let takes = shared.services.takes(head.uri.path());
+    let request = Request::from_parts(head, RequestBody::new(body, &holder, &call.charges, takes));
     let Some(answering) = shared.services.dispatch(request) else {
         return Ok(reply(Status::unimplemented("there is no such service").into_http(), None));
     };
@@ -194,10 +209,14 @@ fn begin(
             .with_hint("nothing was changed: try again in a moment, when it is up again");
         return Err(refused(error));
     }
-    let is_long = class == Class::Bulk || path == TRANSACT;
-    let usual = if is_long { crate::limit::DEADLINE_MAX } else { shared.limits.deadline };
+    let (usual, most) = match path {
+        UPLOAD => (UPLOAD_MAX, UPLOAD_MAX),
+        TRANSACT => (DEADLINE_MAX, DEADLINE_MAX),
+        _ if class == Class::Bulk => (DEADLINE_MAX, DEADLINE_MAX),
+        _ => (shared.limits.deadline, DEADLINE_MAX),
+    };
     // That of a watch is for its beginning: it has no end.
     let headers = if path == WATCH { &HeaderMap::new() } else { headers };
-    let deadline = call::deadline(headers, usual).map_err(refused)?;
-    Ok(Call::new(user, deadline, &shared.places, class, holder))
+    let deadline = call::deadline(headers, usual, most).map_err(refused)?;
+    Ok(Call::new(user, deadline, (&shared.uploads, &shared.places), class, holder))
 }

@@ -14,6 +14,7 @@ use duramen::Db;
 use duramen::error::{Code, Error, Result};
 use duramen_proto::discovery::Serving;
 use duramen_proto::v1::admin_server::AdminServer;
+use duramen_proto::v1::blobs_server::BlobsServer;
 use duramen_proto::v1::data_server::DataServer;
 use duramen_proto::v1::feed_server::FeedServer;
 use duramen_proto::v1::schema_server::SchemaServer;
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 
 use crate::admin::AdminService;
 use crate::auth::Auth;
+use crate::blobs::{BlobService, UPLOAD_BYTES_MAX};
 use crate::data::DataService;
 use crate::discover::{self, Notice, Socket};
 use crate::feed::FeedService;
@@ -205,6 +207,7 @@ impl Builder {
         let (drain, draining) = watch::channel(false);
         let shared = Shared {
             auth: Auth { owner, token: token.clone() },
+            uploads: Arc::default(),
             places: Arc::new(Places::new(&self.limits, cores())),
             budget: Budget::new(self.limits.memory_bytes),
             services: self.services(runtime, draining.clone())?,
@@ -275,6 +278,7 @@ impl Builder {
     ) -> Result<Box<dyn crate::route::Dispatch>> {
         let data = DataService::new(&self.db, &self.limits, draining.clone());
         let (schema, admin) = (SchemaService::beside(&data), AdminService::beside(&data));
+        let blobs = BlobService::beside(&data, &self.limits, draining.clone());
         let feed = FeedService::beside(&data, &self.limits, draining.clone());
         // It begins as one that serves.
         let (health_reporter, health) = tonic_health::server::health_reporter();
@@ -296,6 +300,9 @@ impl Builder {
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
             schema: SchemaServer::new(schema)
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX),
+            blobs: BlobsServer::new(blobs)
+                .max_decoding_message_size(UPLOAD_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
             feed: FeedServer::new(feed)
                 .max_decoding_message_size(SMALL_BYTES_MAX)

@@ -22,10 +22,10 @@ use crate::store::error::{Error, Result};
 use crate::value::span::Span;
 use crate::value::tuple::{Key, OwnedKey, encode};
 
-pub(crate) use collect::{after_writes, pieces_of, step};
-pub use read::{BlobInfo, BlobIter, BlobReader, BlobsOf};
+pub(crate) use collect::{after_writes, background_step, has_work, pieces_of, step};
+pub use read::{BlobInfo, BlobIter, BlobReader, BlobsOf, EncodedBlobs, encoded_blobs};
 pub(crate) use record::{BlobId, ORPHANED, PIECES, Record, namespace_of_records, records_tree};
-pub use write::{BlobWriter, Upload};
+pub use write::{BlobWriter, Upload, WRITER_BYTES_MAX};
 
 /// The default size of a piece, and the largest.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
@@ -68,7 +68,7 @@ pub const PIECE_BYTES_MIN: usize = 1024;
 /// A blob is stored in pieces of 1 MiB, each written once to extents of its own. Neither the log nor memory
 /// holds them. An upload stores its pieces in several transactions, so it may be larger than one transaction.
 /// It holds no snapshot open. The last transaction makes the blob visible. Deleted, replaced and unfinished
-/// blobs are collected by the next write of a blob, or by [`Db::sweep_blobs`].
+/// blobs are collected by the next write of a blob, in the background, or by [`Db::sweep_blobs`].
 ///
 /// # Errors
 /// As [`BlobsOf`], and those of a [commit](crate::Error#commits) for a write.
@@ -201,7 +201,8 @@ impl Db {
 
     /// Frees the space of all unreferenced blobs: deleted, replaced, abandoned, or cut short by a crash.
     ///
-    /// Returns how many pieces they had. Writes of blobs do the same on their own, step by step.
+    /// Returns how many pieces it freed. Writes of blobs and the background do the same on their own, step by
+    /// step.
     ///
     /// # Errors
     /// Those of a [commit](crate::Error#commits).

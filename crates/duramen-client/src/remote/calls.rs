@@ -107,7 +107,7 @@ impl Remote {
     }
 
     /// A transaction of one operation.
-    fn write(
+    pub(super) fn write(
         &self,
         of: Option<StoredType>,
         kind: &v1::operation::Kind,

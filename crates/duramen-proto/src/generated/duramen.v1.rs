@@ -508,7 +508,10 @@ impl ::prost::Name for KeyValueIs {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Operation {
-    #[prost(oneof = "operation::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(
+        oneof = "operation::Kind",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14"
+    )]
     pub kind: ::core::option::Option<operation::Kind>,
 }
 /// Nested message and enum types in `Operation`.
@@ -539,6 +542,12 @@ pub mod operation {
         AssignId(super::AssignId),
         #[prost(message, tag = "11")]
         AdvanceConsumer(super::AdvanceConsumer),
+        #[prost(message, tag = "12")]
+        AttachBlob(super::AttachBlob),
+        #[prost(message, tag = "13")]
+        DeleteBlob(super::BlobKey),
+        #[prost(message, tag = "14")]
+        RenameBlob(super::RenameBlob),
     }
 }
 impl ::prost::Name for Operation {
@@ -549,6 +558,64 @@ impl ::prost::Name for Operation {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/duramen.v1.Operation".into()
+    }
+}
+/// Gives an upload of the service `Blobs` its key, replacing any blob there. InvalidArgument (E0201) if there is no such
+/// upload of this user, or it has a key already.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AttachBlob {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub key: ::core::option::Option<Key>,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub upload: ::prost::bytes::Bytes,
+}
+impl ::prost::Name for AttachBlob {
+    const NAME: &'static str = "AttachBlob";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.AttachBlob".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.AttachBlob".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BlobKey {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub key: ::core::option::Option<Key>,
+}
+impl ::prost::Name for BlobKey {
+    const NAME: &'static str = "BlobKey";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BlobKey".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BlobKey".into()
+    }
+}
+/// Gives a blob another key, replacing any blob there.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RenameBlob {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub from: ::core::option::Option<Key>,
+    #[prost(message, optional, tag = "3")]
+    pub to: ::core::option::Option<Key>,
+}
+impl ::prost::Name for RenameBlob {
+    const NAME: &'static str = "RenameBlob";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.RenameBlob".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.RenameBlob".into()
     }
 }
 /// The changes behind one position and up to another are handled by this transaction. DocumentChanged (E0803) if the
@@ -782,14 +849,14 @@ impl ::prost::Name for Value {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OperationResult {
-    #[prost(oneof = "operation_result::Kind", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "operation_result::Kind", tags = "1, 2, 3, 4, 5")]
     pub kind: ::core::option::Option<operation_result::Kind>,
 }
 /// Nested message and enum types in `OperationResult`.
 pub mod operation_result {
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Kind {
-        /// Of puts, insert, ensure, put_typed and advance_consumer.
+        /// Of puts, insert, ensure, put_typed, advance_consumer and attach_blob.
         #[prost(message, tag = "1")]
         Stored(super::Stored),
         /// Of deletes.
@@ -801,6 +868,9 @@ pub mod operation_result {
         /// Of assign_id.
         #[prost(uint64, tag = "4")]
         AssignedId(u64),
+        /// Of rename_blob: whether there was a blob to rename.
+        #[prost(bool, tag = "5")]
+        Renamed(bool),
     }
 }
 impl ::prost::Name for OperationResult {
@@ -4863,6 +4933,722 @@ pub mod feed_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "duramen.v1.Feed";
     impl<T> tonic::server::NamedService for FeedServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// The first message names the namespace and the content type; they are empty in the others. Every message may have
+/// bytes. An upload ends if no message comes for 30 s, and leaves nothing behind if its stream does not end well.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadRequest {
+    /// Where the blob will be attached.
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    /// Such as `image/png`; may be empty.
+    #[prost(string, tag = "2")]
+    pub content_type: ::prost::alloc::string::String,
+    /// The next bytes, at most 1 MiB.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub bytes: ::prost::bytes::Bytes,
+}
+impl ::prost::Name for UploadRequest {
+    const NAME: &'static str = "UploadRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.UploadRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.UploadRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadReply {
+    /// Names the upload in `attach_blob`, for the same user. What is not attached within five minutes, or before the
+    /// server stops, is deleted.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub upload: ::prost::bytes::Bytes,
+    #[prost(message, optional, tag = "2")]
+    pub info: ::core::option::Option<BlobInfo>,
+}
+impl ::prost::Name for UploadReply {
+    const NAME: &'static str = "UploadReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.UploadReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.UploadReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BlobInfo {
+    #[prost(uint64, tag = "1")]
+    pub length: u64,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub sha256: ::prost::bytes::Bytes,
+    /// Empty if there is none.
+    #[prost(string, tag = "3")]
+    pub content_type: ::prost::alloc::string::String,
+}
+impl ::prost::Name for BlobInfo {
+    const NAME: &'static str = "BlobInfo";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BlobInfo".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BlobInfo".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DownloadRequest {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub key: ::core::option::Option<Key>,
+    /// Where to begin.
+    #[prost(uint64, tag = "3")]
+    pub offset: u64,
+    /// How many bytes at most; 0 for all.
+    #[prost(uint64, tag = "4")]
+    pub length: u64,
+    /// Go on with the blob that has this SHA-256. DocumentChanged (E0803) if it was replaced or deleted.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub sha256: ::prost::bytes::Bytes,
+    /// Not older than this commit.
+    #[prost(message, optional, tag = "6")]
+    pub at_least: ::core::option::Option<Token>,
+}
+impl ::prost::Name for DownloadRequest {
+    const NAME: &'static str = "DownloadRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.DownloadRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.DownloadRequest".into()
+    }
+}
+/// A blob that is replaced or deleted while it is read can end with DocumentChanged (E0803), a minute later.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DownloadReply {
+    /// Of the whole blob, in the first message.
+    #[prost(message, optional, tag = "1")]
+    pub info: ::core::option::Option<BlobInfo>,
+    /// The next bytes.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub bytes: ::prost::bytes::Bytes,
+}
+impl ::prost::Name for DownloadReply {
+    const NAME: &'static str = "DownloadReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.DownloadReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.DownloadReply".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BlobInfoRequest {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub key: ::core::option::Option<Key>,
+    /// Not older than this commit.
+    #[prost(message, optional, tag = "3")]
+    pub at_least: ::core::option::Option<Token>,
+}
+impl ::prost::Name for BlobInfoRequest {
+    const NAME: &'static str = "BlobInfoRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BlobInfoRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BlobInfoRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BlobInfoReply {
+    /// Not set if there is no such blob.
+    #[prost(message, optional, tag = "1")]
+    pub info: ::core::option::Option<BlobInfo>,
+}
+impl ::prost::Name for BlobInfoReply {
+    const NAME: &'static str = "BlobInfoReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BlobInfoReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BlobInfoReply".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListBlobsRequest {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub range: ::core::option::Option<Range>,
+    /// How many at most; 0 and more than 1,000 for 1,000.
+    #[prost(uint32, tag = "3")]
+    pub limit: u32,
+    /// To go on behind a page. The namespace and the range must be the same.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub page_token: ::prost::bytes::Bytes,
+    /// Not older than this commit.
+    #[prost(message, optional, tag = "5")]
+    pub at_least: ::core::option::Option<Token>,
+}
+impl ::prost::Name for ListBlobsRequest {
+    const NAME: &'static str = "ListBlobsRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.ListBlobsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.ListBlobsRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListBlobsReply {
+    #[prost(message, repeated, tag = "1")]
+    pub blobs: ::prost::alloc::vec::Vec<ListedBlob>,
+    /// Empty behind the last page.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub page_token: ::prost::bytes::Bytes,
+}
+impl ::prost::Name for ListBlobsReply {
+    const NAME: &'static str = "ListBlobsReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.ListBlobsReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.ListBlobsReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListedBlob {
+    /// Encoded.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: ::prost::bytes::Bytes,
+    #[prost(message, optional, tag = "2")]
+    pub info: ::core::option::Option<BlobInfo>,
+}
+impl ::prost::Name for ListedBlob {
+    const NAME: &'static str = "ListedBlob";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.ListedBlob".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.ListedBlob".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "client")]
+pub mod blobs_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Blobs: large byte objects under keys in namespaces. A blob is uploaded first, and gets its key by the operation
+    /// `attach_blob` of a batch or a transaction, alone or together with documents. The operations `rename_blob` and
+    /// `delete_blob` are there, too.
+    #[derive(Debug, Clone)]
+    pub struct BlobsClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> BlobsClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> BlobsClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            BlobsClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Stores the bytes of a blob that has no key yet.
+        pub async fn upload(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::UploadRequest>,
+        ) -> std::result::Result<tonic::Response<super::UploadReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static("/duramen.v1.Blobs/Upload");
+            let mut req = request.into_streaming_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Blobs", "Upload"));
+            self.inner.client_streaming(req, path, codec).await
+        }
+        /// The bytes of a blob, or of a part of it. No message at all if there is no such blob.
+        pub async fn download(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DownloadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::DownloadReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Blobs/Download",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Blobs", "Download"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// The metadata of a blob.
+        pub async fn info(
+            &mut self,
+            request: impl tonic::IntoRequest<super::BlobInfoRequest>,
+        ) -> std::result::Result<tonic::Response<super::BlobInfoReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static("/duramen.v1.Blobs/Info");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Blobs", "Info"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The blobs of a range, by page.
+        pub async fn list(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListBlobsRequest>,
+        ) -> std::result::Result<tonic::Response<super::ListBlobsReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static("/duramen.v1.Blobs/List");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Blobs", "List"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "server")]
+pub mod blobs_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with BlobsServer.
+    #[async_trait]
+    pub trait Blobs: std::marker::Send + std::marker::Sync + 'static {
+        /// Stores the bytes of a blob that has no key yet.
+        async fn upload(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::UploadRequest>>,
+        ) -> std::result::Result<tonic::Response<super::UploadReply>, tonic::Status>;
+        /// Server streaming response type for the Download method.
+        type DownloadStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::DownloadReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The bytes of a blob, or of a part of it. No message at all if there is no such blob.
+        async fn download(
+            &self,
+            request: tonic::Request<super::DownloadRequest>,
+        ) -> std::result::Result<tonic::Response<Self::DownloadStream>, tonic::Status>;
+        /// The metadata of a blob.
+        async fn info(
+            &self,
+            request: tonic::Request<super::BlobInfoRequest>,
+        ) -> std::result::Result<tonic::Response<super::BlobInfoReply>, tonic::Status>;
+        /// The blobs of a range, by page.
+        async fn list(
+            &self,
+            request: tonic::Request<super::ListBlobsRequest>,
+        ) -> std::result::Result<tonic::Response<super::ListBlobsReply>, tonic::Status>;
+    }
+    /// Blobs: large byte objects under keys in namespaces. A blob is uploaded first, and gets its key by the operation
+    /// `attach_blob` of a batch or a transaction, alone or together with documents. The operations `rename_blob` and
+    /// `delete_blob` are there, too.
+    #[derive(Debug)]
+    pub struct BlobsServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> BlobsServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for BlobsServer<T>
+    where
+        T: Blobs,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/duramen.v1.Blobs/Upload" => {
+                    #[allow(non_camel_case_types)]
+                    struct UploadSvc<T: Blobs>(pub Arc<T>);
+                    impl<
+                        T: Blobs,
+                    > tonic::server::ClientStreamingService<super::UploadRequest>
+                    for UploadSvc<T> {
+                        type Response = super::UploadReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::UploadRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Blobs>::upload(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UploadSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Blobs/Download" => {
+                    #[allow(non_camel_case_types)]
+                    struct DownloadSvc<T: Blobs>(pub Arc<T>);
+                    impl<
+                        T: Blobs,
+                    > tonic::server::ServerStreamingService<super::DownloadRequest>
+                    for DownloadSvc<T> {
+                        type Response = super::DownloadReply;
+                        type ResponseStream = T::DownloadStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DownloadRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Blobs>::download(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DownloadSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Blobs/Info" => {
+                    #[allow(non_camel_case_types)]
+                    struct InfoSvc<T: Blobs>(pub Arc<T>);
+                    impl<T: Blobs> tonic::server::UnaryService<super::BlobInfoRequest>
+                    for InfoSvc<T> {
+                        type Response = super::BlobInfoReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::BlobInfoRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Blobs>::info(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = InfoSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Blobs/List" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListSvc<T: Blobs>(pub Arc<T>);
+                    impl<T: Blobs> tonic::server::UnaryService<super::ListBlobsRequest>
+                    for ListSvc<T> {
+                        type Response = super::ListBlobsReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListBlobsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Blobs>::list(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for BlobsServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "duramen.v1.Blobs";
+    impl<T> tonic::server::NamedService for BlobsServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -99,6 +99,20 @@ pub(super) enum Operation {
         from: CommitSeq,
         to: CommitSeq,
     },
+    AttachBlob {
+        namespace: String,
+        key: Vec<Element>,
+        upload: bytes::Bytes,
+    },
+    DeleteBlob {
+        namespace: String,
+        key: Vec<Element>,
+    },
+    RenameBlob {
+        namespace: String,
+        from: Vec<Element>,
+        to: Vec<Element>,
+    },
 }
 
 /// What a batch has done, as it is remembered under its request id.
@@ -437,6 +451,17 @@ impl Operation {
             Kind::AdvanceConsumer(v1::AdvanceConsumer { name, from, to }) => {
                 Operation::AdvanceConsumer { name, from: CommitSeq(from), to: CommitSeq(to) }
             }
+            Kind::AttachBlob(v1::AttachBlob { namespace, key, upload }) => {
+                Operation::AttachBlob { namespace, key: key::required(key.as_ref())?, upload }
+            }
+            Kind::DeleteBlob(v1::BlobKey { namespace, key }) => {
+                Operation::DeleteBlob { namespace, key: key::required(key.as_ref())? }
+            }
+            Kind::RenameBlob(v1::RenameBlob { namespace, from, to }) => Operation::RenameBlob {
+                namespace,
+                from: key::required(from.as_ref())?,
+                to: key::required(to.as_ref())?,
+            },
         })
     }
 
@@ -489,6 +514,17 @@ impl Operation {
             Operation::AdvanceConsumer { name, from, to } => {
                 wire::advance(tx, name, *from, *to)?;
                 Kind::Stored(v1::Stored::default())
+            }
+            Operation::AttachBlob { namespace, key, upload } => {
+                let kept = call.uploads.of(upload, call.user, namespace)?;
+                tx.blobs(namespace).attach(key, &kept)?;
+                let (uploads, upload) = (Arc::clone(&call.uploads), upload.clone());
+                tx.after_commit(move || uploads.forget(&upload));
+                Kind::Stored(v1::Stored::default())
+            }
+            Operation::DeleteBlob { namespace, key } => deleted(u64::from(tx.blobs(namespace).delete(key)?)),
+            Operation::RenameBlob { namespace, from, to } => {
+                Kind::Renamed(tx.blobs(namespace).rename(from, to)?)
             }
         };
         Ok(v1::OperationResult { kind: Some(kind) })

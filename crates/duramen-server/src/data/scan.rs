@@ -1,32 +1,25 @@
 //! Scans: the documents of a range, or what a query finds, in messages of about 64 KiB.
 //!
-//! A thread makes one message when the stream asks for it, so a client that reads slowly holds one message
-//! and the snapshot, no thread. The page token behind the last document lets another scan continue.
+//! The page token behind the last document lets another scan continue.
 
-use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
 
 use duramen::error::{Code, Error, Result};
-use duramen::tuple::{decode, encode};
-use duramen::{AsyncDb, Db, Direction, LocalReads as _, Rows, Snapshot, Span};
-use duramen_proto::{document, key, status, v1};
+use duramen::tuple::decode;
+use duramen::{Db, Direction, LocalReads as _, Rows, Snapshot, Span};
+use duramen_proto::{document, key, v1};
 use prost::Message as _;
-use tokio::task::JoinHandle;
-use tokio::time::sleep_until;
 use tokio_stream::Stream;
 use tonic::Status;
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::find::{self, MESSAGE_BYTES, Query};
 use super::{DataService, rows};
 use crate::call::Call;
+use crate::on_demand::{OnDemand, Source};
+use crate::page::Pages;
 
 type Documents = Pin<Box<dyn Stream<Item = Result<v1::ScanReply, Status>> + Send>>;
-
-/// The next message, on its way.
-type Making = Pin<Box<dyn Future<Output = Result<Option<v1::ScanReply>>> + Send>>;
 
 /// Begins a scan.
 pub(super) async fn run(service: &DataService, request: v1::ScanRequest, call: Call) -> Result<Documents> {
@@ -53,7 +46,7 @@ pub(super) async fn run(service: &DataService, request: v1::ScanRequest, call: C
         })
     };
     let scan = service.scans.run(begin).await?;
-    Ok(Box::pin(Scanning::new(service.scans.clone(), scan, call)))
+    Ok(Box::pin(OnDemand::new(service.scans.clone(), scan, call)))
 }
 
 /// A query has no range beside it, nor have rows by their keys.
@@ -82,10 +75,10 @@ enum Scan {
     Rows(Box<rows::Scan>),
 }
 
-impl Scan {
-    /// The next message; `None` after the last. It is charged until the next one is made.
-    fn message(&mut self, call: &Call) -> Result<Option<v1::ScanReply>> {
-        call.charges.end_run();
+impl Source for Scan {
+    type Message = v1::ScanReply;
+
+    fn message(&mut self, _db: &Db, call: &Call) -> Result<Option<v1::ScanReply>> {
         let made = match self {
             Scan::Range(range) => range.message()?,
             Scan::Query(query) => query.message()?,
@@ -95,6 +88,12 @@ impl Scan {
         call.charge_run(bytes)?;
         Ok(Some(message))
     }
+
+    fn ended() -> Error {
+        Error::new(Code::SnapshotExpired, "the scan took longer than its deadline").with_hint(
+            "continue it in a new scan, behind the last page token; a query has none: ask for less at once",
+        )
+    }
 }
 
 /// The documents of a range.
@@ -103,7 +102,7 @@ struct Range {
     left: u64,
     form: v1::DocumentForm,
     at: v1::Token,
-    place: Place,
+    pages: Pages,
     /// The position to continue behind, until its document has been passed.
     behind: Option<Vec<u8>>,
 }
@@ -111,9 +110,15 @@ struct Range {
 impl Range {
     fn new(snapshot: &Snapshot, request: &v1::ScanRequest, at: v1::Token) -> Result<Range> {
         let documents = snapshot.documents(&request.collection);
-        let place = Place::new(documents.tree_number()?, request);
+        let query = v1::ScanRequest {
+            collection: request.collection.clone(),
+            range: request.range.clone(),
+            reverse: request.reverse,
+            ..v1::ScanRequest::default()
+        };
+        let pages = Pages::of(documents.tree_number()?, &query);
         let mut span = key::span(request.range.as_ref())?;
-        let behind = place.position(&request.page_token)?;
+        let behind = pages.position(&request.page_token)?;
         if let Some(behind) = &behind {
             let behind = decode(behind)?;
             let rest = if request.reverse { Span::to(behind)? } else { Span::from(behind)? };
@@ -125,7 +130,7 @@ impl Range {
             left: if request.limit == 0 { u64::MAX } else { request.limit },
             form: request.form(),
             at,
-            place,
+            pages,
             behind,
         })
     }
@@ -150,128 +155,8 @@ impl Range {
             self.left -= 1;
         }
         let Some(last) = last else { return Ok(None) };
-        let page_token = self.place.token(&last).into();
+        let page_token = self.pages.token(&last).into();
         let at = Some(self.at.clone());
         Ok(Some((v1::ScanReply { documents, page_token, at, ..v1::ScanReply::default() }, bytes)))
-    }
-}
-
-/// What a page token is of: a tree, a range, a direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
-    tree: u64,
-    query: u64,
-}
-
-impl Place {
-    fn new(tree: u64, request: &v1::ScanRequest) -> Place {
-        let query = v1::ScanRequest {
-            collection: request.collection.clone(),
-            range: request.range.clone(),
-            reverse: request.reverse,
-            ..v1::ScanRequest::default()
-        };
-        Place { tree, query: xxh3_64(&query.encode_to_vec()) }
-    }
-
-    fn token(&self, key: &[u8]) -> Vec<u8> {
-        [&self.tree.to_be_bytes(), &self.query.to_be_bytes(), key].concat()
-    }
-
-    /// The key in a token; `None` for an empty one.
-    fn position(&self, token: &[u8]) -> Result<Option<Vec<u8>>> {
-        let wrong = |why: &str| {
-            Err(Error::invalid(format!("the page token cannot be used: {why}"))
-                .with_hint("begin the scan again"))
-        };
-        if token.is_empty() {
-            return Ok(None);
-        }
-        let Some((head, key)) = token.split_first_chunk::<16>() else { return wrong("it is too short") };
-        if *head != self.token(&[])[..] {
-            return wrong("it is of another collection, range or direction");
-        }
-        match decode(key).and_then(|elements| encode(&elements)) {
-            Ok(encoded) if encoded == key && !key.is_empty() => Ok(Some(encoded)),
-            _ => wrong("its position is no key"),
-        }
-    }
-}
-
-/// The stream of a scan: a thread works only for the message that is asked for.
-struct Scanning {
-    db: AsyncDb,
-    call: Call,
-    /// Taken by the thread that makes a message, and by the deadline.
-    scan: Arc<Mutex<Option<Scan>>>,
-    making: Option<Making>,
-    is_over: bool,
-    /// Ends the scan at its deadline, also if no more messages are asked for: it holds a snapshot.
-    deadline: JoinHandle<()>,
-}
-
-impl Scanning {
-    fn new(db: AsyncDb, scan: Scan, call: Call) -> Scanning {
-        let scan = Arc::new(Mutex::new(Some(scan)));
-        let (held, ending) = (Arc::clone(&scan), call.clone());
-        let deadline = tokio::spawn(async move {
-            sleep_until(ending.deadline).await;
-            drop(take(&held));
-            ending.give_place_back();
-        });
-        Scanning { db, call, scan, making: None, is_over: false, deadline }
-    }
-
-    fn make(&self) -> Making {
-        let (db, held, call) = (self.db.clone(), Arc::clone(&self.scan), self.call.clone());
-        Box::pin(async move {
-            db.run(move |_| {
-                let Some(mut scan) = take(&held).filter(|_| call.check_deadline().is_ok()) else {
-                    return Err(ended());
-                };
-                let message = scan.message(&call)?;
-                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-                // Else the deadline has come and found nothing to drop.
-                if call.check_deadline().is_ok() {
-                    *held = Some(scan);
-                }
-                Ok(message)
-            })
-            .await
-        })
-    }
-}
-
-fn take(scan: &Mutex<Option<Scan>>) -> Option<Scan> {
-    scan.lock().unwrap_or_else(PoisonError::into_inner).take()
-}
-
-fn ended() -> Error {
-    Error::new(Code::SnapshotExpired, "the scan took longer than its deadline").with_hint(
-        "continue it in a new scan, behind the last page token; a query has none: ask for less at once",
-    )
-}
-
-impl Stream for Scanning {
-    type Item = Result<v1::ScanReply, Status>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.is_over {
-            return Poll::Ready(None);
-        }
-        if self.making.is_none() {
-            self.making = Some(self.make());
-        }
-        let making = self.making.as_mut().expect("a message is being made");
-        let made = ready!(making.as_mut().poll(cx));
-        self.making = None;
-        self.is_over = !matches!(made, Ok(Some(_)));
-        Poll::Ready(made.map_err(|error| status::of(&error)).transpose())
-    }
-}
-
-impl Drop for Scanning {
-    fn drop(&mut self) {
-        self.deadline.abort();
     }
 }

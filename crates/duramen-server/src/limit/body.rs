@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use duramen::error::{Code, Error};
-use duramen_proto::{MESSAGE_BYTES_MAX, status};
+use duramen_proto::status;
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use tonic::Status;
@@ -37,10 +37,18 @@ pub(crate) struct RequestBody {
     waiting: Option<(Bytes, Taking)>,
     /// The end of the message.
     last: Option<Bytes>,
-    /// The call takes messages one after the other.
-    is_stream: bool,
+    takes: Takes,
     /// Of a stream: what has arrived behind the bytes that were passed on.
     rest: Bytes,
+}
+
+/// What a call takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Takes {
+    /// Messages one after the other.
+    pub(crate) is_stream: bool,
+    /// A message may have so many bytes.
+    pub(crate) message_max: usize,
 }
 
 /// What a message of a stream is charged at least. It is charged until it is answered; those of reflection,
@@ -88,7 +96,7 @@ impl RequestBody {
         inner: Incoming,
         holder: &Arc<Holder>,
         charges: &Arc<Charges>,
-        is_stream: bool,
+        takes: Takes,
     ) -> RequestBody {
         RequestBody {
             inner,
@@ -98,7 +106,7 @@ impl RequestBody {
             left: None,
             waiting: None,
             last: None,
-            is_stream,
+            takes,
             rest: Bytes::new(),
         }
     }
@@ -110,10 +118,11 @@ impl RequestBody {
         self.head.extend_from_slice(&bytes[..missing.min(bytes.len())]);
         let [_, a, b, c, d] = self.head[..] else { return Ok(None) };
         let length = u32::from_be_bytes([a, b, c, d]) as usize;
-        if length <= MESSAGE_BYTES_MAX {
+        if length <= self.takes.message_max {
             return Ok(Some(HEAD_BYTES + length));
         }
-        let what = format!("the message has {length} bytes, and at most {MESSAGE_BYTES_MAX} are taken");
+        let what =
+            format!("the message has {length} bytes, and at most {} are taken", self.takes.message_max);
         Err(status::of(&Error::new(Code::TooLarge, what).with_hint("send several smaller ones")))
     }
 
@@ -130,7 +139,7 @@ impl RequestBody {
 
     /// Bytes that have arrived: the first ones wait for room.
     fn arrived(&mut self, bytes: Bytes) -> Result<Option<Bytes>, Status> {
-        if self.is_stream {
+        if self.takes.is_stream {
             return self.arrived_of_stream(bytes);
         }
         if self.last.is_some() {
@@ -175,7 +184,7 @@ impl RequestBody {
         let bytes = std::mem::take(bytes);
         self.waiting = None;
         Poll::Ready(match taken {
-            Ok(charge) if self.is_stream => {
+            Ok(charge) if self.takes.is_stream => {
                 self.charges.add_message(charge);
                 Ok(Some(bytes))
             }

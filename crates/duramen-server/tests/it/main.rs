@@ -15,6 +15,7 @@ mod typed_tables;
 mod year;
 
 mod batches;
+mod blobs;
 mod definitions;
 mod feeds;
 mod finds;

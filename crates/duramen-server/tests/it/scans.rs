@@ -115,3 +115,26 @@ fn a_scan_shows_one_state_while_others_write() {
     }
     assert_eq!(count, 2000);
 }
+
+/// All calls of a connection share one window of HTTP/2.
+#[test]
+fn answers_that_are_not_read_keep_no_other_out() {
+    let served = Served::new();
+    let texts = served.db.ensure(&Schema::new("texts").key(["id"])).expect("a collection");
+    let text = "x".repeat(64 << 10);
+    for id in 0..40 {
+        texts.put(doc! { "id": id, "text": text.as_str() }).expect("stored");
+    }
+    let request = v1::ScanRequest { collection: "texts".to_owned(), ..v1::ScanRequest::default() };
+    let unread: Vec<_> = (0..32).map(|_| served.client.scan(request.clone()).expect("begun")).collect();
+    for _ in 0..100 {
+        assert_eq!(crate::count(&served.client), 3);
+    }
+    for mut scanned in unread {
+        let mut documents = 0;
+        while let Some(message) = scanned.next().expect("it goes on") {
+            documents += message.documents.len();
+        }
+        assert_eq!(documents, 40);
+    }
+}

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "duramen/v1/values.proto",
     "duramen/v1/data.proto",
     "duramen/v1/schema.proto",
     "duramen/v1/feed.proto",
+    "duramen/v1/blobs.proto",
     "duramen/v1/admin.proto",
 ];
 

@@ -6,6 +6,7 @@
 use crate::store::Durability;
 
 use super::record::{BlobId, ORPHANED, PIECES};
+use crate::access::background_work::Outlook;
 use crate::access::handle::Db;
 use crate::access::reads::sealed::Readable;
 use crate::access::snapshot::Snapshot;
@@ -56,14 +57,25 @@ pub(super) fn step_as_of(snapshot: &Snapshot, db: &Db) -> Result<Collected> {
     Ok(Collected { freed, more: more_ids || !is_rest })
 }
 
-/// Collects after a blob was written or deleted.
+/// Collects after a blob was written or deleted. What takes long is left to the background.
 pub(crate) fn after_writes(db: &Db) -> Result<()> {
     for _ in 0..STEPS_A_WRITE {
         if !step(db)?.more {
-            break;
+            return Ok(());
         }
     }
+    db.open_state().wake();
     Ok(())
+}
+
+/// Whether the background has blobs to collect.
+pub(crate) fn has_work(db: &Db) -> Result<bool> {
+    Ok(find(&db.snapshot()?, db)?.is_some())
+}
+
+/// A step of the background.
+pub(crate) fn background_step(db: &Db, _now_ns: u64) -> Result<Outlook> {
+    Ok(if step(db)?.more { Outlook::More } else { Outlook::Nothing })
 }
 
 /// An id that can be collected.

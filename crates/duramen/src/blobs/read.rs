@@ -67,10 +67,15 @@ impl<S: LocalReads> BlobsOf<'_, S> {
     /// # Errors
     /// As [`BlobsOf`].
     pub fn scan<K: OwnedKey>(&self, span: Span) -> Result<BlobIter<K>> {
+        Ok(BlobIter { rows: self.encoded(span)?, kind: PhantomData })
+    }
+
+    /// As [`BlobsOf::scan`], with keys as they are stored.
+    fn encoded(&self, span: Span) -> Result<EncodedBlobs> {
         let source = self.within.source();
         let records = source.tree(&records_tree(self.namespace)?)?;
         let cursor = records.map(|records| source.cursor(records, span.into_bytes(), Direction::Forward));
-        Ok(BlobIter { cursor: cursor.transpose()?, kind: PhantomData })
+        Ok(EncodedBlobs { cursor: cursor.transpose()? })
     }
 
     /// How many blobs a range holds, in O(log n).
@@ -233,17 +238,51 @@ impl fmt::Debug for BlobReader {
     }
 }
 
+/// The blobs of a namespace in a range, with keys as they are stored.
+///
+/// # Errors
+/// As [`BlobsOf::scan`].
+pub fn encoded_blobs(within: &impl LocalReads, namespace: &str, span: Span) -> Result<EncodedBlobs> {
+    BlobsOf { within, namespace }.encoded(span)
+}
+
+/// Blobs of a range as of one snapshot, in the order of their encoded keys.
+pub struct EncodedBlobs {
+    cursor: Option<Cursor>,
+}
+
+impl EncodedBlobs {
+    fn step(&mut self) -> Result<Option<(&[u8], BlobInfo)>> {
+        let Some(cursor) = &mut self.cursor else { return Ok(None) };
+        let Some((key, stored)) = cursor.next()? else { return Ok(None) };
+        Ok(Some((key, BlobInfo::of(&Record::decode(stored)?))))
+    }
+}
+
+impl Iterator for EncodedBlobs {
+    type Item = Result<(Vec<u8>, BlobInfo)>;
+
+    fn next(&mut self) -> Option<Result<(Vec<u8>, BlobInfo)>> {
+        self.step().map(|found| found.map(|(key, info)| (key.to_vec(), info))).transpose()
+    }
+}
+
+impl fmt::Debug for EncodedBlobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EncodedBlobs").finish_non_exhaustive()
+    }
+}
+
 /// Blobs of a range as of one snapshot, in key order.
 pub struct BlobIter<K> {
-    cursor: Option<Cursor>,
+    rows: EncodedBlobs,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: OwnedKey> BlobIter<K> {
     fn step(&mut self) -> Result<Option<(K, BlobInfo)>> {
-        let Some(cursor) = &mut self.cursor else { return Ok(None) };
-        let Some((key, stored)) = cursor.next()? else { return Ok(None) };
-        Ok(Some((K::from_elements(decode(key)?)?, BlobInfo::of(&Record::decode(stored)?))))
+        let Some((key, info)) = self.rows.step()? else { return Ok(None) };
+        Ok(Some((K::from_elements(decode(key)?)?, info)))
     }
 }
 

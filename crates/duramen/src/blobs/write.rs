@@ -8,10 +8,12 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::store::Durability;
 use sha2::{Digest, Sha256};
 
+use super::PIECE_BYTES_MAX;
 use super::read::BlobInfo;
 use super::record::{BlobId, PIECES, Record};
 use crate::access::handle::Db;
@@ -24,26 +26,34 @@ use crate::store::error::{Code, Error, Result};
 /// Pieces stored per transaction, which is what a writer holds in memory.
 const PIECES_A_COMMIT: usize = 8;
 
+/// What a writer holds in memory, at most.
+pub const WRITER_BYTES_MAX: usize = PIECES_A_COMMIT * PIECE_BYTES_MAX;
+
 /// Bytes read from a source at a time.
 const READ_BYTES: usize = 128 * 1024;
 
-/// Protects an id from collection.
+/// Protects an id from collection. Dropped, it has the background collect what no record names.
 pub(super) struct Live {
     state: Arc<OpenState>,
     id: BlobId,
+    /// Whether there may be pieces that no record names.
+    leaves_pieces: AtomicBool,
 }
 
 impl Live {
     fn new(db: &Db) -> Live {
         let (state, id) = (Arc::clone(db.open_state()), BlobId(db.open_state().clock.new_id()));
         state.uploads.begin(id);
-        Live { state, id }
+        Live { state, id, leaves_pieces: AtomicBool::new(false) }
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
         self.state.uploads.end(self.id);
+        if self.leaves_pieces.load(Ordering::Relaxed) {
+            self.state.wake();
+        }
     }
 }
 
@@ -99,6 +109,7 @@ impl BlobWriter {
             }
             blobs.publish(key, &record)
         })?;
+        self.live.leaves_pieces.store(false, Ordering::Relaxed);
         Ok(BlobInfo::of(&record))
     }
 
@@ -170,6 +181,7 @@ impl BlobWriter {
             sha256: [0; 32],
             content_type: String::new(),
         });
+        self.live.leaves_pieces.store(true, Ordering::Relaxed);
         let stored = self.db.at(level).transact(|tx| {
             tx.blobs(&self.namespace).orphan(id)?;
             put_pieces(tx, &record, self.stored, &self.buffer)

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::access::background_work::{BackgroundWork, Outlook};
 use crate::access::handle::Db;
+use crate::blobs;
 use crate::db::views::in_background;
 use crate::kv;
 use crate::requests;
@@ -30,10 +31,11 @@ struct Job {
 }
 
 /// Every job. To add one, add a line here, and call `OpenState::wake` where its work is made.
-const JOBS: [Job; 3] = [
+const JOBS: [Job; 4] = [
     Job { has_work: in_background::has_work, step: in_background::step },
     Job { has_work: kv::has_work, step: kv::background_step },
     Job { has_work: requests::has_work, step: requests::background_step },
+    Job { has_work: blobs::has_work, step: blobs::background_step },
 ];
 
 /// The pause between steps, in which other threads have the processor, the log and the order lock.

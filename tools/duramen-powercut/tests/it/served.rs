@@ -32,6 +32,30 @@ fn what_killed_clients_were_told_is_there_once() {
     assert!(out.contains("24 kills of 6 clients, 2 of the server"), "{out}");
 }
 
+/// A consumer that is killed has handled each change once.
+#[test]
+fn what_a_killed_consumer_handled_is_there_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("db");
+    let words = ["kill-consumer", "--changes", "3400", "--kills", "5", "--seed", "9", "--db"];
+    let killed = Command::new(SERVED).args(words).arg(db).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&killed.stdout), String::from_utf8_lossy(&killed.stderr));
+    assert!(killed.status.success(), "{out}{err}");
+    assert!(out.contains("3400 changes of 68 commits handled once each"), "{out}");
+}
+
+/// A blob goes in and out in little memory, and uploads of killed clients leave nothing.
+#[test]
+fn blobs_take_little_memory_and_leave_no_space_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("db");
+    let words = ["blobs", "--mib", "100", "--given-up", "10", "--seed", "2", "--db"];
+    let ran = Command::new(SERVED).args(words).arg(db).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{out}{err}");
+    assert!(out.contains("10 uploads given up"), "{out}");
+}
+
 /// Good clients get every answer beside hostile connections, and the server does not grow.
 #[test]
 fn good_clients_are_served_beside_hostile_ones() {

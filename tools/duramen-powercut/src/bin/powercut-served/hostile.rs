@@ -145,14 +145,19 @@ fn watch(server: &mut Child, time: Duration) -> Result<u64, Wrong> {
     let start = Instant::now();
     let mut peak = 0;
     while start.elapsed() < time {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", server.id()))
-            .map_err(|error| wrong(format!("the server is gone: {error}")))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        peak = peak.max(kib.ok_or_else(|| wrong("the server has ended"))? << 10);
+        peak = peak.max(anonymous(server.id())?);
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(peak)
+}
+
+/// The anonymous memory of a process.
+pub(crate) fn anonymous(process: u32) -> Result<u64, Wrong> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))
+        .map_err(|error| wrong(format!("process {process} is gone: {error}")))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    Ok(kib.ok_or_else(|| wrong(format!("process {process} has ended")))? << 10)
 }
 
 fn attack(manner: Manner, socket: &Path, random: &mut Random, is_over: &AtomicBool) -> std::io::Result<()> {

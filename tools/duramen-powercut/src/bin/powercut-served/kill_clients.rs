@@ -170,7 +170,7 @@ fn begin(db: &Path, number: u64, seed: u64) -> Result<Child, Wrong> {
 }
 
 /// A connection, once the server takes one.
-fn connect(db: &Path) -> Result<Client, Wrong> {
+pub(crate) fn connect(db: &Path) -> Result<Client, Wrong> {
     let begun = Instant::now();
     loop {
         match Client::connect(&Address::Directory(db.to_owned())) {

@@ -3,7 +3,7 @@
 //! Owns what is checked of a server: every acknowledged request id has had its effect once, every retry got
 //! the first answer, and what `Outcome` said is true. `kill` kills the server again and again; `load` is a
 //! `CMD` for `powercut run`, and `check` its `--check`. `hostile` attacks a server beside good clients, and
-//! `history` checks the order of their transactions.
+//! `history` checks the order of their transactions. `blobs` and `kill-consumer` do what their names say.
 
 #![allow(
     clippy::disallowed_methods,
@@ -12,7 +12,9 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it talks to powercut and to a person")]
 
 mod acks;
+mod blobs;
 mod client;
+mod consumer;
 mod history;
 mod hostile;
 mod kill_clients;
@@ -53,6 +55,14 @@ enum Command {
     /// Runs transactions of several messages by many clients, and checks that they could have run one after
     /// the other
     History(history::History),
+    /// Sends a large blob through a server and back, and kills clients in the middle of their uploads
+    Blobs(blobs::Blobs),
+    /// One of these clients: uploads until it is killed
+    Upload(blobs::Upload),
+    /// Kills a consumer of changes again and again, and checks that each change was handled once
+    KillConsumer(consumer::KillConsumer),
+    /// This consumer: handles changes until it is killed
+    Consumer(consumer::OneConsumer),
     /// Checks that what was acknowledged is there, once. Exit codes: 3 it is not; 4 the database cannot be
     /// opened or read
     Check(Check),
@@ -135,6 +145,10 @@ fn main() -> ExitCode {
         Command::Client(args) => kill_clients::run_one(&args),
         Command::Hostile(args) => hostile::run(&args),
         Command::History(args) => history::run(&args),
+        Command::Blobs(args) => blobs::run(&args),
+        Command::Upload(args) => blobs::upload(&args),
+        Command::KillConsumer(args) => consumer::run(&args),
+        Command::Consumer(args) => consumer::run_one(&args),
         Command::Check(args) => check(&args.of.db, &args.ack),
     };
     match done {
