@@ -1,15 +1,15 @@
 //! Calls of the service `Blobs`, which wait for their answers.
 
+use std::future::Future as _;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use duramen::error::{Code, Error, Result};
+use duramen::error::{Error, Result};
 use duramen_proto::v1;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinHandle;
-use tokio::time;
+use tokio::time::{self, Sleep};
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Response, Status, Streaming};
 
@@ -19,19 +19,24 @@ use crate::stream::no_answer;
 /// Messages on their way.
 const WAITING_MAX: usize = 2;
 
+/// Between two messages of an upload, at most.
+const ALIVE_EVERY: Duration = Duration::from_secs(5);
+
 /// A server that takes no message for so long is taken for lost.
 const TAKES_WITHIN: Duration = Duration::from_secs(60);
 
 impl Client {
-    /// Begins an upload.
+    /// Begins an upload, on a connection of its own: what a server has not stored yet must keep no other call
+    /// out.
     ///
     /// # Errors
-    /// None yet: they come with its messages.
+    /// As [`Client::connect`], if there is no such connection yet.
     pub fn upload(&self) -> Result<Uploading> {
         let (messages, sent) = mpsc::channel(WAITING_MAX);
-        let mut blobs = self.blobs();
-        let answer = self.runtime().spawn(async move { blobs.upload(Messages(sent)).await });
-        Ok(Uploading { client: self.clone(), messages, answer })
+        let mut blobs = self.uploads()?;
+        let sending = Messages { sent, alive: None };
+        let answer = self.runtime().spawn(async move { blobs.upload(sending).await });
+        Ok(Uploading { client: self.clone(), messages, answer, ended: None })
     }
 
     /// The bytes of a blob, or of a part of it.
@@ -66,17 +71,31 @@ impl Client {
     }
 }
 
-/// Messages of an upload. Only `None` ends them: an upload that is dropped does not look like a whole one.
-struct Messages(Receiver<Option<v1::UploadRequest>>);
+/// Messages of an upload, with an empty one now and then while there are none: its source may be slow.
+struct Messages {
+    sent: Receiver<v1::UploadRequest>,
+    /// Once the first message is on its way: when the server is told that the upload goes on.
+    alive: Option<Pin<Box<Sleep>>>,
+}
 
 impl Stream for Messages {
     type Item = v1::UploadRequest;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<v1::UploadRequest>> {
-        match self.0.poll_recv(cx) {
-            Poll::Ready(Some(message)) => Poll::Ready(message),
-            Poll::Ready(None) | Poll::Pending => Poll::Pending,
-        }
+        let message = match self.sent.poll_recv(cx) {
+            Poll::Ready(Some(message)) => message,
+            // Without a last message the server does not take it for whole.
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Pending => match &mut self.alive {
+                Some(alive) => {
+                    ready!(alive.as_mut().poll(cx));
+                    v1::UploadRequest::default()
+                }
+                None => return Poll::Pending,
+            },
+        };
+        self.alive = Some(Box::pin(time::sleep(ALIVE_EVERY)));
+        Poll::Ready(Some(message))
     }
 }
 
@@ -84,49 +103,55 @@ impl Stream for Messages {
 #[derive(Debug)]
 pub struct Uploading {
     client: Client,
-    messages: Sender<Option<v1::UploadRequest>>,
+    messages: Sender<v1::UploadRequest>,
     answer: JoinHandle<std::result::Result<Response<v1::UploadReply>, Status>>,
+    /// How it has ended.
+    ended: Option<Result<v1::UploadReply>>,
 }
 
 impl Uploading {
-    /// Sends a message. The first one has the namespace and the content type.
+    /// Sends a message. The first one has the namespace and the content type; the last one says that it
+    /// is the last, and [`Uploading::finish`] waits for the answer to it.
     ///
     /// # Errors
-    /// Those of a [commit](duramen::Error#commits); `Overloaded` (E1103) if too many uploads are under way;
+    /// Those of a [commit](duramen::Error#commits); `Overloaded` (E1103) if too many uploads are under way or
+    /// have no key; `DeadlinePassed` (E1108) if the server got nothing for 30 seconds; `Draining` (E1106);
     /// `Unreachable` (E1111) if the connection is lost.
     pub fn send(&mut self, message: v1::UploadRequest) -> Result<()> {
-        self.send_or_end(Some(message))
+        if self.ended.is_none() {
+            let sending = async { time::timeout(TAKES_WITHIN, self.messages.send(message)).await };
+            match self.client.runtime().block_on(sending) {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(_)) => {}
+                Err(_) => self.ended = Some(Err(no_answer())),
+            }
+        }
+        // The server has ended it, and says why.
+        match self.answer() {
+            Err(error) => Err(error),
+            Ok(_) => Err(Error::invalid("the upload has ended").with_hint("begin another one")),
+        }
     }
 
-    /// Ends the upload, and waits until it is stored.
+    /// Waits until the upload is stored.
     ///
     /// # Errors
     /// As [`Uploading::send`].
     pub fn finish(mut self) -> Result<v1::UploadReply> {
-        self.send_or_end(None)?;
         self.answer()
     }
 
-    fn send_or_end(&mut self, message: Option<v1::UploadRequest>) -> Result<()> {
-        let sending = async { time::timeout(TAKES_WITHIN, self.messages.send(message)).await };
-        match self.client.runtime().block_on(sending) {
-            Ok(Ok(())) => Ok(()),
-            // The server has ended it, and says why.
-            Ok(Err(_)) => Err(self.answer().err().unwrap_or_else(no_answer)),
-            Err(_) => Err(no_answer()),
-        }
-    }
-
     fn answer(&mut self) -> Result<v1::UploadReply> {
+        if let Some(ended) = &self.ended {
+            return ended.clone();
+        }
         let waiting = async { time::timeout(TAKES_WITHIN, &mut self.answer).await };
-        match self.client.runtime().block_on(waiting) {
+        let ended = match self.client.runtime().block_on(waiting) {
             Ok(Ok(Ok(reply))) => Ok(reply.into_inner()),
             Ok(Ok(Err(status))) => Err(self.client.failed(&status)),
-            Ok(Err(_)) => {
-                Err(Error::new(Code::Unreachable, "the upload was ended").with_hint("upload again"))
-            }
-            Err(_) => Err(no_answer()),
-        }
+            Ok(Err(_)) | Err(_) => Err(no_answer()),
+        };
+        self.ended.insert(ended).clone()
     }
 }
 
@@ -155,9 +180,4 @@ impl Downloaded {
         let message = self.client.runtime().block_on(self.messages.next());
         message.transpose().map_err(|status| self.client.failed(&status))
     }
-}
-
-/// The next bytes of an upload.
-pub(crate) fn piece(bytes: Bytes) -> v1::UploadRequest {
-    v1::UploadRequest { bytes, ..v1::UploadRequest::default() }
 }

@@ -1,7 +1,7 @@
 //! Calls that wait for their answers.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -60,6 +60,8 @@ struct Shared {
     schema: SchemaClient<Calls>,
     feed: FeedClient<Calls>,
     blobs: BlobsClient<Calls>,
+    /// On a connection of its own, once there was an upload.
+    uploads: Mutex<Option<BlobsClient<Calls>>>,
     admin: AdminClient<Calls>,
     hello: v1::HelloReply,
     /// When that was.
@@ -80,14 +82,7 @@ impl Client {
             Builder::new_multi_thread().worker_threads(1).thread_name("duramen-client").enable_all().build();
         let runtime = runtime
             .map_err(|error| Error::new(Code::System, format!("the system gives no runtime: {error}")))?;
-        let Connected { channel, token } = runtime.block_on(connect::connect(address))?;
-        let token = token.map(|token| format!("Bearer {token}").parse::<MetadataValue<Ascii>>()).transpose();
-        let token = token.map_err(|_| Error::invalid("the token has characters that no token has"))?;
-        let token = Token(token.map(|mut token| {
-            token.set_sensitive(true);
-            token
-        }));
-        let calls = InterceptedService::new(channel, token);
+        let calls = calls(runtime.block_on(connect::connect(address))?)?;
         let (data, schema) = (DataClient::new(calls.clone()), SchemaClient::new(calls.clone()));
         let mut shared = Shared {
             runtime,
@@ -95,6 +90,7 @@ impl Client {
             schema: schema.max_decoding_message_size(MESSAGE_BYTES_MAX),
             feed: FeedClient::new(calls.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX),
             blobs: BlobsClient::new(calls.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            uploads: Mutex::default(),
             admin: AdminClient::new(calls).max_decoding_message_size(MESSAGE_BYTES_MAX),
             hello: v1::HelloReply::default(),
             greeted: Instant::now(),
@@ -376,15 +372,41 @@ impl Client {
         self.shared.wait(call)
     }
 
+    /// The calls of the service `Admin`.
+    pub(crate) fn admin(&self) -> AdminClient<Calls> {
+        self.shared.admin.clone()
+    }
+
     /// The calls of the service `Blobs`.
     pub(crate) fn blobs(&self) -> BlobsClient<Calls> {
         self.shared.blobs.clone()
+    }
+
+    /// The calls of the service `Blobs`, on a connection of its own.
+    pub(crate) fn uploads(&self) -> Result<BlobsClient<Calls>> {
+        let mut uploads = self.shared.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(uploads) = &*uploads {
+            return Ok(uploads.clone());
+        }
+        let connected = self.runtime().block_on(connect::connect(&self.shared.address))?;
+        Ok(uploads.insert(BlobsClient::new(calls(connected)?)).clone())
     }
 
     /// The calls of the service `Data`.
     pub(crate) fn data(&self) -> DataClient<Calls> {
         self.shared.data.clone()
     }
+}
+
+/// The calls of a connection.
+fn calls(Connected { channel, token }: Connected) -> Result<Calls> {
+    let token = token.map(|token| format!("Bearer {token}").parse::<MetadataValue<Ascii>>()).transpose();
+    let token = token.map_err(|_| Error::invalid("the token has characters that no token has"))?;
+    let token = Token(token.map(|mut token| {
+        token.set_sensitive(true);
+        token
+    }));
+    Ok(InterceptedService::new(channel, token))
 }
 
 impl Shared {
@@ -477,7 +499,7 @@ pub(crate) fn with_deadline<T>(message: T, deadline: Duration) -> Request<T> {
 }
 
 /// The connection may have been lost after the call went out.
-fn in_doubt_if_lost(error: Error) -> Error {
+pub(crate) fn in_doubt_if_lost(error: Error) -> Error {
     if error.code() != Code::Unreachable {
         return error;
     }

@@ -16,6 +16,7 @@ mod client;
 mod connect;
 mod remote;
 mod stream;
+mod users;
 
 pub use address::Address;
 pub use blobs::{Downloaded, Uploading};

@@ -1,6 +1,7 @@
-//! The service `Admin`: how the database fares.
+//! The service `Admin`: how the database fares, and its users.
 
 mod facts;
+mod users;
 
 use duramen::error::Result;
 use duramen::{Db, Histogram, SlowCommit};
@@ -9,6 +10,8 @@ use duramen_proto::v1::{self, admin_server};
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 
+use crate::auth::Right;
+use crate::call::Call;
 use crate::data::{DataService, Room, call_of, refused};
 pub use facts::facts;
 
@@ -16,29 +19,86 @@ pub use facts::facts;
 #[derive(Clone)]
 pub(crate) struct AdminService {
     reads: duramen::AsyncDb,
+    writes: duramen::AsyncDb,
 }
 
 impl AdminService {
     /// With the threads of a service.
     pub(crate) fn beside(data: &DataService) -> AdminService {
-        AdminService { reads: data.reads.clone() }
+        AdminService { reads: data.reads.clone(), writes: data.writes.clone() }
+    }
+
+    /// What only an administrator may do, on a thread.
+    async fn administer<T: Send + 'static>(
+        &self,
+        call: Call,
+        work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
+    ) -> Answer<T> {
+        call.caller.needs(Right::Admin, None).map_err(refused)?;
+        call.take_place().await.map_err(refused)?;
+        let run = move |db: &Db| {
+            call.begin()?;
+            work(db)
+        };
+        self.writes.run(run).await.map(Response::new).map_err(refused)
     }
 }
 
+type Answer<T> = std::result::Result<Response<T>, Status>;
+
 #[tonic::async_trait]
 impl admin_server::Admin for AdminService {
-    async fn stats(
-        &self,
-        request: Request<v1::StatsRequest>,
-    ) -> std::result::Result<Response<v1::StatsReply>, Status> {
+    async fn stats(&self, request: Request<v1::StatsRequest>) -> Answer<v1::StatsReply> {
         let call = call_of(&request);
+        call.caller.needs(Right::Operator, None).map_err(refused)?;
         call.take_place().await.map_err(refused)?;
         let read = move |db: &Db| {
-            let stats = stats(db)?;
+            let mut stats = stats(db)?;
+            if !call.caller.has(Right::Reader, None)? {
+                stats.hot_keys.iter_mut().for_each(|hot| hot.key.clear());
+            }
             Room::new(&call).take(stats.encoded_len())?;
             Ok(stats)
         };
         self.reads.run(read).await.map(Response::new).map_err(refused)
+    }
+
+    async fn users(&self, request: Request<v1::UsersRequest>) -> Answer<v1::UsersReply> {
+        let call = call_of(&request);
+        let all = {
+            let call = call.clone();
+            move |db: &Db| {
+                let all = users::all(db)?;
+                Room::new(&call).take(all.encoded_len())?;
+                Ok(all)
+            }
+        };
+        self.administer(call, all).await
+    }
+
+    async fn put_user(&self, request: Request<v1::PutUserRequest>) -> Answer<v1::PutUserReply> {
+        let (call, request) = (call_of(&request), request.into_inner());
+        self.administer(call, move |db| users::put(db, &request)).await
+    }
+
+    async fn drop_user(&self, request: Request<v1::DropUserRequest>) -> Answer<v1::DropUserReply> {
+        let (call, request) = (call_of(&request), request.into_inner());
+        let end =
+            move |db: &Db| Ok(v1::DropUserReply { was_there: crate::users::drop_user(db, &request.name)? });
+        self.administer(call, end).await
+    }
+
+    async fn add_token(&self, request: Request<v1::AddTokenRequest>) -> Answer<v1::AddTokenReply> {
+        let (call, request) = (call_of(&request), request.into_inner());
+        self.administer(call, move |db| users::add_token(db, &request)).await
+    }
+
+    async fn revoke_token(&self, request: Request<v1::RevokeTokenRequest>) -> Answer<v1::RevokeTokenReply> {
+        let (call, request) = (call_of(&request), request.into_inner());
+        let end = move |db: &Db| {
+            Ok(v1::RevokeTokenReply { was_there: crate::users::revoke_token(db, &request.id)? })
+        };
+        self.administer(call, end).await
     }
 }
 

@@ -1,17 +1,25 @@
 //! The user at the other end of a connection, and whether that user may call.
 //!
-//! On the socket the kernel says the user. On TCP each call carries the token. There is one user so far, the
-//! administrator: the owner of the database's directory, and root.
+//! On the socket the kernel says the user: the owner of the database's directory and root are the
+//! administrator, others are let in by tokens only. On TCP each call carries a token: that of `serve.token`,
+//! which is the administrator's, or one of a user of the database. `rights` says what users may do, `needs`
+//! what the parts of messages take, `directory` keeps what is stored of users.
+
+mod directory;
+pub(crate) mod needs;
+pub(crate) mod rights;
+
+use std::sync::Arc;
 
 use duramen::error::{Code, Error, Result};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
+pub(crate) use directory::{Caller, Directory};
+pub(crate) use rights::{Named, Right};
+
 /// The user that the kernel shows for one it cannot name here, in a container for example.
 const OVERFLOW_UID: u32 = 65_534;
-
-/// The name of the one user.
-pub(crate) const ADMIN: &str = "admin";
 
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,35 +35,40 @@ pub(crate) enum Peer {
 pub(crate) struct Auth {
     /// The owner of the directory.
     pub(crate) owner: u32,
-    /// The token of TCP; without one there are no listeners.
+    /// The administrator's token of TCP; without one there are no listeners.
     pub(crate) token: Option<String>,
+    /// The users of the database.
+    pub(crate) users: Arc<Directory>,
 }
 
 impl Auth {
-    /// The calling user.
+    /// The caller. A call on the socket that carries a token is that of the token's user.
     ///
     /// # Errors
-    /// `Forbidden` (E1102) for another user's process; `Unauthenticated` (E1101) without the right token.
-    pub(crate) fn user(&self, peer: Peer, headers: &HeaderMap) -> Result<&'static str> {
+    /// `Forbidden` (E1102) for another user's process; `Unauthenticated` (E1101) without a valid token.
+    pub(crate) fn caller(&self, peer: Peer, headers: &HeaderMap) -> Result<Caller> {
         match peer {
-            Peer::Local { uid } => self.local(uid),
+            Peer::Local { uid } => {
+                let admin = self.local(uid)?;
+                if headers.contains_key(AUTHORIZATION) { self.by_token(headers) } else { Ok(admin) }
+            }
             Peer::Tcp => self.by_token(headers),
         }
     }
 
-    fn local(&self, uid: u32) -> Result<&'static str> {
+    fn local(&self, uid: u32) -> Result<Caller> {
         if uid == 0 || (uid == self.owner && uid != OVERFLOW_UID) {
-            return Ok(ADMIN);
+            return Ok(Caller::admin());
         }
         Err(Error::new(Code::Forbidden, format!("the user {uid} may not use this database")).with_hint(
             format!("the database belongs to the user {}: run the command as that one", self.owner),
         ))
     }
 
-    fn by_token(&self, headers: &HeaderMap) -> Result<&'static str> {
+    fn by_token(&self, headers: &HeaderMap) -> Result<Caller> {
         let refused = |why: &str| {
             Err(Error::new(Code::Unauthenticated, format!("the call has {why}")).with_hint(
-                "send the token in DB/serve.token as `authorization: Bearer TOKEN`; the command line takes it from DURAMEN_TOKEN, or by `--at duramen://HOST:PORT?token_file=DB/serve.token`",
+                "send a token, such as the administrator's in DB/serve.token, as `authorization: Bearer TOKEN`; the command line takes it from DURAMEN_TOKEN, or by `--at duramen://HOST:PORT?token_file=DB/serve.token`",
             ))
         };
         let Some(given) = headers.get(AUTHORIZATION) else { return refused("no token") };
@@ -64,10 +77,10 @@ impl Auth {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token,
             _ => return refused("no token of the form `Bearer TOKEN`"),
         };
-        match &self.token {
-            Some(wanted) if is_same(wanted.as_bytes(), token) => Ok(ADMIN),
-            _ => refused("a token that is not valid here"),
+        if self.token.as_ref().is_some_and(|wanted| is_same(wanted.as_bytes(), token)) {
+            return Ok(Caller::admin());
         }
+        self.users.caller(token)?.map_or_else(|| refused("a token that is not valid here"), Ok)
     }
 }
 
@@ -82,39 +95,44 @@ mod tests {
     //! A user that is not named must not get in.
     use super::*;
 
-    fn code(done: Result<&'static str>) -> Option<Code> {
+    fn auth(owner: u32, token: Option<&str>) -> Auth {
+        let db = duramen::Db::in_memory().expect("a database");
+        Auth { owner, token: token.map(str::to_owned), users: Arc::new(Directory::new(db)) }
+    }
+
+    fn code(done: Result<Caller>) -> Option<Code> {
         done.err().map(|error| error.code())
     }
 
     #[test]
     fn the_owner_and_root_may_call_and_others_may_not() {
-        let auth = Auth { owner: 1000, token: None };
-        let of = |uid| code(auth.user(Peer::Local { uid }, &HeaderMap::new()));
+        let auth = auth(1000, None);
+        let of = |uid| code(auth.caller(Peer::Local { uid }, &HeaderMap::new()));
         assert_eq!((of(0), of(1000)), (None, None));
         assert_eq!((of(1001), of(OVERFLOW_UID)), (Some(Code::Forbidden), Some(Code::Forbidden)));
-        let nobodys = Auth { owner: OVERFLOW_UID, token: None };
-        let of = |uid| code(nobodys.user(Peer::Local { uid }, &HeaderMap::new()));
+        let nobodys = self::auth(OVERFLOW_UID, None);
+        let of = |uid| code(nobodys.caller(Peer::Local { uid }, &HeaderMap::new()));
         assert_eq!(of(OVERFLOW_UID), Some(Code::Forbidden));
     }
 
     #[test]
     fn tcp_wants_the_token() {
-        let auth = Auth { owner: 1000, token: Some("dur_1_abc".to_owned()) };
+        let auth = auth(1000, Some("dur_1_abc"));
         let with = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, value.parse().expect("a header"));
-            code(auth.user(Peer::Tcp, &headers))
+            code(auth.caller(Peer::Tcp, &headers))
         };
         assert_eq!(with("Bearer dur_1_abc"), None);
         assert_eq!(with("bearer dur_1_abc"), None);
         for wrong in ["", "Bearer", "Bearer ", "Bearer dur_1_abd", "Bearer dur_1_abcd", "Basic dur_1_abc"] {
             assert_eq!(with(wrong), Some(Code::Unauthenticated), "{wrong:?}");
         }
-        assert_eq!(code(auth.user(Peer::Tcp, &HeaderMap::new())), Some(Code::Unauthenticated));
+        assert_eq!(code(auth.caller(Peer::Tcp, &HeaderMap::new())), Some(Code::Unauthenticated));
         // Without a token nothing is right, not even nothing.
-        let none = Auth { owner: 0, token: None };
+        let none = self::auth(0, None);
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, "Bearer ".parse().expect("a header"));
-        assert_eq!(code(none.user(Peer::Tcp, &headers)), Some(Code::Unauthenticated));
+        assert_eq!(code(none.caller(Peer::Tcp, &headers)), Some(Code::Unauthenticated));
     }
 }

@@ -17,13 +17,15 @@ use prost::Message as _;
 use tokio::sync::{Semaphore, watch};
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::auth::{Named, Right};
 use crate::call::Call;
-use crate::data::{DataService, Identity, call_of, refused};
+use crate::data::{DataService, Identity, MESSAGE_BYTES, call_of, refused};
 use crate::limit::Limits;
 use crate::on_demand::OnDemand;
 use crate::page::Pages;
 
-/// Threads that store and read the bytes of blobs.
+/// Threads that read the bytes of blobs, and as many that store them: a slow disk keeps writers waiting,
+/// and no readers.
 const THREADS: usize = 2;
 
 /// A message of an upload, with the names beside its bytes.
@@ -36,12 +38,17 @@ const PAGE_MAX: u32 = 1_000;
 #[derive(Clone)]
 pub(crate) struct BlobService {
     reads: AsyncDb,
-    bytes: AsyncDb,
+    downloads: AsyncDb,
+    stores: AsyncDb,
     identity: Arc<Identity>,
     /// A permit for each upload under way.
     uploads: Arc<Semaphore>,
     /// An upload without a message for so long is given up.
     silence: Duration,
+    /// A download goes on in a newer state after this time.
+    state_lasts: Duration,
+    /// It ends if none of its messages is taken for so long.
+    unread: Duration,
     /// Whether the server goes down.
     draining: watch::Receiver<bool>,
 }
@@ -57,10 +64,13 @@ impl BlobService {
     ) -> BlobService {
         BlobService {
             reads: data.reads.clone(),
-            bytes: AsyncDb::with_threads(data.reads.blocking().clone(), THREADS),
+            downloads: AsyncDb::with_threads(data.reads.blocking().clone(), THREADS),
+            stores: AsyncDb::with_threads(data.reads.blocking().clone(), THREADS),
             identity: Arc::clone(&data.identity),
             uploads: Arc::new(Semaphore::new(limits.uploads.min(Semaphore::MAX_PERMITS))),
             silence: limits.upload_silence,
+            state_lasts: limits.download_state,
+            unread: limits.unread_replies,
             draining,
         }
     }
@@ -112,11 +122,14 @@ fn list(
     let mut found = encoded_blobs(&snapshot, &request.namespace, span)?
         .filter(|found| !found.as_ref().is_ok_and(|(key, _)| Some(key) == behind.as_ref()));
     let limit = if request.limit == 0 { PAGE_MAX } else { request.limit.min(PAGE_MAX) };
-    let mut blobs = Vec::new();
-    for blob in found.by_ref().take(limit as usize) {
+    let (mut blobs, mut bytes) = (Vec::new(), 0);
+    while blobs.len() < limit as usize && bytes < MESSAGE_BYTES {
+        let Some(blob) = found.next() else { break };
         let (key, of) = blob?;
         let blob = v1::ListedBlob { key: key.into(), info: Some(info(&of)) };
-        call.charge_run(size_of::<v1::ListedBlob>() + blob.encoded_len())?;
+        let taken = size_of::<v1::ListedBlob>() + blob.encoded_len();
+        call.charge_run(taken)?;
+        bytes += taken;
         blobs.push(blob);
     }
     let last = blobs.last().filter(|_| found.next().is_some());
@@ -140,6 +153,7 @@ impl v1::blobs_server::Blobs for BlobService {
 
     async fn info(&self, request: Request<v1::BlobInfoRequest>) -> Answer<v1::BlobInfoReply> {
         let (call, request) = (call_of(&request), request.into_inner());
+        call.caller.needs(Right::Reader, Some((Named::Blob, &request.namespace))).map_err(refused)?;
         let identity = Arc::clone(&self.identity);
         let read = move |db: &Db, _: &Call| {
             let snapshot = db.snapshot()?;
@@ -152,6 +166,7 @@ impl v1::blobs_server::Blobs for BlobService {
 
     async fn list(&self, request: Request<v1::ListBlobsRequest>) -> Answer<v1::ListBlobsReply> {
         let (call, request) = (call_of(&request), request.into_inner());
+        call.caller.needs(Right::Reader, Some((Named::Blob, &request.namespace))).map_err(refused)?;
         let identity = Arc::clone(&self.identity);
         let page = self.read(call, move |db, call| list(db, &identity, &request, call)).await?;
         Ok(Response::new(page))

@@ -8,6 +8,7 @@ use duramen::error::{Code, Error, Result};
 use http::HeaderMap;
 use tokio::time::Instant;
 
+use crate::auth::Caller;
 use crate::blobs::kept::KeptUploads;
 use crate::limit::body::Charges;
 use crate::limit::budget::{Charge, Holder};
@@ -23,7 +24,7 @@ const TIMEOUT: &str = "grpc-timeout";
 /// One call; clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
-    pub(crate) user: &'static str,
+    pub(crate) caller: Caller,
     pub(crate) deadline: Instant,
     begun: Arc<AtomicBool>,
     /// The client waits for no answer any more.
@@ -39,14 +40,14 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(
-        user: &'static str,
+        caller: Caller,
         deadline: Instant,
         (uploads, places): (&Arc<KeptUploads>, &Arc<Places>),
         class: Class,
         holder: &Arc<Holder>,
     ) -> Call {
         Call {
-            user,
+            caller,
             deadline,
             begun: Arc::default(),
             gone: Arc::default(),
@@ -83,6 +84,11 @@ impl Call {
         let charge = self.holder.take(bytes).await?;
         self.charges.add(charge);
         Ok(())
+    }
+
+    /// As [`Call::charge`], for as long as it takes.
+    pub(crate) async fn charge_patiently(&self, bytes: usize) {
+        self.charges.add(self.holder.take_patiently(bytes).await);
     }
 
     /// Charges bytes for as long as the charge is there.

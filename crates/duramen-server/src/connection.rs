@@ -1,8 +1,8 @@
 //! One connection: HTTP/2, and what closes it.
 //!
 //! A connection ends when the client closes it, when the server goes down and its calls have ended, when it
-//! makes no call that is let in for too long after it was opened, when it takes nothing of its replies for
-//! too long, or when it holds most of the memory for messages and there is none left.
+//! makes no call that is let in for too long after it was opened, when it takes nothing of much that it
+//! asked for for too long, or when it holds most of the memory for messages and there is none left.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,6 +31,9 @@ pub(crate) const WINDOW_BYTES: u32 = 64 << 10;
 
 /// The send buffer of each stream.
 const SEND_BUFFER_BYTES: usize = 64 << 10;
+
+/// A client may leave so many bytes of replies, of all its streams.
+const UNREAD_BYTES_MAX: usize = 1 << 20;
 
 const HEADER_BYTES_MAX: u32 = 16 << 10;
 
@@ -113,7 +116,8 @@ impl<'a> Watch<'a> {
             return true;
         }
         let (waiting, taken) = self.holder.replies();
-        if waiting == 0 || taken != self.taken.0 {
+        // A stream that is read slowly, or not at all, ends by itself.
+        if waiting < UNREAD_BYTES_MAX || taken != self.taken.0 {
             self.taken = (taken, now);
         }
         now - self.taken.1 >= limits.unread_replies

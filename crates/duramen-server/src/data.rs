@@ -45,6 +45,8 @@ pub(crate) struct DataService {
     transactions: Arc<Semaphore>,
     /// One without a message for so long is rolled back.
     silence: Duration,
+    /// A scan of which no message is taken for so long ends.
+    unread: Duration,
     /// Whether the server goes down.
     draining: watch::Receiver<bool>,
     pub(crate) identity: Arc<Identity>,
@@ -124,6 +126,7 @@ impl DataService {
             queries: AsyncDb::with_threads(db.clone(), QUERY_THREADS),
             transactions: Arc::new(Semaphore::new(limits.transactions.min(Semaphore::MAX_PERMITS))),
             silence: limits.silence,
+            unread: limits.unread_replies,
             draining,
             identity: Arc::new(Identity { database, run: db.opening() }),
         }
@@ -132,7 +135,7 @@ impl DataService {
     async fn outcome_of(&self, id: RequestId, call: Call) -> duramen::Result<v1::OutcomeReply> {
         call.take_place().await?;
         call.begin()?;
-        Ok(match self.writes.outcome(id, call.user).await? {
+        Ok(match self.writes.outcome(id, call.caller.name()).await? {
             Outcome::Never => v1::OutcomeReply::default(),
             Outcome::Committed(answer) => {
                 let answer = batch::decode_answer(&answer)?;
@@ -192,7 +195,7 @@ impl Data for DataService {
             database_id: bytes::Bytes::copy_from_slice(&self.identity.database),
             run: self.identity.run,
             server: env!("CARGO_PKG_VERSION").to_owned(),
-            user: call.user.to_owned(),
+            user: call.caller.name().to_owned(),
             request_clock: Some(key::of_time(time)),
             message_bytes_max: MESSAGE_BYTES_MAX as u64,
             at: Some(self.identity.at(&snapshot, db)),

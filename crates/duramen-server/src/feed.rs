@@ -11,6 +11,7 @@ use duramen_proto::v1::{self, feed_server};
 use tokio::sync::{Semaphore, watch};
 use tonic::{Request, Response, Status};
 
+use crate::auth::{Named, Right};
 use crate::call::Call;
 use crate::data::{DataService, Identity, call_of, refused};
 use crate::limit::Limits;
@@ -54,11 +55,17 @@ impl FeedService {
     }
 
     async fn begin(&self, request: &v1::WatchRequest, call: &Call) -> Result<watching::Watching> {
+        for collection in &request.collections {
+            call.caller.needs(Right::Reader, Some((Named::Collection, collection)))?;
+        }
+        if !request.consumer.is_empty() {
+            call.caller.needs(Right::Consumer, Some((Named::Consumer, &request.consumer)))?;
+        }
         let permit = Arc::clone(&self.watches).try_acquire_owned();
         let permit = permit.map_err(|_| overloaded("watch"))?;
         call.take_place().await?;
         let (request, identity) = (request.clone(), Arc::clone(&self.identity));
-        let wanted = message::Wanted::new(&request);
+        let wanted = message::Wanted::new(&request, call.caller.clone());
         let ends = request.ends;
         let (changes, at) = self.changes.run(move |db| start(db, &identity, &request)).await?;
         call.give_place_back();
@@ -69,8 +76,10 @@ impl FeedService {
     async fn change<T: Send + 'static>(
         &self,
         call: Call,
+        name: &str,
         change: impl FnOnce(&Db) -> Result<T> + Send + 'static,
     ) -> std::result::Result<T, Status> {
+        call.caller.needs(Right::Consumer, Some((Named::Consumer, name))).map_err(refused)?;
         call.take_place().await.map_err(refused)?;
         let run = move |db: &Db| {
             call.begin()?;
@@ -135,7 +144,10 @@ impl feed_server::Feed for FeedService {
         request: Request<v1::RegisterConsumerRequest>,
     ) -> Answer<v1::RegisterConsumerReply> {
         let (call, request) = (call_of(&request), request.into_inner());
-        let identity = Arc::clone(&self.identity);
+        if request.refuses_writers {
+            call.caller.needs(Right::Operator, None).map_err(refused)?;
+        }
+        let (name, identity) = (request.name.clone(), Arc::clone(&self.identity));
         let register = move |db: &Db| {
             let options = db.consumer(&request.name);
             let options = match request.start() {
@@ -150,7 +162,7 @@ impl feed_server::Feed for FeedService {
             let state = all.iter().find(|known| known.name == request.name);
             Ok(state.map(|state| message::consumer(state, &identity)))
         };
-        let consumer = self.change(call, register).await?;
+        let consumer = self.change(call, &name, register).await?;
         Ok(Response::new(v1::RegisterConsumerReply { consumer }))
     }
 
@@ -159,12 +171,12 @@ impl feed_server::Feed for FeedService {
         request: Request<v1::SeekConsumerRequest>,
     ) -> Answer<v1::SeekConsumerReply> {
         let (call, request) = (call_of(&request), request.into_inner());
-        let identity = Arc::clone(&self.identity);
+        let (name, identity) = (request.name.clone(), Arc::clone(&self.identity));
         let seek = move |db: &Db| {
             let to = after(db, &identity, request.after.as_ref())?;
             wire::consumer_named(db, &request.name).seek(to)
         };
-        self.change(call, seek).await?;
+        self.change(call, &name, seek).await?;
         Ok(Response::new(v1::SeekConsumerReply {}))
     }
 
@@ -173,8 +185,9 @@ impl feed_server::Feed for FeedService {
         request: Request<v1::UnregisterConsumerRequest>,
     ) -> Answer<v1::UnregisterConsumerReply> {
         let (call, request) = (call_of(&request), request.into_inner());
+        let name = request.name.clone();
         let end = move |db: &Db| wire::consumer_named(db, &request.name).unregister();
-        let was_there = self.change(call, end).await?;
+        let was_there = self.change(call, &name, end).await?;
         Ok(Response::new(v1::UnregisterConsumerReply { was_there }))
     }
 
@@ -184,7 +197,14 @@ impl feed_server::Feed for FeedService {
         let identity = Arc::clone(&self.identity);
         let read = move |db: &Db| {
             call.check_deadline()?;
-            Ok(db.consumers()?.iter().map(|state| message::consumer(state, &identity)).collect())
+            let sees_all = call.caller.has(Right::Operator, None)?;
+            let mut consumers = Vec::new();
+            for state in db.consumers()? {
+                if sees_all || call.caller.has(Right::Consumer, Some((Named::Consumer, &state.name)))? {
+                    consumers.push(message::consumer(&state, &identity));
+                }
+            }
+            Ok(consumers)
         };
         let consumers = self.reads.run(read).await.map_err(refused)?;
         Ok(Response::new(v1::ConsumersReply { consumers }))

@@ -50,6 +50,7 @@ mod page;
 mod route;
 mod schema;
 mod server;
+pub mod users;
 
 pub use admin::facts;
 pub use limit::Limits;

@@ -34,13 +34,20 @@ pub struct Limits {
     pub uploads: usize,
     /// An upload without a message for so long is given up.
     pub upload_silence: Duration,
+    /// Uploads under way or stored that have no key yet.
+    pub uploads_kept: usize,
+    /// A stored upload that gets no key is deleted after this time.
+    pub upload_kept: Duration,
+    /// A download goes on in a newer state after this time: an older one keeps what was deleted since.
+    pub download_state: Duration,
     /// Transactions of several messages that are open.
     pub transactions: usize,
     /// Such a transaction without a message for so long is rolled back.
     pub silence: Duration,
     /// A connection without a call that was let in is closed after this time.
     pub first_call: Duration,
-    /// A connection that takes nothing of its replies is closed after this time.
+    /// A stream that takes no message for so long ends, and so does a connection that takes nothing of more
+    /// than 1 MiB of replies.
     pub unread_replies: Duration,
     /// The time of a call that names no deadline.
     pub deadline: Duration,
@@ -60,6 +67,9 @@ impl Default for Limits {
             watches: 1_000,
             uploads: 32,
             upload_silence: Duration::from_secs(30),
+            uploads_kept: 4_096,
+            upload_kept: Duration::from_secs(300),
+            download_state: Duration::from_secs(60),
             silence: Duration::from_secs(5),
             first_call: Duration::from_secs(10),
             unread_replies: Duration::from_secs(30),

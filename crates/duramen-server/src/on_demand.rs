@@ -1,21 +1,23 @@
 //! Streams whose messages are made on a thread, each when the client has room for it.
 //!
-//! A client that reads slowly holds one message and what the stream reads from, no thread. At its deadline a
-//! stream gives back what it holds, also if no more messages are asked for.
+//! A client that reads slowly holds one message and what the stream reads from, no thread. At its
+//! deadline, and if no message is asked for for too long, a stream gives back what it holds.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use duramen::error::{Error, Result};
 use duramen::{AsyncDb, Db};
 use duramen_proto::status;
 use tokio::task::JoinHandle;
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 use tokio_stream::Stream;
 use tonic::Status;
 
+use crate::auth::Caller;
 use crate::call::Call;
 
 /// What makes the messages of a stream.
@@ -25,7 +27,13 @@ pub(crate) trait Source: Send + 'static {
     /// The next message, made on a thread; `None` after the last. It is charged until the next one is made.
     fn message(&mut self, db: &Db, call: &Call) -> Result<Option<Self::Message>>;
 
-    /// What a client is told that asks behind the deadline.
+    /// Fails once the caller may not have it any more.
+    ///
+    /// # Errors
+    /// `Forbidden` (E1102); `Unauthenticated` (E1101).
+    fn check(&self, caller: &Caller) -> Result<()>;
+
+    /// What a client is told that asks too late.
     fn ended() -> Error;
 }
 
@@ -40,20 +48,31 @@ pub(crate) struct OnDemand<S: Source> {
     source: Arc<Mutex<Option<S>>>,
     making: Option<Making<S::Message>>,
     is_over: bool,
-    /// Ends the stream at its deadline.
-    deadline: JoinHandle<()>,
+    /// When a message was asked for last.
+    asked: Arc<Mutex<Instant>>,
+    /// Ends the stream in time.
+    ending: JoinHandle<()>,
 }
 
 impl<S: Source> OnDemand<S> {
-    pub(crate) fn new(db: AsyncDb, source: S, call: Call) -> OnDemand<S> {
+    /// A stream of which no message is taken for the time `unread` ends.
+    pub(crate) fn new(db: AsyncDb, source: S, unread: Duration, call: Call) -> OnDemand<S> {
         let source = Arc::new(Mutex::new(Some(source)));
-        let (held, ending) = (Arc::clone(&source), call.clone());
-        let deadline = tokio::spawn(async move {
-            sleep_until(ending.deadline).await;
+        let asked = Arc::new(Mutex::new(Instant::now()));
+        let (held, last, of) = (Arc::clone(&source), Arc::clone(&asked), call.clone());
+        let ending = tokio::spawn(async move {
+            loop {
+                let ends = of.deadline.min(*lock(&last) + unread);
+                if ends <= Instant::now() {
+                    break;
+                }
+                sleep_until(ends).await;
+            }
+            // What a thread works with it gives back itself.
             drop(take(&held));
-            ending.give_place_back();
+            of.give_place_back();
         });
-        OnDemand { db, call, source, making: None, is_over: false, deadline }
+        OnDemand { db, call, source, making: None, is_over: false, asked, ending }
     }
 
     fn make(&self) -> Making<S::Message> {
@@ -63,9 +82,10 @@ impl<S: Source> OnDemand<S> {
                 let Some(mut source) = take(&held).filter(|_| call.check_deadline().is_ok()) else {
                     return Err(S::ended());
                 };
+                source.check(&call.caller)?;
                 call.charges.end_run();
                 let message = source.message(db, &call)?;
-                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut held = lock(&held);
                 // Else the deadline has come and found nothing to drop.
                 if call.check_deadline().is_ok() {
                     *held = Some(source);
@@ -77,8 +97,12 @@ impl<S: Source> OnDemand<S> {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn take<S>(source: &Mutex<Option<S>>) -> Option<S> {
-    source.lock().unwrap_or_else(PoisonError::into_inner).take()
+    lock(source).take()
 }
 
 impl<S: Source> Stream for OnDemand<S> {
@@ -89,6 +113,7 @@ impl<S: Source> Stream for OnDemand<S> {
             return Poll::Ready(None);
         }
         if self.making.is_none() {
+            *lock(&self.asked) = Instant::now();
             self.making = Some(self.make());
         }
         let making = self.making.as_mut().expect("a message is being made");
@@ -101,6 +126,6 @@ impl<S: Source> Stream for OnDemand<S> {
 
 impl<S: Source> Drop for OnDemand<S> {
     fn drop(&mut self) {
-        self.deadline.abort();
+        self.ending.abort();
     }
 }

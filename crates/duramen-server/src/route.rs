@@ -85,8 +85,12 @@ where
     fn takes(&self, path: &str) -> Takes {
         let is_reflection = service_of(path).is_some_and(|service| [R::NAME, A::NAME].contains(&service));
         match path {
-            UPLOAD => Takes { is_stream: true, message_max: UPLOAD_BYTES_MAX },
-            _ => Takes { is_stream: is_reflection || path == TRANSACT, message_max: MESSAGE_BYTES_MAX },
+            UPLOAD => Takes { is_stream: true, is_patient: true, message_max: UPLOAD_BYTES_MAX },
+            _ => Takes {
+                is_stream: is_reflection || path == TRANSACT,
+                is_patient: false,
+                message_max: MESSAGE_BYTES_MAX,
+            },
         }
     }
 
@@ -203,7 +207,7 @@ fn begin(
     headers: &HeaderMap,
 ) -> Result<Call, Status> {
     let class = class_of(path);
-    let user = shared.auth.user(peer, headers).map_err(refused)?;
+    let caller = shared.auth.caller(peer, headers).map_err(refused)?;
     if class != Class::Control && *shared.draining.borrow() {
         let error = Error::new(Code::Draining, "the server is going down")
             .with_hint("nothing was changed: try again in a moment, when it is up again");
@@ -218,5 +222,5 @@ fn begin(
     // That of a watch is for its beginning: it has no end.
     let headers = if path == WATCH { &HeaderMap::new() } else { headers };
     let deadline = call::deadline(headers, usual, most).map_err(refused)?;
-    Ok(Call::new(user, deadline, (&shared.uploads, &shared.places), class, holder))
+    Ok(Call::new(caller, deadline, (&shared.uploads, &shared.places), class, holder))
 }

@@ -13,6 +13,7 @@ use duramen_proto::v1::{self, schema_server};
 use duramen_proto::view;
 use tonic::{Request, Response, Status};
 
+use crate::auth::{Caller, Named, Right};
 use crate::call::Call;
 use crate::data::{DataService, Identity, Room, call_of, refused};
 
@@ -45,8 +46,20 @@ impl SchemaService {
         self.reads.read(move |snapshot| read(snapshot, &mut Room::new(&call))).await.map_err(refused)
     }
 
-    /// A change of definitions, as one transaction.
+    /// A change of the definitions of a collection, as one transaction.
     async fn change<T: Send + 'static>(
+        &self,
+        call: Call,
+        collection: &str,
+        level: i32,
+        change: impl FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    ) -> std::result::Result<(T, v1::Receipt), Status> {
+        call.caller.needs(Right::Schema, Some((Named::Collection, collection))).map_err(refused)?;
+        self.change_by(call, level, change).await
+    }
+
+    /// A change of definitions by a caller that has been looked at.
+    async fn change_by<T: Send + 'static>(
         &self,
         call: Call,
         level: i32,
@@ -63,6 +76,28 @@ impl SchemaService {
         let (out, receipt): (T, Receipt) = db.transact_with_receipt(run).await.map_err(refused)?;
         Ok((out, self.identity.receipt(&receipt, false)))
     }
+}
+
+/// These collections, or all that the caller has any right on.
+///
+/// # Errors
+/// `Forbidden` (E1102) for one of these that it has no right on.
+fn visible(snapshot: &Snapshot, names: Vec<String>, caller: &Caller) -> Result<Vec<String>> {
+    if names.is_empty() {
+        let mut visible = Vec::new();
+        for schema in snapshot.collections()? {
+            if caller.knows(Named::Collection, schema.name())? {
+                visible.push(schema.name().to_owned());
+            }
+        }
+        return Ok(visible);
+    }
+    for name in &names {
+        if !caller.knows(Named::Collection, name)? {
+            caller.needs(Right::Reader, Some((Named::Collection, name)))?;
+        }
+    }
+    Ok(names)
 }
 
 /// The level of a message.
@@ -83,8 +118,11 @@ type Answer<T> = std::result::Result<Response<T>, Status>;
 impl schema_server::Schema for SchemaService {
     async fn collections(&self, request: Request<v1::CollectionsRequest>) -> Answer<v1::CollectionsReply> {
         let (call, names) = (call_of(&request), request.into_inner().names);
-        let collections =
-            self.read(call, move |snapshot, room| collections::all(snapshot, &names, room)).await?;
+        let caller = call.caller.clone();
+        let all = move |snapshot: &Snapshot, room: &mut Room<'_>| {
+            collections::all(snapshot, &visible(snapshot, names, &caller)?, room)
+        };
+        let collections = self.read(call, all).await?;
         Ok(Response::new(v1::CollectionsReply { collections }))
     }
 
@@ -94,11 +132,9 @@ impl schema_server::Schema for SchemaService {
         call.charge(types::cost(&request).map_err(refused)?).await.map_err(refused)?;
         let definitions = Arc::new(types::definitions(&request).map_err(refused)?);
         let declared = Arc::clone(&definitions);
-        let change = move |tx: &mut Transaction<'_>| {
-            let schema = wire::ensure_types(tx, &definitions)?;
-            collections::message(tx, &schema)
-        };
-        let (collection, receipt) = self.change(call, level, change).await?;
+        let caller = call.caller.clone();
+        let change = move |tx: &mut Transaction<'_>| types::ensure(tx, &definitions, &caller);
+        let (collection, receipt) = self.change_by(call, level, change).await?;
         wire::declare_types(self.writes.blocking(), &declared).map_err(refused)?;
         Ok(Response::new(v1::EnsureTypeReply { receipt: Some(receipt), collection: Some(collection) }))
     }
@@ -108,53 +144,59 @@ impl schema_server::Schema for SchemaService {
         request: Request<v1::DropCollectionRequest>,
     ) -> Answer<v1::DropCollectionReply> {
         let (call, request) = (call_of(&request), request.into_inner());
-        let name = request.collection;
+        let (name, collection) = (request.collection.clone(), request.collection);
         let change = move |tx: &mut Transaction<'_>| {
             let count = tx.documents(&name).count(Span::all())?;
             tx.drop_collection(&name)?;
             Ok(count)
         };
-        let (count, receipt) = self.change(call, request.level, change).await?;
+        let (count, receipt) = self.change(call, &collection, request.level, change).await?;
         Ok(Response::new(v1::DropCollectionReply { receipt: Some(receipt), count }))
     }
 
     async fn views(&self, request: Request<v1::ViewsRequest>) -> Answer<v1::ViewsReply> {
         let (call, names) = (call_of(&request), request.into_inner().collections);
-        let views = self.read(call, move |snapshot, room| views::all(snapshot, &names, room)).await?;
+        let caller = call.caller.clone();
+        let all = move |snapshot: &Snapshot, room: &mut Room<'_>| {
+            views::all(snapshot, &visible(snapshot, names, &caller)?, room)
+        };
+        let views = self.read(call, all).await?;
         Ok(Response::new(v1::ViewsReply { views }))
     }
 
     async fn add_view(&self, request: Request<v1::AddViewRequest>) -> Answer<v1::AddViewReply> {
         let (call, request) = (call_of(&request), request.into_inner());
-        let level = request.level;
+        let (level, collection) = (request.level, request.collection.clone());
         let spec = view::required(request.view.as_ref()).map_err(refused)?;
         let change =
             move |tx: &mut Transaction<'_>| view::add(tx, &request.collection, &spec, request.replace);
-        let (is_new, receipt) = self.change(call, level, change).await?;
+        let (is_new, receipt) = self.change(call, &collection, level, change).await?;
         Ok(Response::new(v1::AddViewReply { receipt: Some(receipt), is_new }))
     }
 
     async fn drop_view(&self, request: Request<v1::DropViewRequest>) -> Answer<v1::DropViewReply> {
         let (call, request) = (call_of(&request), request.into_inner());
-        let level = request.level;
+        let (level, collection) = (request.level, request.collection.clone());
         let change = move |tx: &mut Transaction<'_>| match request.unfinished_only {
             true => tx.drop_unfinished_view(&request.collection, &request.view),
             false => tx.drop_view(&request.collection, &request.view),
         };
-        let (was_there, receipt) = self.change(call, level, change).await?;
+        let (was_there, receipt) = self.change(call, &collection, level, change).await?;
         Ok(Response::new(v1::DropViewReply { receipt: Some(receipt), was_there }))
     }
 
     async fn rebuild_view(&self, request: Request<v1::RebuildViewRequest>) -> Answer<v1::RebuildViewReply> {
         let (call, request) = (call_of(&request), request.into_inner());
-        let level = request.level;
+        let (level, collection) = (request.level, request.collection.clone());
         let change = move |tx: &mut Transaction<'_>| tx.rebuild_view(&request.collection, &request.view);
-        let ((), receipt) = self.change(call, level, change).await?;
+        let ((), receipt) = self.change(call, &collection, level, change).await?;
         Ok(Response::new(v1::RebuildViewReply { receipt: Some(receipt) }))
     }
 
     async fn build_views(&self, request: Request<v1::BuildViewsRequest>) -> Answer<v1::BuildViewsReply> {
         let (call, request) = (call_of(&request), request.into_inner());
+        let of = Some((Named::Collection, &request.collection[..]));
+        call.caller.needs(Right::Schema, of).map_err(refused)?;
         call.take_place().await.map_err(refused)?;
         let build = move |db: &Db| views::build(db, &request, &call);
         self.builds.run(build).await.map(Response::new).map_err(refused)

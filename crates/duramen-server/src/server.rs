@@ -23,7 +23,8 @@ use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
 
 use crate::admin::AdminService;
-use crate::auth::Auth;
+use crate::auth::{Auth, Directory};
+use crate::blobs::kept::KeptUploads;
 use crate::blobs::{BlobService, UPLOAD_BYTES_MAX};
 use crate::data::DataService;
 use crate::discover::{self, Notice, Socket};
@@ -206,8 +207,8 @@ impl Builder {
         let runtime = threads.runtime();
         let (drain, draining) = watch::channel(false);
         let shared = Shared {
-            auth: Auth { owner, token: token.clone() },
-            uploads: Arc::default(),
+            auth: Auth { owner, token: token.clone(), users: Arc::new(Directory::new(self.db.clone())) },
+            uploads: KeptUploads::new(&self.limits),
             places: Arc::new(Places::new(&self.limits, cores())),
             budget: Budget::new(self.limits.memory_bytes),
             services: self.services(runtime, draining.clone())?,

@@ -38,4 +38,5 @@ pub(crate) mod type_descriptor;
 pub(crate) mod type_registry;
 pub(crate) mod typed;
 pub(crate) mod uploads;
+pub(crate) mod user_rows;
 pub(crate) mod views;

@@ -25,7 +25,7 @@ use crate::value::tuple::{Key, OwnedKey, encode};
 pub(crate) use collect::{after_writes, background_step, has_work, pieces_of, step};
 pub use read::{BlobInfo, BlobIter, BlobReader, BlobsOf, EncodedBlobs, encoded_blobs};
 pub(crate) use record::{BlobId, ORPHANED, PIECES, Record, namespace_of_records, records_tree};
-pub use write::{BlobWriter, Upload, WRITER_BYTES_MAX};
+pub use write::{BlobWriter, Upload};
 
 /// The default size of a piece, and the largest.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;

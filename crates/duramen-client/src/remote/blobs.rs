@@ -21,7 +21,8 @@ pub use write::{RemoteBlobWriter, RemoteUpload};
 
 /// A namespace of blobs of a [`Remote`].
 ///
-/// Its calls are those of [`duramen::Blobs`]. Bytes go to the server as they are written and come as they are
+/// Its calls are those of [`duramen::Blobs`], but for `count` and `piece_bytes`, and the readers' `verify`.
+/// Bytes go to the server as they are written and come as they are
 /// read: neither side holds a blob in memory. A reader goes on by itself after a lost connection, while the
 /// blob is the same; an upload has to begin again.
 ///

@@ -4937,7 +4937,8 @@ pub mod feed_server {
     }
 }
 /// The first message names the namespace and the content type; they are empty in the others. Every message may have
-/// bytes. An upload ends if no message comes for 30 s, and leaves nothing behind if its stream does not end well.
+/// bytes, or none, to say that the client is still there: an upload is given up after 30 s without a message. It leaves
+/// nothing behind if its last message does not say that it is the last.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UploadRequest {
     /// Where the blob will be attached.
@@ -4949,6 +4950,9 @@ pub struct UploadRequest {
     /// The next bytes, at most 1 MiB.
     #[prost(bytes = "bytes", tag = "3")]
     pub bytes: ::prost::bytes::Bytes,
+    /// There are no others: the blob is whole. Without it the upload broke off.
+    #[prost(bool, tag = "4")]
+    pub is_last: bool,
 }
 impl ::prost::Name for UploadRequest {
     const NAME: &'static str = "UploadRequest";
@@ -5653,6 +5657,203 @@ pub mod blobs_server {
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UsersRequest {}
+impl ::prost::Name for UsersRequest {
+    const NAME: &'static str = "UsersRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.UsersRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.UsersRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UsersReply {
+    #[prost(message, repeated, tag = "1")]
+    pub users: ::prost::alloc::vec::Vec<User>,
+    #[prost(message, repeated, tag = "2")]
+    pub tokens: ::prost::alloc::vec::Vec<UserToken>,
+}
+impl ::prost::Name for UsersReply {
+    const NAME: &'static str = "UsersReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.UsersReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.UsersReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct User {
+    /// 1 to 64 letters and digits of ASCII, `-`, `_`, `.` and `@`.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// What it may do: `reader`, `writer`, `schema`, `consumer`, `operator` or `admin`; the first four also on names, as
+    /// `writer=collection:orders`, with `collection`, `kv`, `blob`, `bytes` or `consumer` and a star at the end for all
+    /// that begin so.
+    #[prost(string, repeated, tag = "2")]
+    pub rights: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for User {
+    const NAME: &'static str = "User";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.User".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.User".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UserToken {
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub user: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    pub created: ::core::option::Option<Time>,
+    #[prost(message, optional, tag = "4")]
+    pub expires: ::core::option::Option<Time>,
+}
+impl ::prost::Name for UserToken {
+    const NAME: &'static str = "UserToken";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.UserToken".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.UserToken".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PutUserRequest {
+    #[prost(message, optional, tag = "1")]
+    pub user: ::core::option::Option<User>,
+    /// AlreadyExists (E0210) if it is there. Otherwise NoSuchKey (E0903) if it is not.
+    #[prost(bool, tag = "2")]
+    pub is_new: bool,
+}
+impl ::prost::Name for PutUserRequest {
+    const NAME: &'static str = "PutUserRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.PutUserRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.PutUserRequest".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PutUserReply {}
+impl ::prost::Name for PutUserReply {
+    const NAME: &'static str = "PutUserReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.PutUserReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.PutUserReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DropUserRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DropUserRequest {
+    const NAME: &'static str = "DropUserRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.DropUserRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.DropUserRequest".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DropUserReply {
+    #[prost(bool, tag = "1")]
+    pub was_there: bool,
+}
+impl ::prost::Name for DropUserReply {
+    const NAME: &'static str = "DropUserReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.DropUserReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.DropUserReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AddTokenRequest {
+    #[prost(string, tag = "1")]
+    pub user: ::prost::alloc::string::String,
+    /// It is valid for so long; 0: 90 days.
+    #[prost(uint64, tag = "2")]
+    pub valid_seconds: u64,
+}
+impl ::prost::Name for AddTokenRequest {
+    const NAME: &'static str = "AddTokenRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.AddTokenRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.AddTokenRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AddTokenReply {
+    #[prost(message, optional, tag = "1")]
+    pub token: ::core::option::Option<UserToken>,
+    /// What calls carry. It is not stored, and told this once.
+    #[prost(string, tag = "2")]
+    pub text: ::prost::alloc::string::String,
+}
+impl ::prost::Name for AddTokenReply {
+    const NAME: &'static str = "AddTokenReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.AddTokenReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.AddTokenReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RevokeTokenRequest {
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for RevokeTokenRequest {
+    const NAME: &'static str = "RevokeTokenRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.RevokeTokenRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.RevokeTokenRequest".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RevokeTokenReply {
+    #[prost(bool, tag = "1")]
+    pub was_there: bool,
+}
+impl ::prost::Name for RevokeTokenReply {
+    const NAME: &'static str = "RevokeTokenReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.RevokeTokenReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.RevokeTokenReply".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StatsRequest {}
 impl ::prost::Name for StatsRequest {
     const NAME: &'static str = "StatsRequest";
@@ -5810,7 +6011,7 @@ pub mod admin_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// How the database and its server fare.
+    /// How the database and its server fare, and who may use them.
     #[derive(Debug, Clone)]
     pub struct AdminClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -5899,6 +6100,111 @@ pub mod admin_client {
             req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Admin", "Stats"));
             self.inner.unary(req, path, codec).await
         }
+        /// The users of the database, and their tokens without the secrets. The owner of its directory is none of them.
+        pub async fn users(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UsersRequest>,
+        ) -> std::result::Result<tonic::Response<super::UsersReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static("/duramen.v1.Admin/Users");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Admin", "Users"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Adds a user, or gives one that is there other rights, at once.
+        pub async fn put_user(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PutUserRequest>,
+        ) -> std::result::Result<tonic::Response<super::PutUserReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static("/duramen.v1.Admin/PutUser");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Admin", "PutUser"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Removes a user and its tokens, at once.
+        pub async fn drop_user(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DropUserRequest>,
+        ) -> std::result::Result<tonic::Response<super::DropUserReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Admin/DropUser",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Admin", "DropUser"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Makes a token for a user.
+        pub async fn add_token(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AddTokenRequest>,
+        ) -> std::result::Result<tonic::Response<super::AddTokenReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Admin/AddToken",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Admin", "AddToken"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends a token, at once.
+        pub async fn revoke_token(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RevokeTokenRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RevokeTokenReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Admin/RevokeToken",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("duramen.v1.Admin", "RevokeToken"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -5920,8 +6226,36 @@ pub mod admin_server {
             &self,
             request: tonic::Request<super::StatsRequest>,
         ) -> std::result::Result<tonic::Response<super::StatsReply>, tonic::Status>;
+        /// The users of the database, and their tokens without the secrets. The owner of its directory is none of them.
+        async fn users(
+            &self,
+            request: tonic::Request<super::UsersRequest>,
+        ) -> std::result::Result<tonic::Response<super::UsersReply>, tonic::Status>;
+        /// Adds a user, or gives one that is there other rights, at once.
+        async fn put_user(
+            &self,
+            request: tonic::Request<super::PutUserRequest>,
+        ) -> std::result::Result<tonic::Response<super::PutUserReply>, tonic::Status>;
+        /// Removes a user and its tokens, at once.
+        async fn drop_user(
+            &self,
+            request: tonic::Request<super::DropUserRequest>,
+        ) -> std::result::Result<tonic::Response<super::DropUserReply>, tonic::Status>;
+        /// Makes a token for a user.
+        async fn add_token(
+            &self,
+            request: tonic::Request<super::AddTokenRequest>,
+        ) -> std::result::Result<tonic::Response<super::AddTokenReply>, tonic::Status>;
+        /// Ends a token, at once.
+        async fn revoke_token(
+            &self,
+            request: tonic::Request<super::RevokeTokenRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RevokeTokenReply>,
+            tonic::Status,
+        >;
     }
-    /// How the database and its server fare.
+    /// How the database and its server fare, and who may use them.
     #[derive(Debug)]
     pub struct AdminServer<T> {
         inner: Arc<T>,
@@ -6026,6 +6360,221 @@ pub mod admin_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = StatsSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Admin/Users" => {
+                    #[allow(non_camel_case_types)]
+                    struct UsersSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::UsersRequest>
+                    for UsersSvc<T> {
+                        type Response = super::UsersReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UsersRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::users(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UsersSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Admin/PutUser" => {
+                    #[allow(non_camel_case_types)]
+                    struct PutUserSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::PutUserRequest>
+                    for PutUserSvc<T> {
+                        type Response = super::PutUserReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PutUserRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::put_user(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PutUserSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Admin/DropUser" => {
+                    #[allow(non_camel_case_types)]
+                    struct DropUserSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::DropUserRequest>
+                    for DropUserSvc<T> {
+                        type Response = super::DropUserReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DropUserRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::drop_user(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DropUserSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Admin/AddToken" => {
+                    #[allow(non_camel_case_types)]
+                    struct AddTokenSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::AddTokenRequest>
+                    for AddTokenSvc<T> {
+                        type Response = super::AddTokenReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AddTokenRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::add_token(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AddTokenSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Admin/RevokeToken" => {
+                    #[allow(non_camel_case_types)]
+                    struct RevokeTokenSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::RevokeTokenRequest>
+                    for RevokeTokenSvc<T> {
+                        type Response = super::RevokeTokenReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RevokeTokenRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::revoke_token(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RevokeTokenSvc(inner);
                         let codec = crate::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

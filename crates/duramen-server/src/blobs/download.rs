@@ -11,14 +11,12 @@ use duramen::{Db, LocalReads as _};
 use duramen_proto::{key, v1};
 
 use super::{BlobService, info};
+use crate::auth::{Caller, Named, Right};
 use crate::call::Call;
 use crate::on_demand::{OnDemand, Source};
 
 /// Bytes of the blob in a message.
 const MESSAGE_BYTES: usize = 256 << 10;
-
-/// A snapshot keeps what was deleted since: after this time a newer one takes its place.
-const SNAPSHOT_LASTS: Duration = Duration::from_secs(60);
 
 /// Begins a download.
 pub(super) async fn run(
@@ -26,17 +24,18 @@ pub(super) async fn run(
     request: v1::DownloadRequest,
     call: Call,
 ) -> Result<OnDemand<Download>> {
+    call.caller.needs(Right::Reader, Some((Named::Blob, &request.namespace)))?;
     // The piece that is being read.
     call.charge(PIECE_BYTES_MAX).await?;
     call.take_place().await?;
-    let (identity, begun) = (Arc::clone(&service.identity), call.clone());
+    let (identity, begun, state_lasts) = (Arc::clone(&service.identity), call.clone(), service.state_lasts);
     let begin = move |db: &Db| {
         begun.check_deadline()?;
         identity.check(request.at_least.as_ref(), &db.snapshot()?)?;
-        Download::new(db, request)
+        Download::new(db, request, state_lasts)
     };
-    let download = service.bytes.run(begin).await?;
-    Ok(OnDemand::new(service.bytes.clone(), download, call))
+    let download = service.downloads.run(begin).await?;
+    Ok(OnDemand::new(service.downloads.clone(), download, service.unread, call))
 }
 
 /// A download between two messages.
@@ -49,6 +48,7 @@ pub(crate) struct Download {
     /// The next byte, and the one behind the last.
     at: u64,
     to: u64,
+    state_lasts: Duration,
 }
 
 /// A blob in a snapshot.
@@ -59,12 +59,12 @@ struct Opened {
 }
 
 impl Download {
-    fn new(db: &Db, request: v1::DownloadRequest) -> Result<Download> {
+    fn new(db: &Db, request: v1::DownloadRequest, state_lasts: Duration) -> Result<Download> {
         let key = key::required(request.key.as_ref())?;
         let length = if request.length == 0 { u64::MAX } else { request.length };
         let (at, to) = (request.offset, request.offset.saturating_add(length));
-        let mut download =
-            Download { namespace: request.namespace, key, opened: None, is_info_told: false, at, to };
+        let (namespace, opened, is_info_told) = (request.namespace, None, false);
+        let mut download = Download { namespace, key, opened, is_info_told, at, to, state_lasts };
         download.opened = download.open(db)?;
         if let Some(opened) = &download.opened {
             download.to = to.min(opened.info.len);
@@ -84,9 +84,8 @@ impl Download {
     /// Goes on in a newer snapshot, if it has the same blob.
     fn renew(&mut self, db: &Db) -> Result<()> {
         let newer = self.open(db)?;
-        let is_same =
-            newer.as_ref().map(|opened| &opened.info) == self.opened.as_ref().map(|opened| &opened.info);
-        if !is_same {
+        let bytes_of = |opened: &Opened| (opened.info.len, opened.info.sha256);
+        if newer.as_ref().map(bytes_of) != self.opened.as_ref().map(bytes_of) {
             return Err(replaced());
         }
         self.opened = newer;
@@ -98,7 +97,7 @@ impl Source for Download {
     type Message = v1::DownloadReply;
 
     fn message(&mut self, db: &Db, call: &Call) -> Result<Option<v1::DownloadReply>> {
-        if self.opened.as_ref().is_some_and(|opened| opened.since.elapsed() > SNAPSHOT_LASTS) {
+        if self.opened.as_ref().is_some_and(|opened| opened.since.elapsed() >= self.state_lasts) {
             self.renew(db)?;
         }
         let Some(opened) = &mut self.opened else { return Ok(None) };
@@ -115,9 +114,16 @@ impl Source for Download {
         Ok(Some(v1::DownloadReply { info, bytes: bytes.into() }))
     }
 
+    fn check(&self, caller: &Caller) -> Result<()> {
+        caller.needs(Right::Reader, Some((Named::Blob, &self.namespace)))
+    }
+
     fn ended() -> Error {
-        Error::new(Code::SnapshotExpired, "the download took longer than its deadline")
-            .with_hint("go on in a new one, from the offset that was reached, with the SHA-256 of the blob")
+        Error::new(
+            Code::SnapshotExpired,
+            "the download took longer than its deadline, or no message of it was taken for too long",
+        )
+        .with_hint("go on in a new one, from the offset that was reached, with the SHA-256 of the blob")
     }
 }
 

@@ -7,32 +7,38 @@ use std::time::Duration;
 use duramen::blobs::Upload;
 use duramen::error::{Code, Error, Result};
 use rustix::rand::{GetRandomFlags, getrandom};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use crate::limit::Limits;
 use crate::limit::budget::overloaded;
-
-const KEPT: Duration = Duration::from_secs(300);
-
-/// Uploads that are kept at once.
-const KEPT_MAX: usize = 1_000;
 
 /// Names an upload.
 pub(crate) type UploadId = [u8; 16];
 
 /// The uploads of a server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct KeptUploads {
     by_id: Mutex<HashMap<UploadId, Kept>>,
+    places: Arc<Semaphore>,
+    lasts: Duration,
+}
+
+/// A place for an upload: taken before its first byte, so that no upload is in vain.
+#[derive(Debug)]
+pub(super) struct UploadPlace {
+    _permit: OwnedSemaphorePermit,
 }
 
 #[derive(Debug)]
 struct Kept {
     upload: Arc<Upload>,
-    user: &'static str,
+    user: String,
     namespace: String,
     /// Ends it when its time is over.
     ending: JoinHandle<()>,
+    _place: UploadPlace,
 }
 
 impl Drop for Kept {
@@ -42,37 +48,50 @@ impl Drop for Kept {
 }
 
 impl KeptUploads {
+    pub(crate) fn new(limits: &Limits) -> Arc<KeptUploads> {
+        let places = Arc::new(Semaphore::new(limits.uploads_kept.min(Semaphore::MAX_PERMITS)));
+        Arc::new(KeptUploads { by_id: Mutex::default(), places, lasts: limits.upload_kept })
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<UploadId, Kept>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for an upload.
+    ///
+    /// # Errors
+    /// `Overloaded` (E1103) if too many uploads have no key.
+    pub(super) fn place(&self) -> Result<UploadPlace> {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        place
+            .map(|permit| UploadPlace { _permit: permit })
+            .map_err(|_| overloaded("place for an upload without a key"))
     }
 
     /// Keeps an upload for its user.
     ///
     /// # Errors
-    /// `Overloaded` (E1103) if too many are kept; `System` (E1001) if the system gives no random bytes.
+    /// `System` (E1001) if the system gives no random bytes.
     pub(super) fn keep(
         self: &Arc<Self>,
         upload: Upload,
-        user: &'static str,
+        user: String,
         namespace: String,
+        place: UploadPlace,
     ) -> Result<UploadId> {
         let mut id = [0; 16];
         if getrandom(&mut id, GetRandomFlags::empty()) != Ok(id.len()) {
             return Err(Error::new(Code::System, "the system gives no random bytes for the id of an upload"));
         }
-        let all: Weak<KeptUploads> = Arc::downgrade(self);
+        let (all, lasts): (Weak<KeptUploads>, _) = (Arc::downgrade(self), self.lasts);
         let ending = tokio::spawn(async move {
-            sleep(KEPT).await;
+            sleep(lasts).await;
             if let Some(all) = all.upgrade() {
                 all.forget(&id);
             }
         });
-        let kept = Kept { upload: Arc::new(upload), user, namespace, ending };
-        let mut by_id = self.lock();
-        if by_id.len() >= KEPT_MAX {
-            return Err(overloaded("room for an upload without a key"));
-        }
-        by_id.insert(id, kept);
+        let kept = Kept { upload: Arc::new(upload), user, namespace, ending, _place: place };
+        self.lock().insert(id, kept);
         Ok(id)
     }
 
@@ -93,7 +112,7 @@ impl KeptUploads {
                 Err(Error::invalid(what).with_hint("attach it there, or upload it for this one"))
             }
             None => {
-                let what = "there is no such upload: it has a key already, or was not attached in time";
+                let what = "there is no such upload: it has a key already, was not attached in time, or the server was started again since";
                 Err(Error::invalid(what)
                     .with_hint("upload the bytes again, and attach them within five minutes"))
             }

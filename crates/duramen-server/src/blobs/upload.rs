@@ -4,9 +4,8 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
-use duramen::blobs::{BlobWriter, PIECE_BYTES_MAX, WRITER_BYTES_MAX};
+use duramen::blobs::{BlobWriter, PIECE_BYTES_MAX};
 use duramen::error::{Code, Error, Result};
 use duramen::{Db, Durability};
 use duramen_proto::v1;
@@ -14,16 +13,20 @@ use tokio::time::timeout;
 use tonic::{Status, Streaming};
 
 use super::{BlobService, info};
+use crate::auth::{Named, Right};
 use crate::call::Call;
 use crate::data::refused;
 use crate::limit::budget::overloaded;
 
+/// Pieces that are stored at a time: each time syncs the data file.
+const PIECES_AT_ONCE: usize = 1;
+
+/// What an upload holds at most, beside the message that has just arrived: the pieces that are to be stored,
+/// and the buffer in which messages are put together.
+const HELD_BYTES_MAX: usize = (PIECES_AT_ONCE + 1) * PIECE_BYTES_MAX;
+
 /// Bytes of a content type.
 const CONTENT_TYPE_MAX: usize = 255;
-
-/// What an upload holds beside the message that is charged anyway: the pieces that its writer stores at once,
-/// the copy that a transaction has of them, and the message before as it was decoded.
-const HELD_BYTES: usize = 2 * WRITER_BYTES_MAX + PIECE_BYTES_MAX;
 
 /// Takes an upload.
 pub(super) async fn run(
@@ -32,13 +35,14 @@ pub(super) async fn run(
     call: Call,
 ) -> std::result::Result<v1::UploadReply, Status> {
     let permit = Arc::clone(&service.uploads).try_acquire_owned();
-    let _permit = permit.map_err(|_| refused(overloaded("upload")))?;
-    call.charge(HELD_BYTES).await.map_err(refused)?;
+    let permit = permit.map_err(|_| refused(overloaded("place for an upload")))?;
     let mut draining = service.draining.clone();
-    tokio::select! {
+    let done = tokio::select! {
         done = receive(service, messages, &call) => done,
         _ = draining.wait_for(|draining| *draining) => Err(refused(going_down())),
-    }
+    };
+    drop(permit);
+    done
 }
 
 async fn receive(
@@ -46,33 +50,52 @@ async fn receive(
     mut messages: Streaming<v1::UploadRequest>,
     call: &Call,
 ) -> std::result::Result<v1::UploadReply, Status> {
-    let first = next(&mut messages, service.silence)
-        .await?
-        .ok_or_else(|| refused(Error::invalid("the upload has no message")))?;
-    let v1::UploadRequest { namespace, content_type, mut bytes } = first;
-    let mut writer = begin(service, &namespace, content_type).map_err(refused)?;
-    loop {
-        check_piece(bytes.len()).map_err(refused)?;
+    let place = call.uploads.place().map_err(refused)?;
+    let first = next(&mut messages, service).await?;
+    let namespace = first.namespace.clone();
+    let may_write = || call.caller.needs(Right::Writer, Some((Named::Blob, &namespace))).map_err(refused);
+    may_write()?;
+    let mut writer = begin(service, &namespace, &first.content_type).map_err(refused)?;
+    let (mut message, mut held) = (first, 0);
+    while !message.bytes.is_empty() || !message.is_last {
+        check_piece(message.bytes.len()).map_err(refused)?;
+        // As much as has come, until it holds as much as it may.
+        let more = message.bytes.len().min(HELD_BYTES_MAX - held);
+        call.charge_patiently(more).await;
+        held += more;
+        // The call goes along: its charges last as long as the bytes.
+        let (bytes, of) = (std::mem::take(&mut message.bytes), call.clone());
         let store = move |_: &Db| {
             writer.write_all(&bytes).map_err(Error::from_io)?;
+            drop(of);
             Ok(writer)
         };
-        writer = service.bytes.run(store).await.map_err(refused)?;
+        writer = service.stores.run(store).await.map_err(refused)?;
         call.charges.end_message();
-        let Some(message) = next(&mut messages, service.silence).await? else { break };
+        if message.is_last {
+            break;
+        }
+        message = next(&mut messages, service).await?;
         if !message.namespace.is_empty() || !message.content_type.is_empty() {
             let error = Error::invalid("only the first message of an upload names its namespace and type");
             return Err(refused(error.with_hint("leave them empty in the others")));
         }
-        bytes = message.bytes;
+        may_write()?;
     }
-    let upload = service.bytes.run(move |_| writer.finish_unattached()).await.map_err(refused)?;
+    let of = call.clone();
+    let finish = move |_: &Db| {
+        let stored = writer.finish_unattached();
+        drop(of);
+        stored
+    };
+    let upload = service.stores.run(finish).await.map_err(refused)?;
     let info = Some(info(&upload.info()));
-    let id = call.uploads.keep(upload, call.user, namespace).map_err(refused)?;
+    let user = call.caller.name().to_owned();
+    let id = call.uploads.keep(upload, user, namespace.clone(), place).map_err(refused)?;
     Ok(v1::UploadReply { upload: bytes::Bytes::copy_from_slice(&id), info })
 }
 
-fn begin(service: &BlobService, namespace: &str, content_type: String) -> Result<BlobWriter> {
+fn begin(service: &BlobService, namespace: &str, content_type: &str) -> Result<BlobWriter> {
     if content_type.len() > CONTENT_TYPE_MAX {
         let what = format!(
             "a content type has at most {CONTENT_TYPE_MAX} bytes, and this one {}",
@@ -81,22 +104,31 @@ fn begin(service: &BlobService, namespace: &str, content_type: String) -> Result
         return Err(Error::invalid(what));
     }
     // The commit that attaches it waits for the disk, and makes everything before it durable.
-    let db = service.bytes.blocking().at(Durability::Process);
-    Ok(db.blobs(namespace).writer(())?.content_type(content_type))
+    let db = service.stores.blocking().at(Durability::Process);
+    Ok(db.blobs(namespace).writer(())?.pieces_at_once(PIECES_AT_ONCE).content_type(content_type))
 }
 
+/// The next message. There must be one: the last one says that it is the last.
 async fn next(
     messages: &mut Streaming<v1::UploadRequest>,
-    silence: Duration,
-) -> std::result::Result<Option<v1::UploadRequest>, Status> {
-    match timeout(silence, messages.message()).await {
-        Ok(message) => message,
+    service: &BlobService,
+) -> std::result::Result<v1::UploadRequest, Status> {
+    match timeout(service.silence, messages.message()).await {
+        Ok(Ok(Some(message))) => Ok(message),
+        Ok(Ok(None)) => {
+            let error = Error::invalid("the upload ended before its last message");
+            Err(refused(error.with_hint("set `is_last` in the last one, and upload the bytes again")))
+        }
+        Ok(Err(status)) => Err(status),
         Err(_) => {
-            let what = format!("the upload had no message for {} s, and was given up", silence.as_secs());
-            Err(refused(
-                Error::new(Code::DeadlinePassed, what)
-                    .with_hint("nothing is left of it: upload the bytes again"),
-            ))
+            let silence = service.silence.as_secs();
+            let error = Error::new(
+                Code::DeadlinePassed,
+                format!("the upload had no message for {silence} s, and was given up"),
+            );
+            Err(refused(error.with_hint(
+                "nothing is left of it: upload the bytes again, with an empty message now and then while none are there",
+            )))
         }
     }
 }

@@ -20,6 +20,7 @@ use tonic::Status;
 
 use super::read::Room;
 use super::{DataService, find, refused, request_id, rows};
+use crate::auth::needs;
 use crate::call::Call;
 use crate::schema::durability;
 
@@ -157,13 +158,15 @@ async fn run(
         [] => None,
         bytes => Some(request_id(bytes)?),
     };
+    needs::batch(&call.caller, &request, |number| course.failed_operation.store(number, Ordering::Relaxed))?;
     // The message as it was decoded and checked, and what its documents become.
     let items =
         request.conditions.len() + request.operations.len() + request.reads.len() + request.marks.len();
     let parts = document::parts_of(&request)?;
     call.charge(request.encoded_len() + items * ITEM_BYTES + parts * document::PART_BYTES).await?;
     call.take_place().await?;
-    let request_of = id.map(|id| Request::new(id, &body_of(&mut request)).by(call.user));
+    let caller = call.caller.clone();
+    let request_of = id.map(|id| Request::new(id, &body_of(&mut request)).by(caller.name()));
     let db = service.writes.at(level);
     let running = Running { batch: Batch::new(request, course)?, call, course: Arc::clone(course) };
     let done = match request_of {
@@ -516,7 +519,7 @@ impl Operation {
                 Kind::Stored(v1::Stored::default())
             }
             Operation::AttachBlob { namespace, key, upload } => {
-                let kept = call.uploads.of(upload, call.user, namespace)?;
+                let kept = call.uploads.of(upload, call.caller.name(), namespace)?;
                 tx.blobs(namespace).attach(key, &kept)?;
                 let (uploads, upload) = (Arc::clone(&call.uploads), upload.clone());
                 tx.after_commit(move || uploads.forget(&upload));

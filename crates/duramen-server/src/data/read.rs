@@ -11,6 +11,7 @@ use duramen_proto::{MESSAGE_BYTES_MAX, document, key, v1};
 use prost::Message as _;
 
 use super::{DataService, find, rows};
+use crate::auth::needs;
 use crate::call::Call;
 use crate::limit::budget::Charge;
 use crate::limit::places::Class;
@@ -21,6 +22,7 @@ pub(super) async fn run(
     request: v1::ReadRequest,
     call: Call,
 ) -> Result<v1::ReadReply> {
+    needs::reads(&call.caller, &request.reads)?;
     // Threads and places of reads are for those that end soon.
     let (class, threads) = match find::are_short(&request.reads) {
         true => (Class::Calls, &service.reads),

@@ -15,6 +15,7 @@ use tonic::Status;
 
 use super::find::{self, MESSAGE_BYTES, Query};
 use super::{DataService, rows};
+use crate::auth::{Caller, needs};
 use crate::call::Call;
 use crate::on_demand::{OnDemand, Source};
 use crate::page::Pages;
@@ -23,6 +24,7 @@ type Documents = Pin<Box<dyn Stream<Item = Result<v1::ScanReply, Status>> + Send
 
 /// Begins a scan.
 pub(super) async fn run(service: &DataService, request: v1::ScanRequest, call: Call) -> Result<Documents> {
+    needs::scan(&call.caller, &request)?;
     if request.find.is_some() || request.rows.is_some() {
         check_only(&request)?;
     }
@@ -39,14 +41,15 @@ pub(super) async fn run(service: &DataService, request: v1::ScanRequest, call: C
         identity.check(request.at_least.as_ref(), &snapshot)?;
         rows::check_marks(&snapshot, &request.marks)?;
         let at = identity.at(&snapshot, db);
-        Ok(match (&request.find, &request.rows) {
-            (Some(query), _) => Scan::Query(Box::new(Query::new(&snapshot, query, request.form(), at)?)),
-            (None, Some(of)) => Scan::Rows(Box::new(rows::Scan::new(&snapshot, of, at)?)),
-            (None, None) => Scan::Range(Box::new(Range::new(&snapshot, &request, at)?)),
-        })
+        let found = match (&request.find, &request.rows) {
+            (Some(query), _) => Found::Query(Box::new(Query::new(&snapshot, query, request.form(), at)?)),
+            (None, Some(of)) => Found::Rows(Box::new(rows::Scan::new(&snapshot, of, at)?)),
+            (None, None) => Found::Range(Box::new(Range::new(&snapshot, &request, at)?)),
+        };
+        Ok(Scan { request, found })
     };
     let scan = service.scans.run(begin).await?;
-    Ok(Box::pin(OnDemand::new(service.scans.clone(), scan, call)))
+    Ok(Box::pin(OnDemand::new(service.scans.clone(), scan, service.unread, call)))
 }
 
 /// A query has no range beside it, nor have rows by their keys.
@@ -69,7 +72,13 @@ fn check_only(request: &v1::ScanRequest) -> Result<()> {
 }
 
 /// A scan between two messages.
-enum Scan {
+struct Scan {
+    request: v1::ScanRequest,
+    found: Found,
+}
+
+/// Where its messages come from.
+enum Found {
     Range(Box<Range>),
     Query(Box<Query>),
     Rows(Box<rows::Scan>),
@@ -79,18 +88,26 @@ impl Source for Scan {
     type Message = v1::ScanReply;
 
     fn message(&mut self, _db: &Db, call: &Call) -> Result<Option<v1::ScanReply>> {
-        let made = match self {
-            Scan::Range(range) => range.message()?,
-            Scan::Query(query) => query.message()?,
-            Scan::Rows(rows) => rows.message()?,
+        let made = match &mut self.found {
+            Found::Range(range) => range.message()?,
+            Found::Query(query) => query.message()?,
+            Found::Rows(rows) => rows.message()?,
         };
         let Some((message, bytes)) = made else { return Ok(None) };
         call.charge_run(bytes)?;
         Ok(Some(message))
     }
 
+    fn check(&self, caller: &Caller) -> Result<()> {
+        needs::scan(caller, &self.request)
+    }
+
     fn ended() -> Error {
-        Error::new(Code::SnapshotExpired, "the scan took longer than its deadline").with_hint(
+        Error::new(
+            Code::SnapshotExpired,
+            "the scan took longer than its deadline, or no message of it was taken for too long",
+        )
+        .with_hint(
             "continue it in a new scan, behind the last page token; a query has none: ask for less at once",
         )
     }

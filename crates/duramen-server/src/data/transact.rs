@@ -239,7 +239,20 @@ impl Session {
     }
 
     async fn answer(&mut self, message: v1::TransactRequest) -> v1::TransactReply {
-        let told = match message.kind {
+        let told = match self.call.caller.check() {
+            Ok(()) => self.answer_caller(message).await,
+            Err(revoked) => {
+                lock(&self.rest).open = None;
+                Err(of_whole(revoked))
+            }
+        };
+        // The place of the work; the answer needs none.
+        self.call.give_place_back();
+        v1::TransactReply { kind: Some(told.unwrap_or_else(|failed| self.failed(&failed))) }
+    }
+
+    async fn answer_caller(&mut self, message: v1::TransactRequest) -> std::result::Result<Told, Failure> {
+        match message.kind {
             Some(Asked::Begin(begin)) => self.begin(begin).await.map_err(of_whole),
             Some(Asked::Step(step)) => self.step(step).await,
             Some(Asked::Commit(commit)) => self.commit(commit).await,
@@ -249,10 +262,7 @@ impl Session {
             }
             Some(Asked::Ping(_)) => Ok(Told::Pong(v1::Pong {})),
             None => Err(of_whole(Error::invalid("the message is of no kind"))),
-        };
-        // The place of the work; the answer needs none.
-        self.call.give_place_back();
-        v1::TransactReply { kind: Some(told.unwrap_or_else(|failed| self.failed(&failed))) }
+        }
     }
 
     fn failed(&self, Failure { error, of }: &Failure) -> Told {
@@ -400,7 +410,7 @@ impl Session {
     /// outcome is told once it is.
     async fn repeated(&mut self, known: Known, id: RequestId) -> Result<v1::Committed> {
         known.into_answer(id)?;
-        self.service.writes.outcome(id, self.call.user).await?;
+        self.service.writes.outcome(id, self.call.caller.name()).await?;
         let db = self.service.writes.blocking();
         let at = self.service.identity.of_seq(db.durability_status().durable, db);
         let receipt = v1::Receipt { at: Some(at), reached: v1::Level::Disk.into(), repeated: true };
@@ -411,9 +421,9 @@ impl Session {
     /// of that; it is over if there is no thread, or no room for what it notes.
     async fn work(&mut self, mut open: Open, asked: Steps) -> std::result::Result<Worked, Failure> {
         let charge = self.take_room(&mut open, &asked).await.map_err(of_whole)?;
-        let user = self.call.user;
+        let caller = self.call.caller.clone();
         let run = move |db: &Db| {
-            let done = open.work(db, asked, user);
+            let done = open.work(db, asked, caller.name());
             drop(charge);
             Ok((open, done))
         };

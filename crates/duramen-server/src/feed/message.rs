@@ -4,21 +4,32 @@ use duramen::error::Result;
 use duramen::{AnyChange, AnyChanged, ConsumerState, Origin};
 use duramen_proto::{document, key, v1};
 
+use crate::auth::{Caller, Named, Right};
 use crate::data::{Identity, check_length};
 
 /// Which changes a watch wants, and how.
 pub(super) struct Wanted {
     collections: Vec<String>,
     form: v1::DocumentForm,
+    /// Changes that it may not read are left out.
+    caller: Caller,
 }
 
 impl Wanted {
-    pub(super) fn new(request: &v1::WatchRequest) -> Wanted {
-        Wanted { collections: request.collections.clone(), form: request.form() }
+    pub(super) fn new(request: &v1::WatchRequest, caller: Caller) -> Wanted {
+        Wanted { collections: request.collections.clone(), form: request.form(), caller }
     }
 
     /// A change as a message; `None` if it is not wanted.
     pub(super) fn message(&self, change: AnyChange) -> Result<Option<v1::Change>> {
+        let (named, name) = match &change.origin {
+            Origin::Collection(name) => (Named::Collection, name),
+            Origin::KeyValues(name) => (Named::Kv, name),
+            Origin::Bytes(name) => (Named::Bytes, name),
+        };
+        if !self.caller.has(Right::Reader, Some((named, name)))? {
+            return Ok(None);
+        }
         let mut message =
             v1::Change { seq: change.seq.0, time: Some(key::of_time(change.time)), ..v1::Change::default() };
         let is_of_documents = matches!(change.origin, Origin::Collection(_));

@@ -47,6 +47,8 @@ pub(crate) struct RequestBody {
 pub(crate) struct Takes {
     /// Messages one after the other.
     pub(crate) is_stream: bool,
+    /// Each waits for room as long as it takes.
+    pub(crate) is_patient: bool,
     /// A message may have so many bytes.
     pub(crate) message_max: usize,
 }
@@ -172,8 +174,14 @@ impl RequestBody {
         self.head.clear();
         self.left = Some(length - HEAD_BYTES).filter(|left| *left > 0);
         let holder = Arc::clone(&self.holder);
-        let charged = length.max(SHORT_BYTES);
-        self.waiting = Some((head, Box::pin(async move { holder.take(charged).await })));
+        let (charged, is_patient) = (length.max(SHORT_BYTES), self.takes.is_patient);
+        let taking = async move {
+            match is_patient {
+                true => Ok(holder.take_patiently(charged).await),
+                false => holder.take(charged).await,
+            }
+        };
+        self.waiting = Some((head, Box::pin(taking)));
         Ok(None)
     }
 

@@ -160,6 +160,18 @@ impl Holder {
         }
     }
 
+    /// As [`Holder::take`], for as long as it takes: the caller gives up in its own time. No connection is
+    /// closed for these.
+    pub(crate) async fn take_patiently(self: &Arc<Self>, bytes: usize) -> Charge {
+        loop {
+            let given_back = self.budget.given_back.notified();
+            if self.try_take(bytes) {
+                return Charge::new(self, bytes, false);
+            }
+            given_back.await;
+        }
+    }
+
     /// As [`Holder::take`], without waiting.
     ///
     /// # Errors

@@ -9,12 +9,9 @@ use prost::Message as _;
 
 use crate::data::Room;
 
-/// The collections of these names; without any, all.
+/// The collections of these names.
 pub(super) fn all(snapshot: &Snapshot, names: &[String], room: &mut Room<'_>) -> Result<Vec<v1::Collection>> {
     let mut fits = |found: v1::Collection| room.take(found.encoded_len()).map(|()| found);
-    if names.is_empty() {
-        return snapshot.collections()?.iter().map(|schema| fits(message(snapshot, schema)?)).collect();
-    }
     names.iter().map(|name| fits(named(snapshot, name)?)).collect()
 }
 

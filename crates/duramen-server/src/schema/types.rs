@@ -1,9 +1,12 @@
 //! The definitions of types that clients send.
 
-use duramen::Value;
 use duramen::error::{Code, Error, Result};
-use duramen::wire::TypeDefinition;
+use duramen::wire::{self, TypeDefinition};
+use duramen::{LocalReads as _, Transaction, Value};
 use duramen_proto::{document, v1};
+
+use super::collections;
+use crate::auth::{Caller, Named, Right};
 
 /// The most definitions of a call: those of a type and of those to which it refers.
 const DEFINITIONS_MAX: usize = 64;
@@ -25,6 +28,45 @@ pub(super) fn cost(request: &v1::EnsureTypeRequest) -> Result<usize> {
     let parts = request.definitions.iter().map(|definition| Value::parts_of_msgpack(definition));
     // A definition is a document with another one in it, of at most as many parts as it has bytes.
     Ok(parts.sum::<usize>() * document::PART_BYTES + bytes * document::PART_BYTES)
+}
+
+/// Fits collections to the definitions, and returns the first one. A caller without the right to change them
+/// may ask: nothing is changed then.
+///
+/// # Errors
+/// As [`wire::ensure_types`]; `Forbidden` (E1102) if a collection does not fit yet, and the caller may not
+/// change it.
+pub(super) fn ensure(
+    tx: &mut Transaction<'_>,
+    definitions: &[TypeDefinition],
+    caller: &Caller,
+) -> Result<v1::Collection> {
+    let mut fixed = Vec::new();
+    for name in definitions.iter().map(TypeDefinition::name) {
+        let of = Some((Named::Collection, name));
+        if !caller.has(Right::Schema, of)? {
+            if !caller.knows(Named::Collection, name)? {
+                caller.needs(Right::Schema, of)?;
+            }
+            fixed.push((name, message_of(tx, name)?));
+        }
+    }
+    let schema = wire::ensure_types(tx, definitions)?;
+    for (name, before) in fixed {
+        if message_of(tx, name)? != before {
+            caller.needs(Right::Schema, Some((Named::Collection, name)))?;
+        }
+    }
+    collections::message(tx, &schema)
+}
+
+/// A collection as a message; `None` if there is none.
+fn message_of(tx: &Transaction<'_>, name: &str) -> Result<Option<v1::Collection>> {
+    match tx.documents(name).schema() {
+        Ok(schema) => collections::message(tx, &schema).map(Some),
+        Err(error) if error.code() == Code::NoSuchTree => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The definitions.

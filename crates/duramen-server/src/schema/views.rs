@@ -14,15 +14,11 @@ use crate::data::Room;
 /// How long a call builds.
 const STEP: Duration = Duration::from_millis(500);
 
-/// The views of these collections; without any, of all.
+/// The views of these collections.
 pub(super) fn all(snapshot: &Snapshot, names: &[String], room: &mut Room<'_>) -> Result<Vec<v1::ViewState>> {
-    let names: Vec<String> = match names {
-        [] => snapshot.collections()?.iter().map(|schema| schema.name().to_owned()).collect(),
-        names => names.to_vec(),
-    };
     let mut found = Vec::new();
     for name in names {
-        let documents = snapshot.documents(&name);
+        let documents = snapshot.documents(name);
         let schema = documents.schema()?;
         for state in documents.views()? {
             let rows = if state.is_ready() { documents.view(state.view.name()).count()? } else { 0 };

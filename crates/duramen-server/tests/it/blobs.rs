@@ -1,4 +1,5 @@
-//! Blobs by a server: whole or not at all, in constant memory, and nothing left of uploads that were given up.
+//! Blobs by a server: whole or not at all, in constant memory, and nothing is left of uploads that were given
+//! up.
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ fn remote(served: &Served) -> Remote {
 
 /// Bytes that no two places share.
 fn bytes(count: usize) -> Vec<u8> {
-    (0..count.div_ceil(4)).flat_map(|at| (at as u32).to_le_bytes()).take(count).collect()
+    (0_u32..).flat_map(u32::to_le_bytes).take(count).collect()
 }
 
 /// The stored pieces of all blobs.
@@ -33,7 +34,7 @@ fn until(what: &str, holds: impl Fn() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::yield_now();
     }
 }
 
@@ -65,7 +66,8 @@ fn blobs_go_in_and_out_as_they_are() {
         [(0, 10), (1_048_570, 1_048_580), (3_499_000, 9_000_000), (7, 7), (9_000_000, 9_000_001)]
     {
         let part = blobs.range("large", from..to).expect("read").expect("it is there");
-        let wanted = large.get(from as usize..(to as usize).min(large.len())).unwrap_or_default();
+        let [from, to] = [from, to].map(|at| usize::try_from(at).expect("small"));
+        let wanted = large.get(from..to.min(large.len())).unwrap_or_default();
         assert_eq!(part.len(), wanted.len() as u64);
         assert!(read(part) == wanted, "{from}..{to}");
     }
@@ -74,7 +76,7 @@ fn blobs_go_in_and_out_as_they_are() {
         assert_eq!(reader.seek(SeekFrom::Start(at)).expect("moved"), at);
         let mut some = [0; 100];
         reader.read_exact(&mut some).expect("read");
-        let at = at as usize + 1_000;
+        let at = usize::try_from(at).expect("small") + 1_000;
         assert_eq!(some, large[at..at + 100]);
     }
     assert!(reader.seek(SeekFrom::Current(-1_000)).is_err(), "before what was opened");
@@ -159,23 +161,128 @@ fn a_transaction_attaches_an_upload_once_with_its_other_writes() {
 
 #[test]
 fn an_upload_that_is_given_up_leaves_nothing() {
-    let mut limits = Limits::default();
-    limits.upload_silence = Duration::from_millis(300);
-    let served = Served::with(|server| server.limits(limits));
+    let served = Served::new();
     let db = remote(&served);
     let mut dropped = db.blobs("files").writer("a").expect("begun");
     dropped.write_all(&bytes(20 << 20)).expect("sent");
     until("it is on its way", || pieces(&served.db) > 0);
     drop(dropped);
     until("what was stored of it is deleted", || pieces(&served.db) == 0);
-
-    let mut silent = db.blobs("files").writer("a").expect("begun");
-    silent.write_all(&bytes(20 << 20)).expect("sent");
-    until("it is ended, and deleted", || pieces(&served.db) == 0);
-    let failed = silent.finish().expect_err("it was silent for too long");
-    assert_eq!(failed.code(), Code::DeadlinePassed);
-    assert!(db.blobs("files").info("a").expect("read").is_none());
+    // A stream that ends before its last message is not a whole blob.
+    let mut cut = served.client.upload().expect("begun");
+    cut.send(v1::UploadRequest { namespace: "files".to_owned(), ..Default::default() }).expect("sent");
+    for _ in 0..4 {
+        cut.send(v1::UploadRequest { bytes: bytes(1 << 20).into(), ..Default::default() }).expect("sent");
+    }
+    until("it is on its way", || pieces(&served.db) > 0);
+    drop(cut);
+    until("what was stored of it is deleted", || pieces(&served.db) == 0);
     assert!(served.db.check_documents().expect("checked").is_clean());
+}
+
+#[test]
+fn an_upload_may_be_slow_and_not_silent() {
+    let mut limits = Limits::default();
+    let silence = Duration::from_secs(6);
+    limits.upload_silence = silence;
+    let served = Served::with(|server| server.limits(limits));
+    let db = remote(&served);
+    let mut slow = db.blobs("files").writer("a").expect("begun");
+    slow.write_all(&bytes(3 << 20)).expect("sent");
+    let written = Instant::now();
+    until("longer than the silence that is let pass", || written.elapsed() > 2 * silence);
+    slow.finish().expect("the client says that it is there");
+    // An upload that has ended says so, however often it is asked.
+    let mut wrong = served.client.upload().expect("begun");
+    let first = || v1::UploadRequest { namespace: "files".to_owned(), ..Default::default() };
+    let ended = (0..1_000).find_map(|_| wrong.send(first()).err()).expect("only the first has names");
+    assert_eq!(
+        (ended.code(), wrong.send(first()).expect_err("over").code()),
+        (Code::InvalidArgument, Code::InvalidArgument)
+    );
+    assert_eq!(wrong.finish().expect_err("over").code(), Code::InvalidArgument);
+}
+
+#[test]
+fn uploads_have_places_and_a_time() {
+    let mut limits = Limits::default();
+    (limits.uploads_kept, limits.upload_kept) = (2, Duration::from_millis(700));
+    let served = Served::with(|server| server.limits(limits));
+    let db = remote(&served);
+    let (first, _second) = (db.blobs("a").upload(&bytes(9 << 20)[..]), db.blobs("a").upload(&b"2"[..]));
+    let first = first.expect("stored");
+    let refused = served.client.upload().and_then(|mut upload| {
+        let only = v1::UploadRequest { namespace: "a".to_owned(), is_last: true, ..Default::default() };
+        upload.send(only)?;
+        upload.finish()
+    });
+    assert_eq!(refused.expect_err("there are two").code(), Code::Overloaded);
+    until("their time is over", || pieces(&served.db) == 0);
+    let late = db.transact(|tx| tx.blobs("a").attach("k", &first)).expect_err("it is gone");
+    assert_eq!(late.code(), Code::InvalidArgument);
+    db.blobs("a").put("k", &b"3"[..]).expect("there is a place again");
+}
+
+#[test]
+fn a_retry_of_an_attach_gets_the_first_answer() {
+    let served = Served::new();
+    let upload = {
+        let mut upload = served.client.upload().expect("begun");
+        let namespace = "files".to_owned();
+        let only =
+            v1::UploadRequest { namespace, bytes: vec![5; 10].into(), is_last: true, ..Default::default() };
+        upload.send(only).expect("sent");
+        upload.finish().expect("stored").upload
+    };
+    let key = Some(duramen_proto::key::of(&[duramen::tuple::Element::Text("k".to_owned())]));
+    let attach = v1::AttachBlob { namespace: "files".to_owned(), key, upload };
+    let operations = vec![v1::Operation { kind: Some(v1::operation::Kind::AttachBlob(attach)) }];
+    let request_id = served.client.new_request_id().expect("an id");
+    let write = Some(v1::Write { request_id, ..Default::default() });
+    let batch = v1::BatchRequest { write, operations, ..Default::default() };
+    let first = served.client.batch(batch.clone()).expect("attached");
+    let again = served.client.batch(batch).expect("told again");
+    assert_eq!(first.results, again.results);
+    assert!(again.receipt.is_some_and(|receipt| receipt.repeated));
+    assert_eq!(read(served.db.blobs("files").get("k").expect("read").expect("there")), [5; 10]);
+}
+
+#[test]
+fn a_download_goes_on_in_newer_states_of_the_same_blob() {
+    let mut limits = Limits::default();
+    limits.download_state = Duration::ZERO;
+    let served = Served::with(|server| server.limits(limits));
+    let db = remote(&served);
+    let content = bytes(9 << 20);
+    db.blobs("files").put("a", &content[..]).expect("stored");
+    assert!(read(db.blobs("files").get("a").expect("read").expect("there")) == content);
+    let mut reader = db.blobs("files").get("a").expect("read").expect("it is there");
+    reader.read_exact(&mut [0; 1_000]).expect("read");
+    served.db.blobs("files").put("a", &content[1..]).expect("stored");
+    let changed = reader.read_to_end(&mut Vec::new()).expect_err("it is another blob now");
+    assert_eq!(Error::from_io(changed).code(), Code::DocumentChanged);
+}
+
+/// A stream that nobody reads ends alone: the connection goes on.
+#[test]
+fn a_reader_that_rests_goes_on_and_keeps_its_connection() {
+    let mut limits = Limits::default();
+    limits.unread_replies = Duration::from_secs(2);
+    let served = Served::with(|server| server.limits(limits));
+    let db = remote(&served);
+    let content = bytes(9 << 20);
+    db.blobs("files").put("a", &content[..]).expect("stored");
+    let mut reader = db.blobs("files").get("a").expect("read").expect("it is there");
+    let mut found = vec![0; 1_000];
+    reader.read_exact(&mut found).expect("read");
+    let mut stream = db.client().transactions().expect("opened");
+    // A state that is held shows once a newer one is there.
+    served.db.kv("others").put("a", &1).expect("stored");
+    until("the server has given its state back", || served.db.held_snapshots().is_empty());
+    reader.read_to_end(&mut found).expect("it goes on");
+    assert!(found == content);
+    let begun = stream.ask(v1::transact_request::Kind::Begin(v1::Begin::default()));
+    begun.expect("the stream is still there");
 }
 
 #[test]
@@ -210,8 +317,10 @@ fn a_reader_goes_on_after_the_server_was_away() {
     assert_eq!(Error::from_io(changed).code(), Code::DocumentChanged);
 }
 
-/// The error of an upload of these messages.
+/// The error of an upload of these messages, and a last one.
 fn refused(served: &Served, messages: Vec<v1::UploadRequest>) -> Code {
+    let last = v1::UploadRequest { is_last: true, ..Default::default() };
+    let messages = messages.into_iter().chain([last]);
     let mut uploading = served.client.upload().expect("begun");
     for message in messages {
         if let Err(error) = uploading.send(message) {
@@ -226,7 +335,6 @@ fn uploads_that_are_none_are_refused() {
     let served = Served::new();
     let first = || v1::UploadRequest { namespace: "files".to_owned(), ..Default::default() };
     let piece = |count: usize| v1::UploadRequest { bytes: vec![1; count].into(), ..Default::default() };
-    assert_eq!(refused(&served, Vec::new()), Code::InvalidArgument);
     assert_eq!(refused(&served, vec![piece(1)]), Code::InvalidArgument, "no namespace");
     assert_eq!(refused(&served, vec![first(), first()]), Code::InvalidArgument);
     assert_eq!(refused(&served, vec![first(), piece((1 << 20) + 1)]), Code::TooLarge);
@@ -236,17 +344,20 @@ fn uploads_that_are_none_are_refused() {
     let long = v1::UploadRequest { namespace: "x".repeat(2_000), ..first() };
     assert_eq!(refused(&served, vec![long]), Code::InvalidArgument);
     let mut uploads = Vec::new();
-    let refused = loop {
-        let mut uploading = served.client.upload().expect("begun");
-        match uploading.send(first()).and_then(|()| uploading.send(piece(1 << 20))) {
-            Ok(()) if uploads.len() < 64 => uploads.push(uploading),
-            Ok(()) => {
-                // The last ones were sent and not read.
-                break uploads.into_iter().rev().find_map(|upload| upload.finish().err()).expect("refused");
+    for number in 0..=32 {
+        let mut upload = served.client.upload().expect("begun");
+        upload.send(first()).expect("sent");
+        for _ in 0..4 {
+            if number < 32 {
+                upload.send(piece(1 << 20)).expect("all of them have room");
             }
-            Err(error) => break error,
         }
-    };
-    assert_eq!(refused.code(), Code::Overloaded);
-    assert_eq!(pieces(&served.db), 0, "none of them was large enough to be stored");
+        uploads.push(upload);
+    }
+    let last = uploads.pop().expect("the last");
+    assert_eq!(last.finish().expect_err("32 are under way").code(), Code::Overloaded);
+    for mut upload in uploads {
+        upload.send(v1::UploadRequest { is_last: true, ..piece(7) }).expect("sent");
+        assert_eq!(upload.finish().expect("stored").info.expect("told").length, (4 << 20) + 7);
+    }
 }

@@ -411,3 +411,25 @@ fn a_transaction_whose_answers_are_not_taken_ends() {
     drop(sent);
     asking.abort();
 }
+
+/// A library that ends its stream well when its program fails must not store a part as the blob.
+#[test]
+fn an_upload_that_ends_without_its_last_message_is_not_a_blob() {
+    const UPLOAD: &str = "/duramen.v1.Blobs/Upload";
+    let served = Served::new();
+    let piece = v1::UploadRequest {
+        namespace: "files".to_owned(),
+        bytes: vec![7; 1_000].into(),
+        ..v1::UploadRequest::default()
+    };
+    let part = framed(&piece.encode_to_vec());
+    let cut = send(&served, UPLOAD, &[], whole(part.clone())).expect("an answer");
+    assert_eq!(cut.code(), Some(Code::InvalidArgument));
+    assert_eq!(send(&served, UPLOAD, &[], whole(Vec::new())).expect("an answer").code(), cut.code());
+    // In the middle of a message.
+    let torn = send(&served, UPLOAD, &[], whole(part[..500].to_vec())).expect("an answer");
+    assert_ne!(torn.grpc, tonic::Code::Ok);
+    let last = v1::UploadRequest { is_last: true, ..v1::UploadRequest::default() };
+    let all = [part, framed(&last.encode_to_vec())].concat();
+    assert!(send(&served, UPLOAD, &[], whole(all)).is_none_or(|answer| answer.grpc == tonic::Code::Ok));
+}

@@ -22,6 +22,7 @@ mod finds;
 mod hostile;
 mod reads;
 mod refusals;
+mod rights;
 mod scans;
 mod stopping;
 mod transactions;

@@ -1,5 +1,6 @@
 //! State that all handles, snapshots and transactions of an open database share.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use crate::access::expiry::Expiry;
@@ -31,6 +32,8 @@ pub(crate) struct OpenState {
     pub(crate) ids: IdCounters,
     pub(crate) expiry: Expiry,
     pub(crate) uploads: Uploads,
+    /// Another number after a commit has changed users of a server.
+    pub(crate) user_rows_version: Arc<AtomicU64>,
     pub(crate) builds: Builds,
     /// Where sorts larger than their memory go.
     pub(crate) spill: SpillPlace,
@@ -51,6 +54,7 @@ impl OpenState {
             ids: IdCounters::default(),
             expiry: Expiry::default(),
             uploads: Uploads::default(),
+            user_rows_version: Arc::default(),
             builds: Builds::default(),
             spill,
             is_simulated,

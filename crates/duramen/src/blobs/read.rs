@@ -241,7 +241,7 @@ impl fmt::Debug for BlobReader {
 /// The blobs of a namespace in a range, with keys as they are stored.
 ///
 /// # Errors
-/// As [`BlobsOf::scan`].
+/// As [`BlobsOf`].
 pub fn encoded_blobs(within: &impl LocalReads, namespace: &str, span: Span) -> Result<EncodedBlobs> {
     BlobsOf { within, namespace }.encoded(span)
 }

@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::store::Durability;
 use sha2::{Digest, Sha256};
 
-use super::PIECE_BYTES_MAX;
 use super::read::BlobInfo;
 use super::record::{BlobId, PIECES, Record};
 use crate::access::handle::Db;
@@ -25,9 +24,6 @@ use crate::store::error::{Code, Error, Result};
 
 /// Pieces stored per transaction, which is what a writer holds in memory.
 const PIECES_A_COMMIT: usize = 8;
-
-/// What a writer holds in memory, at most.
-pub const WRITER_BYTES_MAX: usize = PIECES_A_COMMIT * PIECE_BYTES_MAX;
 
 /// Bytes read from a source at a time.
 const READ_BYTES: usize = 128 * 1024;
@@ -45,6 +41,13 @@ impl Live {
         let (state, id) = (Arc::clone(db.open_state()), BlobId(db.open_state().clock.new_id()));
         state.uploads.begin(id);
         Live { state, id, leaves_pieces: AtomicBool::new(false) }
+    }
+}
+
+impl Live {
+    /// A record names the pieces.
+    pub(super) fn is_attached(&self) {
+        self.leaves_pieces.store(false, Ordering::Relaxed);
     }
 }
 
@@ -71,6 +74,8 @@ pub struct BlobWriter {
     live: Arc<Live>,
     content_type: String,
     piece_bytes: usize,
+    /// The bytes that are stored at a time: whole pieces.
+    stored_at_once: usize,
     buffer: Vec<u8>,
     /// The number of pieces stored so far.
     stored: u64,
@@ -83,14 +88,35 @@ impl BlobWriter {
     pub(super) fn new(db: Db, namespace: String, key: Vec<u8>, piece_bytes: usize) -> BlobWriter {
         let live = Arc::new(Live::new(&db));
         let (content_type, buffer, hash) = (String::new(), Vec::new(), Sha256::new());
-        let (stored, len, failed) = (0, 0, false);
-        BlobWriter { db, namespace, key, live, content_type, piece_bytes, buffer, stored, len, hash, failed }
+        let (stored_at_once, stored, len, failed) = (piece_bytes * PIECES_A_COMMIT, 0, 0, false);
+        BlobWriter {
+            db,
+            namespace,
+            key,
+            live,
+            content_type,
+            piece_bytes,
+            stored_at_once,
+            buffer,
+            stored,
+            len,
+            hash,
+            failed,
+        }
     }
 
     /// Sets the content type, such as `image/png`.
     #[must_use]
     pub fn content_type(mut self, content_type: impl Into<String>) -> Self {
         self.content_type = content_type.into();
+        self
+    }
+
+    /// Stores so many pieces at a time, at least one, instead of eight: it holds less memory, and syncs the
+    /// data file more often.
+    #[must_use]
+    pub fn pieces_at_once(mut self, pieces: usize) -> Self {
+        self.stored_at_once = self.piece_bytes.saturating_mul(pieces.max(1));
         self
     }
 
@@ -109,7 +135,7 @@ impl BlobWriter {
             }
             blobs.publish(key, &record)
         })?;
-        self.live.leaves_pieces.store(false, Ordering::Relaxed);
+        self.live.is_attached();
         Ok(BlobInfo::of(&record))
     }
 
@@ -139,13 +165,19 @@ impl BlobWriter {
     }
 
     fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
-        let full = self.piece_bytes * PIECES_A_COMMIT;
+        let full = self.stored_at_once;
         while !bytes.is_empty() {
             if self.buffer.len() == full {
                 self.store(None)?;
             }
             let (now, later) = bytes.split_at(bytes.len().min(full - self.buffer.len()));
             self.hash.update(now);
+            let needed = self.buffer.len() + now.len();
+            if needed > self.buffer.capacity() {
+                // Doubled, and never beyond what is stored at a time.
+                let capacity = (2 * self.buffer.capacity()).clamp(needed, full);
+                self.buffer.reserve_exact(capacity - self.buffer.len());
+            }
             self.buffer.extend_from_slice(now);
             self.len += now.len() as u64;
             bytes = later;

@@ -31,8 +31,9 @@ pub struct RemoteBlobReader<'a> {
     to: u64,
     at: u64,
     download: Option<Downloaded>,
-    /// What has come and is not read yet.
+    /// What has come and is not read yet: it begins at `next`.
     bytes: Bytes,
+    next: u64,
 }
 
 impl<'a> RemoteBlobReader<'a> {
@@ -41,7 +42,10 @@ impl<'a> RemoteBlobReader<'a> {
         blob: v1::BlobKey,
         bytes: Range<u64>,
     ) -> Result<Option<RemoteBlobReader<'a>>> {
-        let length = bytes.end.saturating_sub(bytes.start);
+        if bytes.is_empty() {
+            return RemoteBlobReader::empty(remote, blob, bytes.start);
+        }
+        let length = bytes.end - bytes.start;
         let request = request(&blob, bytes.start, length, Bytes::new());
         let (download, first) = remote.again(|| {
             let mut download = remote.client.download(request.clone())?;
@@ -52,11 +56,21 @@ impl<'a> RemoteBlobReader<'a> {
         let info = info(first.info.ok_or_else(|| lacks("info"))?)?;
         let to = bytes.end.min(info.len);
         let at = bytes.start.min(to);
-        // A range without bytes was asked for as one to the end.
-        let is_empty = at >= to;
-        let bytes = if is_empty { Bytes::new() } else { first.bytes };
-        let download = Some(download).filter(|_| !is_empty);
-        Ok(Some(RemoteBlobReader { remote, blob, info, from: at, to, at, download, bytes }))
+        let (download, bytes, next) = (Some(download), first.bytes, at);
+        Ok(Some(RemoteBlobReader { remote, blob, info, from: at, to, at, download, bytes, next }))
+    }
+
+    /// A range without bytes.
+    fn empty(remote: &'a Remote, blob: v1::BlobKey, at: u64) -> Result<Option<RemoteBlobReader<'a>>> {
+        let v1::BlobKey { namespace, key } = blob.clone();
+        let request = v1::BlobInfoRequest { namespace, key, at_least: None };
+        let Some(found) = remote.again(|| remote.client.blob_info(request.clone()))? else {
+            return Ok(None);
+        };
+        let info = info(found)?;
+        let at = at.min(info.len);
+        let (download, bytes, next) = (None, Bytes::new(), at);
+        Ok(Some(RemoteBlobReader { remote, blob, info, from: at, to: at, at, download, bytes, next }))
     }
 
     /// The metadata of the whole blob, also if only a part was opened.
@@ -75,6 +89,18 @@ impl<'a> RemoteBlobReader<'a> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// After a seek: within what has come, or in a new download.
+    fn go_to_place(&mut self) {
+        match self.at.checked_sub(self.next).and_then(|skipped| usize::try_from(skipped).ok()) {
+            Some(skipped) if skipped <= self.bytes.len() => self.bytes.advance(skipped),
+            _ => {
+                self.download = None;
+                self.bytes.clear();
+            }
+        }
+        self.next = self.at;
     }
 
     /// The next bytes, of a new download after a lost connection.
@@ -122,12 +148,14 @@ impl Read for RemoteBlobReader<'_> {
         if self.at >= self.to || buffer.is_empty() {
             return Ok(0);
         }
+        self.go_to_place();
         if self.bytes.is_empty() {
             self.bytes = self.next_bytes().map_err(io::Error::other)?;
         }
         let count = self.bytes.len().min(buffer.len());
         self.bytes.copy_to_slice(&mut buffer[..count]);
         self.at += count as u64;
+        self.next = self.at;
         Ok(count)
     }
 }
@@ -140,13 +168,9 @@ impl Seek for RemoteBlobReader<'_> {
             SeekFrom::End(by) => self.to.checked_add_signed(by),
             SeekFrom::Current(by) => self.at.checked_add_signed(by),
         };
-        let at = at.filter(|at| *at >= self.from).ok_or_else(|| {
+        self.at = at.filter(|at| *at >= self.from).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "a place before the start of what was opened")
         })?;
-        if at != self.at {
-            (self.at, self.download) = (at, None);
-            self.bytes.clear();
-        }
         Ok(self.at - self.from)
     }
 }

@@ -8,7 +8,7 @@ use duramen::error::{Code, Error, Result};
 use duramen_proto::v1;
 
 use super::{attach, info};
-use crate::blobs::{Uploading, piece};
+use crate::blobs::Uploading;
 use crate::remote::Remote;
 use crate::remote::transaction::lacks;
 
@@ -22,7 +22,9 @@ const MESSAGE_BYTES: usize = 256 << 10;
 ///
 /// # Errors
 /// Those of a [commit](duramen::Error#commits); `Overloaded` (E1103) if too many uploads are under way;
-/// `Unreachable` (E1111) if the connection is lost: the blob has to be written again from its first byte.
+/// `Unreachable` (E1111) if the connection is lost, and `InvalidArgument` (E0201) from `finish` if the server
+/// was started again before the blob had its key: it has to be written again from its first byte. A blob
+/// of up to 256 KiB is sent again by itself, for 30 seconds.
 #[derive(Debug)]
 pub struct RemoteBlobWriter<'a> {
     remote: &'a Remote,
@@ -53,11 +55,18 @@ impl<'a> RemoteBlobWriter<'a> {
     ///
     /// # Errors
     /// As [`RemoteBlobWriter`].
-    pub fn finish(self) -> Result<BlobInfo> {
+    pub fn finish(mut self) -> Result<BlobInfo> {
         let (remote, namespace, key) = (self.remote, self.namespace.clone(), self.key.clone());
-        let upload = self.finish_unattached()?;
-        remote.write(None, &attach(&namespace, &key, &upload))?;
-        Ok(upload.info)
+        let put = |upload: RemoteUpload| {
+            remote.write(None, &attach(&namespace, &key, &upload))?;
+            Ok(upload.info)
+        };
+        if self.uploading.is_some() || self.failed.is_some() {
+            return put(self.finish_unattached()?);
+        }
+        // All of it is here yet: it is sent again if the server went down in between.
+        let only = self.first(true);
+        remote.again(|| put(send_one(remote, only.clone())?).map_err(again_if_gone))
     }
 
     /// Stores the rest without a key. A transaction assigns the key by
@@ -69,12 +78,19 @@ impl<'a> RemoteBlobWriter<'a> {
         if let Some(failed) = self.failed.take() {
             return Err(failed);
         }
-        if !self.buffer.is_empty() || self.uploading.is_none() {
-            self.send()?;
-        }
-        let uploading = self.uploading.take().ok_or_else(|| lacks("upload"))?;
-        let v1::UploadReply { upload, info: of } = uploading.finish()?;
-        Ok(RemoteUpload { id: upload, info: info(of.ok_or_else(|| lacks("info"))?)? })
+        let Some(mut uploading) = self.uploading.take() else {
+            let only = self.first(true);
+            return self.remote.again(|| send_one(self.remote, only.clone()));
+        };
+        let bytes = self.buffer.split().freeze();
+        uploading.send(v1::UploadRequest { bytes, is_last: true, ..v1::UploadRequest::default() })?;
+        stored(uploading)
+    }
+
+    /// The first message, with what is buffered.
+    fn first(&mut self, is_last: bool) -> v1::UploadRequest {
+        let (namespace, content_type) = (self.namespace.clone(), self.content_type.clone());
+        v1::UploadRequest { namespace, content_type, bytes: self.buffer.split().freeze(), is_last }
     }
 
     /// Writes everything that a source yields.
@@ -94,31 +110,50 @@ impl<'a> RemoteBlobWriter<'a> {
 
     fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(MESSAGE_BYTES - self.buffer.len()));
-            self.buffer.extend_from_slice(now);
-            bytes = later;
             if self.buffer.len() == MESSAGE_BYTES {
                 self.send()?;
             }
+            let (now, later) = bytes.split_at(bytes.len().min(MESSAGE_BYTES - self.buffer.len()));
+            self.buffer.extend_from_slice(now);
+            bytes = later;
         }
         Ok(())
     }
 
     /// Sends what is buffered.
     fn send(&mut self) -> Result<()> {
-        let bytes: Bytes = self.buffer.split().freeze();
         let sent = match &mut self.uploading {
-            Some(uploading) => uploading.send(piece(bytes)),
+            Some(uploading) => {
+                let bytes = self.buffer.split().freeze();
+                uploading.send(v1::UploadRequest { bytes, ..v1::UploadRequest::default() })
+            }
             None => {
-                let first = v1::UploadRequest {
-                    namespace: self.namespace.clone(),
-                    content_type: self.content_type.clone(),
-                    bytes,
-                };
-                self.remote.client.upload().and_then(|uploading| self.uploading.insert(uploading).send(first))
+                let first = self.first(false);
+                let begun = self.remote.again(|| self.remote.client.upload());
+                begun.and_then(|uploading| self.uploading.insert(uploading).send(first))
             }
         };
         sent.inspect_err(|error| self.failed = Some(error.clone()))
+    }
+}
+
+/// Uploads what fits a message.
+fn send_one(remote: &Remote, only: v1::UploadRequest) -> Result<RemoteUpload> {
+    let mut uploading = remote.client.upload()?;
+    uploading.send(only)?;
+    stored(uploading)
+}
+
+fn stored(uploading: Uploading) -> Result<RemoteUpload> {
+    let v1::UploadReply { upload, info: of } = uploading.finish()?;
+    Ok(RemoteUpload { id: upload, info: info(of.ok_or_else(|| lacks("info"))?)? })
+}
+
+/// The server was started again between an upload and its key.
+fn again_if_gone(error: Error) -> Error {
+    match error.code() {
+        Code::InvalidArgument => Error::new(Code::Unreachable, error.message()).with_hint(error.hint()),
+        _ => error,
     }
 }
 

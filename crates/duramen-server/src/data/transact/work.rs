@@ -9,6 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{Failure, Part, of_whole};
+use crate::auth::needs;
 use crate::call::Call;
 use crate::data::batch::{self, Operation};
 use crate::data::find;
@@ -107,6 +108,7 @@ fn in_transaction(
     let mut results = Vec::with_capacity(operations.len());
     for (number, operation) in (1..).zip(operations) {
         let of_this = |error| Failure { error, of: Part::Operation(number) };
+        needs::operation(&call.caller, &operation).map_err(of_this)?;
         let operation = Operation::new(operation, form).map_err(of_this)?;
         let result = operation.run(tx, call).map_err(of_this)?;
         room.take(result.encoded_len()).map_err(of_whole)?;
@@ -116,6 +118,7 @@ fn in_transaction(
         remember(tx, request, &results).map_err(of_whole)?;
     }
     let of_read = |error| Failure { error, of: Part::Read };
+    needs::reads(&call.caller, reads).map_err(of_read)?;
     find::check_in_batch(reads).map_err(of_read)?;
     let reads = room.all(tx, reads, form).map_err(of_read)?;
     Ok(Done { results, reads, known })

@@ -72,6 +72,12 @@ impl Join {
         self
     }
 
+    /// The collection whose documents are joined.
+    #[must_use]
+    pub fn collection(&self) -> &str {
+        &self.collection
+    }
+
     /// Parses `planes=tailnum`, `weather=origin,time_hour`, and `arrival:airports=dest` for another name; as
     /// an inner join.
     ///

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Blobs) -> Result<(), Wrong> {
     let done = in_and_out(args, &server);
     end(&mut server)?;
     done?;
-    // After a kill, and before the background has collected anything of what was given up.
+    // After a kill.
     let db = crate::open(&args.of.db)?;
     let mut reader = db.blobs(NAMESPACE).get("large")?.ok_or_else(|| wrong("the blob is not there"))?;
     reader.verify()?;

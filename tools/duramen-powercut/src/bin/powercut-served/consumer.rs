@@ -17,6 +17,8 @@ use crate::{Wrong, wrong};
 const NUMBERS: &str = "numbers";
 const HANDLED: &str = "handled";
 
+const STEPS: &str = "steps";
+
 const CONSUMER: &str = "follower";
 
 /// Documents of a transaction.
@@ -49,19 +51,21 @@ pub(crate) struct OneConsumer {
     of: crate::Of,
 }
 
-/// Handles changes for ever: notes each number, and the commit that put it.
+/// Handles changes for ever: notes each number, the commit that put it, and the step that handled it.
 pub(crate) fn run_one(args: &OneConsumer) -> Result<(), Wrong> {
     let remote = Remote::from(connect(&args.of.db)?);
     let mut consumer = remote.consumer(CONSUMER, true)?;
     loop {
         consumer.step(PATIENCE, |tx, changes| {
+            let step = tx.kv(STEPS).increment("count", 1)?;
             for change in changes {
                 let is_number = matches!(&change.origin, Origin::Collection(name) if name == NUMBERS);
                 let is_put = matches!(change.what, AnyChanged::Put { .. });
                 if let (true, true, Some(document)) = (is_number, is_put, change.document()?) {
                     let number = document.get("number").cloned();
                     // Refused if it is there: what is handled twice ends this process.
-                    tx.documents(HANDLED).insert(&doc! { "number": number, "seq": change.seq.0 })?;
+                    tx.documents(HANDLED)
+                        .insert(&doc! { "number": number, "seq": change.seq.0, "step": step })?;
                 }
             }
             Ok(())
@@ -78,16 +82,21 @@ pub(crate) fn run(args: &KillConsumer) -> Result<(), Wrong> {
     db.consumer(CONSUMER).from_beginning().register()?;
     let server = duramen_server::local(&db)?;
     let begun = Instant::now();
-    std::thread::scope(|scope| {
+    let killed = std::thread::scope(|scope| {
         let writing = scope.spawn(|| write(&db, args.changes));
         let killed = kill(args, &db);
         writing.join().map_err(|_| wrong("the writer panicked"))?.and(killed)
     })?;
-    let took = begun.elapsed();
+    let (took, amid) = (begun.elapsed(), killed);
+    if amid < args.kills / 2 {
+        return Err(wrong(format!(
+            "only {amid} kills came before everything was handled: take more changes"
+        )));
+    }
     server.stop();
     let in_order = check(&db, args.changes)?;
     println!(
-        "seed {}: {} kills of a consumer: {} changes of {in_order} commits handled once each, in {:.1} s",
+        "seed {}: {} kills of a consumer, {amid} of them before the end: {} changes of {in_order} commits handled once each, in {:.1} s",
         args.seed,
         args.kills,
         args.changes,
@@ -106,8 +115,9 @@ fn write(db: &Db, changes: u64) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn kill(args: &KillConsumer, db: &Db) -> Result<(), Wrong> {
-    let mut random = Random::new(args.seed);
+/// Returns how many kills came before everything was handled.
+fn kill(args: &KillConsumer, db: &Db) -> Result<u64, Wrong> {
+    let (mut random, mut amid) = (Random::new(args.seed), 0);
     for _ in 0..args.kills {
         let mut consumer = begin(&args.of.db)?;
         let before = handled(db)?;
@@ -116,6 +126,7 @@ fn kill(args: &KillConsumer, db: &Db) -> Result<(), Wrong> {
         if random.below(4) > 0 {
             wait(db, &mut consumer, before, args.changes)?;
         }
+        amid += u64::from(handled(db)? < args.changes);
         end(&mut consumer)?;
     }
     let mut last = begin(&args.of.db)?;
@@ -123,7 +134,7 @@ fn kill(args: &KillConsumer, db: &Db) -> Result<(), Wrong> {
         let before = handled(db)?;
         if before >= args.changes {
             // Those that it made itself are still to be passed over.
-            return end(&mut last);
+            return end(&mut last).map(|()| amid);
         }
         wait(db, &mut last, before, args.changes)?;
     }
@@ -148,10 +159,10 @@ fn handled(db: &Db) -> Result<u64, Wrong> {
     Ok(db.documents(HANDLED).count(Span::all())?)
 }
 
-/// Every number was handled, and with the commit that its neighbours have. Returns how many commits there
-/// were.
+/// Every number was handled, with the commit that its neighbours have, and in order. Returns how many commits
+/// there were.
 fn check(db: &Db, changes: u64) -> Result<u64, Wrong> {
-    let (mut wanted, mut seqs) = (0, Vec::new());
+    let (mut wanted, mut seqs, mut steps) = (0, Vec::new(), Vec::new());
     for document in db.documents(HANDLED).scan(Span::all())? {
         let document = document?;
         if document.get("number") != Some(&Value::from(wanted)) {
@@ -165,9 +176,13 @@ fn check(db: &Db, changes: u64) -> Result<u64, Wrong> {
         } else if seqs.last() != Some(seq) {
             return Err(wrong(format!("number {wanted} was handled with another commit than its own")));
         }
+        let Some(Value::Int(step)) = document.get("step") else {
+            return Err(wrong("a change without a step"));
+        };
+        steps.push(*step);
         wanted += 1;
     }
-    if wanted != changes || !seqs.is_sorted_by(|one, next| one < next) {
+    if wanted != changes || !seqs.is_sorted_by(|one, next| one < next) || !steps.is_sorted() {
         return Err(wrong(format!("{wanted} of {changes} numbers were handled, or not in order")));
     }
     Ok(seqs.len() as u64)

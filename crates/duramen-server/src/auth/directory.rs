@@ -1,0 +1,165 @@
+//! The users and tokens of the database in memory, as of the last commit that changed them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use duramen::error::{Code, Error, Result};
+use duramen::{Db, Time, wire};
+
+use super::rights::{self, Grant, Named, Right};
+use crate::users::{self, ADMIN, Token, Users};
+
+/// The users that may call, beside the owner of the database's directory.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    db: Db,
+    known: Mutex<Known>,
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+struct Known {
+    /// Of the rows; `None` before the first look.
+    version: Option<u64>,
+    users: HashMap<String, Vec<Grant>>,
+    tokens: HashMap<String, Token>,
+}
+
+impl Directory {
+    pub(crate) fn new(db: Db) -> Directory {
+        Directory { db, known: Mutex::default() }
+    }
+
+    /// What is stored, read again if it was changed.
+    fn known(&self) -> Result<MutexGuard<'_, Known>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before the state: a commit in between is seen by the next look.
+        let version = wire::user_rows_version(&self.db);
+        if known.version != Some(version) {
+            // Until they are read nobody is known.
+            *known = Known::default();
+            let Users { users, tokens } = Users::of(&self.db.snapshot()?)?;
+            *known = Known {
+                version: Some(version),
+                users: users.into_iter().map(|user| (user.name, user.grants)).collect(),
+                tokens: tokens.into_iter().map(|token| (token.id.clone(), token)).collect(),
+            };
+        }
+        Ok(known)
+    }
+
+    /// The caller with this token; `None` if no user has it.
+    ///
+    /// # Errors
+    /// `Unauthenticated` (E1101) for one that has expired; those of a read.
+    pub(super) fn caller(self: &Arc<Self>, text: &[u8]) -> Result<Option<Caller>> {
+        let Some(id) = std::str::from_utf8(text).ok().and_then(users::id_of) else { return Ok(None) };
+        let known = self.known()?;
+        let Some(token) = known.tokens.get(id).filter(|token| {
+            super::is_same(&token.sha256, &users::hash_of(text)) && known.users.contains_key(&token.user)
+        }) else {
+            return Ok(None);
+        };
+        check_time(token)?;
+        let who = Who::User { name: token.user.clone(), token: id.to_owned(), directory: Arc::clone(self) };
+        Ok(Some(Caller(Arc::new(who))))
+    }
+}
+
+fn check_time(token: &Token) -> Result<()> {
+    if Time::now() < token.expires {
+        return Ok(());
+    }
+    let what = format!("the token {} of {:?} expired at {}", token.id, token.user, token.expires);
+    Err(Error::new(Code::Unauthenticated, what)
+        .with_hint("an administrator makes a new one: `Admin.AddToken`"))
+}
+
+/// Who makes a call.
+#[derive(Clone)]
+pub(crate) struct Caller(Arc<Who>);
+
+enum Who {
+    /// The owner of the directory, or who can read `serve.token`.
+    Admin,
+    User {
+        name: String,
+        token: String,
+        directory: Arc<Directory>,
+    },
+}
+
+impl Caller {
+    pub(super) fn admin() -> Caller {
+        Caller(Arc::new(Who::Admin))
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        match &*self.0 {
+            Who::Admin => ADMIN,
+            Who::User { name, .. } => name,
+        }
+    }
+
+    /// Looks at the caller's grants as they are now.
+    fn with_grants<T>(&self, look: impl FnOnce(&[Grant]) -> T) -> Result<Option<T>> {
+        let Who::User { name, token, directory } = &*self.0 else { return Ok(None) };
+        let known = directory.known()?;
+        match (known.users.get(name), known.tokens.get(token)) {
+            (Some(grants), Some(token)) => {
+                check_time(token)?;
+                Ok(Some(look(grants)))
+            }
+            _ => Err(Error::new(Code::Unauthenticated, format!("the token {token} of {name:?} was revoked"))
+                .with_hint("ask an administrator for a new one")),
+        }
+    }
+
+    /// Fails once the caller's token was revoked or has expired.
+    ///
+    /// # Errors
+    /// `Unauthenticated` (E1101).
+    pub(crate) fn check(&self) -> Result<()> {
+        self.with_grants(|_| ()).map(drop)
+    }
+
+    /// Whether the caller has a right on everything, or on what has a name.
+    ///
+    /// # Errors
+    /// `Unauthenticated` (E1101) if its token was revoked or has expired.
+    pub(crate) fn has(&self, right: Right, of: Option<(Named, &str)>) -> Result<bool> {
+        Ok(self.with_grants(|grants| rights::allow(grants, right, of))?.unwrap_or(true))
+    }
+
+    /// Whether the caller has any right on what has a name: it may know that it is there.
+    ///
+    /// # Errors
+    /// `Unauthenticated` (E1101) if its token was revoked or has expired.
+    pub(crate) fn knows(&self, named: Named, name: &str) -> Result<bool> {
+        Ok(self.with_grants(|grants| rights::are_on(grants, named, name))?.unwrap_or(true))
+    }
+
+    /// Fails unless the caller has a right on everything, or on what has a name.
+    ///
+    /// # Errors
+    /// `Forbidden` (E1102); `Unauthenticated` (E1101) if its token was revoked or has expired.
+    pub(crate) fn needs(&self, right: Right, of: Option<(Named, &str)>) -> Result<()> {
+        if self.has(right, of)? {
+            return Ok(());
+        }
+        let grant = match of {
+            Some((named, name)) => format!("{}={}:{name}", right.name(), named.name()),
+            None => right.name().to_owned(),
+        };
+        Err(Error::new(Code::Forbidden, format!("the user {:?} has not the right {grant}", self.name()))
+            .with_hint("an administrator grants it: `Admin.PutUser` with all rights of the user"))
+    }
+}
+
+/// Without what the database's handle shows.
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Caller").field(&self.name()).finish()
+    }
+}

@@ -1,0 +1,241 @@
+//! The users of a served database, and their tokens: rows of the database, so they are in its backups.
+//!
+//! A token is shown once; the database has its SHA-256. It is valid until it expires or is revoked, and as
+//! long as its user is there. Stored bytes: docs/format.md, section "Users".
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use duramen::error::{Code, Error, Result};
+use duramen::tuple::{Element, decode, encode};
+use duramen::{Db, Document, LocalReads, Time, Transaction, Value, doc, wire};
+use rustix::rand::{GetRandomFlags, getrandom};
+use sha2::{Digest as _, Sha256};
+
+pub use crate::auth::rights::{Grant, Named, Right};
+
+/// The name that the local administrator has: the directory's owner, and who has `serve.token`.
+pub(crate) const ADMIN: &str = "admin";
+
+/// Of a name.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Grants of a user.
+const GRANTS_MAX: usize = 256;
+
+/// The kinds of rows: the first element of their keys.
+const USER: &str = "user";
+const TOKEN: &str = "token";
+
+/// A user, and what it may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// Its name.
+    pub name: String,
+    /// What it may do.
+    pub grants: Vec<Grant>,
+}
+
+/// A token, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// Names it, to revoke it.
+    pub id: String,
+    /// Whose it is.
+    pub user: String,
+    /// When it was made.
+    pub created: Time,
+    /// When it ends.
+    pub expires: Time,
+    pub(crate) sha256: [u8; 32],
+}
+
+/// Everything that is stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Users {
+    /// By name.
+    pub users: Vec<User>,
+    /// By id.
+    pub tokens: Vec<Token>,
+}
+
+impl Users {
+    /// The users and tokens of a state.
+    ///
+    /// # Errors
+    /// Those of a [read](duramen::Error#reads); `CorruptData` (E0501) for a row that is none of this release.
+    pub fn of(state: &impl LocalReads) -> Result<Users> {
+        let mut all = Users::default();
+        for (key, stored) in wire::user_rows(state)? {
+            let row = Document::from_bytes(&stored)?;
+            match &decode(&key)?[..] {
+                [Element::Text(kind), Element::Text(name)] if kind == USER => {
+                    all.users.push(User { name: name.clone(), grants: grants_of(&row)? });
+                }
+                [Element::Text(kind), Element::Text(id)] if kind == TOKEN => {
+                    all.tokens.push(token_of(id, &row)?);
+                }
+                _ => return Err(unreadable("a key")),
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Adds a user, or gives one that is there other grants.
+///
+/// # Errors
+/// `InvalidArgument` (E0201) for a name that is none; `AlreadyExists` (E0210) and `NoSuchKey` (E0903) if it
+/// is there, or is not, and should not be, or should; those of a [commit](duramen::Error#commits).
+pub fn put_user(db: &Db, user: &User, is_new: bool) -> Result<()> {
+    check_name(&user.name)?;
+    if user.grants.len() > GRANTS_MAX {
+        return Err(Error::invalid(format!("a user has at most {GRANTS_MAX} grants"))
+            .with_hint("grant on names that begin alike, with a star at the end"));
+    }
+    let grants: Vec<Value> = user.grants.iter().map(|grant| Value::from(grant.to_string())).collect();
+    let (key, row) = (key(USER, &user.name)?, doc! { "grants": grants }.to_bytes()?);
+    db.transact(|tx| {
+        let is_there = wire::user_row(tx, &key)?.is_some();
+        if is_new && is_there {
+            let what = format!("there is a user {:?} already", user.name);
+            return Err(
+                Error::new(Code::AlreadyExists, what).with_hint("change its rights, or choose another name")
+            );
+        }
+        if !is_new && !is_there {
+            return Err(no_user(&user.name));
+        }
+        wire::put_user_row(tx, &key, &row)
+    })
+}
+
+/// Removes a user and its tokens. Returns whether it was there.
+///
+/// # Errors
+/// Those of a [commit](duramen::Error#commits).
+pub fn drop_user(db: &Db, name: &str) -> Result<bool> {
+    let user = key(USER, name)?;
+    db.transact(|tx| {
+        let tokens = Users::of(tx)?.tokens;
+        for token in tokens.iter().filter(|token| token.user == name) {
+            wire::delete_user_row(tx, &key(TOKEN, &token.id)?)?;
+        }
+        wire::delete_user_row(tx, &user)
+    })
+}
+
+/// Makes a token for a user. Its text is returned this once.
+///
+/// # Errors
+/// `NoSuchKey` (E0903) without such a user; `InvalidArgument` (E0201) for an end that is not later than its
+/// beginning; `System` (E1001) if the system gives no random bytes; those of a
+/// [commit](duramen::Error#commits).
+pub fn add_token(db: &Db, user: &str, created: Time, expires: Time) -> Result<(Token, String)> {
+    if expires <= created {
+        return Err(Error::invalid("the token would have expired before it is made"));
+    }
+    let (id, secret) = (hex(&random::<8>()?), URL_SAFE_NO_PAD.encode(random::<32>()?));
+    let text = format!("dur_{id}_{secret}");
+    let sha256: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+    let token = Token { id, user: user.to_owned(), created, expires, sha256 };
+    let row = doc! {
+        "user": user, "created": created, "expires": expires, "sha256": Value::Bytes(sha256.to_vec()),
+    };
+    let (key_of_user, key, row) = (key(USER, user)?, key(TOKEN, &token.id)?, row.to_bytes()?);
+    db.transact(|tx| {
+        if wire::user_row(tx, &key_of_user)?.is_none() {
+            return Err(no_user(user));
+        }
+        wire::put_user_row(tx, &key, &row)
+    })?;
+    Ok((token, text))
+}
+
+/// Revokes a token, at once. Returns whether it was there.
+///
+/// # Errors
+/// Those of a [commit](duramen::Error#commits).
+pub fn revoke_token(db: &Db, id: &str) -> Result<bool> {
+    let key = key(TOKEN, id)?;
+    db.transact(|tx: &mut Transaction<'_>| wire::delete_user_row(tx, &key))
+}
+
+/// The id in the text of a token.
+pub(crate) fn id_of(text: &str) -> Option<&str> {
+    text.strip_prefix("dur_")?.split_once('_').map(|(id, _)| id)
+}
+
+/// The hash under which a token is stored.
+pub(crate) fn hash_of(text: &[u8]) -> [u8; 32] {
+    Sha256::digest(text).into()
+}
+
+fn key(kind: &str, name: &str) -> Result<Vec<u8>> {
+    encode(&(kind, name))
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_plain) {
+        let what = format!("{name:?} cannot be the name of a user");
+        return Err(Error::invalid(what)
+            .with_hint(format!("use 1 to {NAME_BYTES_MAX} of: letters and digits of ASCII, - _ . @")));
+    }
+    if name == ADMIN {
+        return Err(Error::invalid(format!("{ADMIN:?} is the owner of the database's directory"))
+            .with_hint("choose another name; the right `admin` can be granted to it"));
+    }
+    Ok(())
+}
+
+fn no_user(name: &str) -> Error {
+    Error::new(Code::NoSuchKey, format!("there is no user {name:?}"))
+        .with_hint("`Admin.Users` has all, and `Admin.PutUser` adds one")
+}
+
+fn grants_of(row: &Document) -> Result<Vec<Grant>> {
+    let Some(Value::List(grants)) = row.get("grants") else { return Err(unreadable("its grants")) };
+    grants
+        .iter()
+        .map(|grant| match grant {
+            // What another release grants is refused here: that of this one is all there is.
+            Value::Text(text) => text.parse().map_err(|_| unreadable("a grant")),
+            _ => Err(unreadable("a grant")),
+        })
+        .collect()
+}
+
+fn token_of(id: &str, row: &Document) -> Result<Token> {
+    match (row.get("user"), row.get("created"), row.get("expires"), row.get("sha256")) {
+        (
+            Some(Value::Text(user)),
+            Some(Value::Time(created)),
+            Some(Value::Time(expires)),
+            Some(Value::Bytes(sha256)),
+        ) => Ok(Token {
+            id: id.to_owned(),
+            user: user.clone(),
+            created: *created,
+            expires: *expires,
+            sha256: sha256[..].try_into().map_err(|_| unreadable("the hash of a token"))?,
+        }),
+        _ => Err(unreadable("a token")),
+    }
+}
+
+fn unreadable(what: &str) -> Error {
+    Error::new(Code::CorruptData, format!("{what} of the users of this database cannot be read"))
+        .with_hint("serve it with the release that wrote it, or restore a backup")
+}
+
+fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    match getrandom(&mut bytes, GetRandomFlags::empty()) {
+        Ok(count) if count == N => Ok(bytes),
+        _ => Err(Error::new(Code::System, "the system gives no random bytes for a token")),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,84 @@
+//! The rows of a server in a tree of the database's own: its users and their tokens.
+//!
+//! What they mean is the server's; docs/format.md, section "Users". Here they are bytes. No call of a program
+//! or a client names the tree. Backups and repairs keep it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::handle::Db;
+use super::reads::LocalReads;
+use super::reads::sealed::Readable;
+use super::transaction::Transaction;
+use crate::store::error::Result;
+use crate::store::{Direction, KeyRange, Source as _};
+
+/// The tree of users and tokens.
+const USERS: &str = "duramen/users";
+
+/// All rows, in order of their keys.
+///
+/// # Errors
+/// Those of a [read](crate::Error#reads).
+pub fn user_rows(within: &impl LocalReads) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let source = within.source();
+    let Some(tree) = source.tree(USERS)? else { return Ok(Vec::new()) };
+    let all = KeyRange { from: Vec::new(), to: None };
+    let (mut cursor, mut rows) = (source.cursor(tree, all, Direction::Forward)?, Vec::new());
+    while let Some((key, value)) = cursor.next()? {
+        rows.push((key.to_vec(), value.to_vec()));
+    }
+    Ok(rows)
+}
+
+/// The row of a key.
+///
+/// # Errors
+/// Those of a [read](crate::Error#reads).
+pub fn user_row(within: &impl LocalReads, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    let source = within.source();
+    source.tree(USERS)?.map_or(Ok(None), |tree| source.get(tree, key))
+}
+
+/// Stores a row.
+///
+/// # Errors
+/// Those of a [write](crate::Error#writes).
+pub fn put_user_row(tx: &mut Transaction<'_>, key: &[u8], value: &[u8]) -> Result<()> {
+    let shared = tx.shared();
+    let tree = match shared.tree(USERS)? {
+        Some(tree) => tree,
+        None => shared.create_tree(USERS, None)?,
+    };
+    shared.put(tree, key, value)?;
+    told(tx);
+    Ok(())
+}
+
+/// Deletes a row. Returns whether it was there.
+///
+/// # Errors
+/// Those of a [write](crate::Error#writes).
+pub fn delete_user_row(tx: &mut Transaction<'_>, key: &[u8]) -> Result<bool> {
+    let shared = tx.shared();
+    let Some(tree) = shared.tree(USERS)? else { return Ok(false) };
+    if shared.get(tree, key)?.is_none() {
+        return Ok(false);
+    }
+    shared.delete(tree, key)?;
+    told(tx);
+    Ok(true)
+}
+
+/// A number that is another one after a commit has changed rows.
+pub fn user_rows_version(db: &Db) -> u64 {
+    db.open_state().user_rows_version.load(Ordering::Acquire)
+}
+
+/// The version changes once the transaction has committed.
+fn told(tx: &mut Transaction<'_>) {
+    let version = Arc::clone(&tx.open_state().user_rows_version);
+    tx.after_commit(move || {
+        version.fetch_add(1, Ordering::AcqRel);
+    });
+}
