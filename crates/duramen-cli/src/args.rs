@@ -8,6 +8,7 @@ mod observe;
 mod reference;
 mod rows;
 mod serve;
+mod users;
 mod view;
 
 use std::path::PathBuf;
@@ -29,6 +30,10 @@ pub(crate) use reference::{
 };
 pub(crate) use rows::{ExportArgs, Format, ImportArgs};
 pub(crate) use serve::ServeArgs;
+pub(crate) use users::{
+    TokenAddArgs, TokenArgs, TokenCommand, TokenRevokeArgs, UserArgs, UserCommand, UserNamedArgs,
+    UserRightsArgs,
+};
 pub(crate) use view::{ViewAddArgs, ViewArgs, ViewCommand, ViewListArgs, ViewNamedArgs};
 
 /// Duramen: a durable, transactional database in a directory.
@@ -111,6 +116,10 @@ pub(crate) enum Command {
     /// Serve a database to other processes on this machine, until ^C or SIGTERM; it is created if it does not
     /// exist
     Serve(ServeArgs),
+    /// Add, change, drop and list the users of a database that is served, and their rights
+    User(UserArgs),
+    /// Make, revoke and list the tokens by which users call
+    Token(TokenArgs),
     /// Repair a corrupt database: write everything that can still be read to a new, sound one. Only reads the
     /// corrupt one
     #[command(alias = "recover")]
@@ -447,6 +456,8 @@ impl Command {
             Command::Watch(args) => &mut args.database,
             Command::Top(args) => &mut args.database,
             Command::Serve(args) => &mut args.database,
+            Command::User(args) => args.database_mut(),
+            Command::Token(args) => args.database_mut(),
             Command::Repair(args) => &mut args.database,
             Command::Doctor(_)
             | Command::Bench(_)

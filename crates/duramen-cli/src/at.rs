@@ -81,7 +81,9 @@ fn is_served(command: &Command) -> bool {
         | Command::Reduce(_)
         | Command::Scan(_)
         | Command::Shell(_)
+        | Command::Token(_)
         | Command::Top(_)
+        | Command::User(_)
         | Command::View(_)
         | Command::Watch(_) => true,
         _ => false,

@@ -9,6 +9,7 @@ mod queries;
 mod rows;
 mod schemas;
 mod served;
+mod users;
 
 use std::path::Path;
 

@@ -50,6 +50,7 @@ mod space;
 mod synonyms;
 mod top;
 mod tree;
+mod users;
 mod view;
 mod watch;
 mod write;
@@ -109,6 +110,8 @@ pub(crate) fn run(command: &Command, out: Output) -> Result<()> {
         Command::Watch(args) => watch::run(args, out),
         Command::Top(args) => top::run(args, out),
         Command::Serve(args) => serve::run(args, out),
+        Command::User(args) => users::user(args, out),
+        Command::Token(args) => users::token(args, out),
         Command::Backup(args) => backup::run(args, out),
         Command::Compact(args) => compact::run(args, out),
         Command::Repair(args) => repair::run(args, out),

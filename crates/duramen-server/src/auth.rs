@@ -1,7 +1,7 @@
 //! The user at the other end of a connection, and whether that user may call.
 //!
 //! On the socket the kernel says the user: the owner of the database's directory and root are the
-//! administrator, others are let in by tokens only. On TCP each call carries a token: that of `serve.token`,
+//! administrator, others are refused. On TCP each call carries a token: that of `serve.token`,
 //! which is the administrator's, or one of a user of the database. `rights` says what users may do, `needs`
 //! what the parts of messages take, `directory` keeps what is stored of users.
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use duramen::error::{Code, Error, Result};
 use http::HeaderMap;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::auth::Caller;
 use crate::blobs::kept::KeptUploads;
 use crate::limit::body::Charges;
-use crate::limit::budget::{Charge, Holder};
+use crate::limit::budget::{Charge, Holder, overloaded};
 use crate::limit::places::{Class, Place, Places};
 
 /// The server answers this much before the deadline: an answer that comes later than the client waits is
@@ -86,9 +86,20 @@ impl Call {
         Ok(())
     }
 
-    /// As [`Call::charge`], for as long as it takes.
-    pub(crate) async fn charge_patiently(&self, bytes: usize) {
-        self.charges.add(self.holder.take_patiently(bytes).await);
+    /// As [`Call::charge`], for so long. No connection is closed for it.
+    ///
+    /// # Errors
+    /// `Overloaded` (E1103) if there is no room within the time.
+    pub(crate) async fn charge_within(&self, bytes: usize, within: Duration) -> Result<()> {
+        let taken = timeout(within, self.holder.take_patiently(bytes)).await;
+        self.charges.add(taken.map_err(|_| overloaded("memory for messages"))?);
+        Ok(())
+    }
+
+    /// A stream that nobody reads gives back what it holds.
+    pub(crate) fn give_all_back(&self) {
+        self.charges.end();
+        self.give_place_back();
     }
 
     /// Charges bytes for as long as the charge is there.

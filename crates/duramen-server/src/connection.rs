@@ -32,7 +32,7 @@ pub(crate) const WINDOW_BYTES: u32 = 64 << 10;
 /// The send buffer of each stream.
 const SEND_BUFFER_BYTES: usize = 64 << 10;
 
-/// A client may leave so many bytes of replies, of all its streams.
+/// A client may leave so many bytes of what streams have sent.
 const UNREAD_BYTES_MAX: usize = 1 << 20;
 
 const HEADER_BYTES_MAX: u32 = 16 << 10;
@@ -115,9 +115,9 @@ impl<'a> Watch<'a> {
         if !self.has_called.load(Ordering::Relaxed) && now - self.opened >= limits.first_call {
             return true;
         }
-        let (waiting, taken) = self.holder.replies();
+        let (waiting, of_streams, taken) = self.holder.replies();
         // A stream that is read slowly, or not at all, ends by itself.
-        if waiting < UNREAD_BYTES_MAX || taken != self.taken.0 {
+        if (waiting == 0 && of_streams < UNREAD_BYTES_MAX) || taken != self.taken.0 {
             self.taken = (taken, now);
         }
         now - self.taken.1 >= limits.unread_replies

@@ -58,7 +58,9 @@ impl FeedService {
         for collection in &request.collections {
             call.caller.needs(Right::Reader, Some((Named::Collection, collection)))?;
         }
-        if !request.consumer.is_empty() {
+        if request.consumer.is_empty() {
+            call.caller.needs_any(Right::Reader)?;
+        } else {
             call.caller.needs(Right::Consumer, Some((Named::Consumer, &request.consumer)))?;
         }
         let permit = Arc::clone(&self.watches).try_acquire_owned();

@@ -70,7 +70,7 @@ impl<S: Source> OnDemand<S> {
             }
             // What a thread works with it gives back itself.
             drop(take(&held));
-            of.give_place_back();
+            of.give_all_back();
         });
         OnDemand { db, call, source, making: None, is_over: false, asked, ending }
     }

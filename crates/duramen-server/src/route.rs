@@ -85,10 +85,10 @@ where
     fn takes(&self, path: &str) -> Takes {
         let is_reflection = service_of(path).is_some_and(|service| [R::NAME, A::NAME].contains(&service));
         match path {
-            UPLOAD => Takes { is_stream: true, is_patient: true, message_max: UPLOAD_BYTES_MAX },
+            UPLOAD => Takes { is_stream: true, is_charged: false, message_max: UPLOAD_BYTES_MAX },
             _ => Takes {
                 is_stream: is_reflection || path == TRANSACT,
-                is_patient: false,
+                is_charged: true,
                 message_max: MESSAGE_BYTES_MAX,
             },
         }
@@ -166,10 +166,12 @@ pub(crate) async fn answer(
     has_called: Arc<AtomicBool>,
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
-    let reply = |response: Response<Body>, call: Option<Call>| {
-        response.map(|body| ReplyBody::new(body, &holder, call))
-    };
     let class = class_of(request.uri().path());
+    // What ends by itself if it is not read.
+    let is_stream = class == Class::Bulk || request.uri().path() == WATCH;
+    let reply = |response: Response<Body>, call: Option<Call>| {
+        response.map(|body| ReplyBody::new(body, &holder, is_stream, call))
+    };
     let call = match begin(&shared, peer, request.uri().path(), &holder, request.headers()) {
         Ok(call) => call,
         Err(status) => return Ok(reply(status.into_http(), None)),

@@ -120,7 +120,14 @@ impl schema_server::Schema for SchemaService {
         let (call, names) = (call_of(&request), request.into_inner().names);
         let caller = call.caller.clone();
         let all = move |snapshot: &Snapshot, room: &mut Room<'_>| {
-            collections::all(snapshot, &visible(snapshot, names, &caller)?, room)
+            let mut all = collections::all(snapshot, &visible(snapshot, names, &caller)?, room)?;
+            for found in &mut all {
+                // Errors name keys.
+                if !caller.has(Right::Reader, Some((Named::Collection, &found.name)))? {
+                    found.references.iter_mut().for_each(|reference| reference.failed.clear());
+                }
+            }
+            Ok(all)
         };
         let collections = self.read(call, all).await?;
         Ok(Response::new(v1::CollectionsReply { collections }))
@@ -134,8 +141,12 @@ impl schema_server::Schema for SchemaService {
         let declared = Arc::clone(&definitions);
         let caller = call.caller.clone();
         let change = move |tx: &mut Transaction<'_>| types::ensure(tx, &definitions, &caller);
+        let caller = call.caller.clone();
         let (collection, receipt) = self.change_by(call, level, change).await?;
-        wire::declare_types(self.writes.blocking(), &declared).map_err(refused)?;
+        // A type that only reads and writes decides nothing for others.
+        if types::may_change(&declared, &caller).map_err(refused)? {
+            wire::declare_types(self.writes.blocking(), &declared).map_err(refused)?;
+        }
         Ok(Response::new(v1::EnsureTypeReply { receipt: Some(receipt), collection: Some(collection) }))
     }
 

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use duramen::error::{Code, Error, Result};
 use duramen::tuple::{Element, decode, encode};
-use duramen::{Db, Document, LocalReads, Time, Transaction, Value, doc, wire};
+use duramen::{Db, Document, Durability, LocalReads, Time, Transaction, Value, doc, wire};
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::{Digest as _, Sha256};
 
@@ -21,6 +21,9 @@ const NAME_BYTES_MAX: usize = 64;
 
 /// Grants of a user.
 const GRANTS_MAX: usize = 256;
+
+/// How long a token is valid that asks for no other time.
+const VALID_SECONDS: u64 = 90 * 24 * 3600;
 
 /// The kinds of rows: the first element of their keys.
 const USER: &str = "user";
@@ -62,19 +65,20 @@ impl Users {
     /// The users and tokens of a state.
     ///
     /// # Errors
-    /// Those of a [read](duramen::Error#reads); `CorruptData` (E0501) for a row that is none of this release.
+    /// Those of a [read](duramen::Error#reads). What this release cannot read lets nobody in: a grant or a
+    /// token of another release is left out.
     pub fn of(state: &impl LocalReads) -> Result<Users> {
         let mut all = Users::default();
         for (key, stored) in wire::user_rows(state)? {
-            let row = Document::from_bytes(&stored)?;
-            match &decode(&key)?[..] {
+            let row = Document::from_bytes(&stored).unwrap_or_default();
+            match &decode(&key).unwrap_or_default()[..] {
                 [Element::Text(kind), Element::Text(name)] if kind == USER => {
-                    all.users.push(User { name: name.clone(), grants: grants_of(&row)? });
+                    all.users.push(User { name: name.clone(), grants: grants_of(&row) });
                 }
                 [Element::Text(kind), Element::Text(id)] if kind == TOKEN => {
-                    all.tokens.push(token_of(id, &row)?);
+                    all.tokens.extend(token_of(id, &row));
                 }
-                _ => return Err(unreadable("a key")),
+                _ => {}
             }
         }
         Ok(all)
@@ -94,7 +98,7 @@ pub fn put_user(db: &Db, user: &User, is_new: bool) -> Result<()> {
     }
     let grants: Vec<Value> = user.grants.iter().map(|grant| Value::from(grant.to_string())).collect();
     let (key, row) = (key(USER, &user.name)?, doc! { "grants": grants }.to_bytes()?);
-    db.transact(|tx| {
+    at_disk(db).transact(|tx| {
         let is_there = wire::user_row(tx, &key)?.is_some();
         if is_new && is_there {
             let what = format!("there is a user {:?} already", user.name);
@@ -115,7 +119,7 @@ pub fn put_user(db: &Db, user: &User, is_new: bool) -> Result<()> {
 /// Those of a [commit](duramen::Error#commits).
 pub fn drop_user(db: &Db, name: &str) -> Result<bool> {
     let user = key(USER, name)?;
-    db.transact(|tx| {
+    at_disk(db).transact(|tx| {
         let tokens = Users::of(tx)?.tokens;
         for token in tokens.iter().filter(|token| token.user == name) {
             wire::delete_user_row(tx, &key(TOKEN, &token.id)?)?;
@@ -124,16 +128,18 @@ pub fn drop_user(db: &Db, name: &str) -> Result<bool> {
     })
 }
 
-/// Makes a token for a user. Its text is returned this once.
+/// Makes a token for a user, valid for so many seconds; 0: 90 days. Its text is returned this once.
 ///
 /// # Errors
-/// `NoSuchKey` (E0903) without such a user; `InvalidArgument` (E0201) for an end that is not later than its
-/// beginning; `System` (E1001) if the system gives no random bytes; those of a
-/// [commit](duramen::Error#commits).
-pub fn add_token(db: &Db, user: &str, created: Time, expires: Time) -> Result<(Token, String)> {
-    if expires <= created {
-        return Err(Error::invalid("the token would have expired before it is made"));
-    }
+/// `NoSuchKey` (E0903) without such a user; `InvalidArgument` (E0201) for a time beyond all times; `System`
+/// (E1001) if the system gives no random bytes; those of a [commit](duramen::Error#commits).
+pub fn add_token(db: &Db, user: &str, valid_seconds: u64) -> Result<(Token, String)> {
+    let valid = if valid_seconds == 0 { VALID_SECONDS } else { valid_seconds };
+    let created = Time::now();
+    let expires = i64::try_from(valid).ok().and_then(|valid| created.seconds().checked_add(valid));
+    let expires = expires
+        .and_then(|seconds| Time::new(seconds, 0))
+        .ok_or_else(|| Error::invalid(format!("a token cannot be valid for {valid} seconds")))?;
     let (id, secret) = (hex(&random::<8>()?), URL_SAFE_NO_PAD.encode(random::<32>()?));
     let text = format!("dur_{id}_{secret}");
     let sha256: [u8; 32] = Sha256::digest(text.as_bytes()).into();
@@ -142,7 +148,7 @@ pub fn add_token(db: &Db, user: &str, created: Time, expires: Time) -> Result<(T
         "user": user, "created": created, "expires": expires, "sha256": Value::Bytes(sha256.to_vec()),
     };
     let (key_of_user, key, row) = (key(USER, user)?, key(TOKEN, &token.id)?, row.to_bytes()?);
-    db.transact(|tx| {
+    at_disk(db).transact(|tx| {
         if wire::user_row(tx, &key_of_user)?.is_none() {
             return Err(no_user(user));
         }
@@ -157,7 +163,12 @@ pub fn add_token(db: &Db, user: &str, created: Time, expires: Time) -> Result<(T
 /// Those of a [commit](duramen::Error#commits).
 pub fn revoke_token(db: &Db, id: &str) -> Result<bool> {
     let key = key(TOKEN, id)?;
-    db.transact(|tx: &mut Transaction<'_>| wire::delete_user_row(tx, &key))
+    at_disk(db).transact(|tx: &mut Transaction<'_>| wire::delete_user_row(tx, &key))
+}
+
+/// A right that was taken away must not come back after a power cut, whatever the level of the program's handle.
+fn at_disk(db: &Db) -> Db {
+    db.at(Durability::Disk)
 }
 
 /// The id in the text of a token.
@@ -190,42 +201,31 @@ fn check_name(name: &str) -> Result<()> {
 
 fn no_user(name: &str) -> Error {
     Error::new(Code::NoSuchKey, format!("there is no user {name:?}"))
-        .with_hint("`Admin.Users` has all, and `Admin.PutUser` adds one")
+        .with_hint("`duramen user list` has all; `duramen user add` adds one")
 }
 
-fn grants_of(row: &Document) -> Result<Vec<Grant>> {
-    let Some(Value::List(grants)) = row.get("grants") else { return Err(unreadable("its grants")) };
-    grants
-        .iter()
-        .map(|grant| match grant {
-            // What another release grants is refused here: that of this one is all there is.
-            Value::Text(text) => text.parse().map_err(|_| unreadable("a grant")),
-            _ => Err(unreadable("a grant")),
-        })
-        .collect()
+fn grants_of(row: &Document) -> Vec<Grant> {
+    let Some(Value::List(grants)) = row.get("grants") else { return Vec::new() };
+    let text = |grant: &Value| match grant {
+        Value::Text(text) => text.parse().ok(),
+        _ => None,
+    };
+    grants.iter().filter_map(text).collect()
 }
 
-fn token_of(id: &str, row: &Document) -> Result<Token> {
-    match (row.get("user"), row.get("created"), row.get("expires"), row.get("sha256")) {
-        (
-            Some(Value::Text(user)),
-            Some(Value::Time(created)),
-            Some(Value::Time(expires)),
-            Some(Value::Bytes(sha256)),
-        ) => Ok(Token {
-            id: id.to_owned(),
-            user: user.clone(),
-            created: *created,
-            expires: *expires,
-            sha256: sha256[..].try_into().map_err(|_| unreadable("the hash of a token"))?,
-        }),
-        _ => Err(unreadable("a token")),
+fn token_of(id: &str, row: &Document) -> Option<Token> {
+    match (row.get("user")?, row.get("created")?, row.get("expires")?, row.get("sha256")?) {
+        (Value::Text(user), Value::Time(created), Value::Time(expires), Value::Bytes(sha256)) => {
+            Some(Token {
+                id: id.to_owned(),
+                user: user.clone(),
+                created: *created,
+                expires: *expires,
+                sha256: sha256[..].try_into().ok()?,
+            })
+        }
+        _ => None,
     }
-}
-
-fn unreadable(what: &str) -> Error {
-    Error::new(Code::CorruptData, format!("{what} of the users of this database cannot be read"))
-        .with_hint("serve it with the release that wrote it, or restore a backup")
 }
 
 fn random<const N: usize>() -> Result<[u8; N]> {

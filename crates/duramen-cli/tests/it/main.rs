@@ -40,5 +40,6 @@ mod shell_blocks;
 mod slips;
 mod threads;
 mod typing;
+mod users;
 mod views;
 mod watching;

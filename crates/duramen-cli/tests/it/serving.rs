@@ -32,6 +32,11 @@ impl Serve {
         Serve { address: told["addresses"][0].as_str().unwrap().to_owned(), child }
     }
 
+    /// The address of TCP.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }

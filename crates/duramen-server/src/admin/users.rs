@@ -1,13 +1,10 @@
 //! Users and tokens as messages.
 
+use duramen::Db;
 use duramen::error::{Error, Result};
-use duramen::{Db, Time};
 use duramen_proto::{key, v1};
 
 use crate::users::{self, Token, User, Users};
-
-/// How long a token is valid that asks for no other time.
-const VALID_SECONDS: u64 = 90 * 24 * 3600;
 
 /// Everything that is stored of them.
 pub(super) fn all(db: &Db) -> Result<v1::UsersReply> {
@@ -25,13 +22,7 @@ pub(super) fn put(db: &Db, request: &v1::PutUserRequest) -> Result<v1::PutUserRe
 
 /// Makes a token.
 pub(super) fn add_token(db: &Db, request: &v1::AddTokenRequest) -> Result<v1::AddTokenReply> {
-    let valid = if request.valid_seconds == 0 { VALID_SECONDS } else { request.valid_seconds };
-    let now = Time::now();
-    let expires = i64::try_from(valid).ok().and_then(|valid| now.seconds().checked_add(valid));
-    let expires = expires
-        .and_then(|seconds| Time::new(seconds, 0))
-        .ok_or_else(|| Error::invalid(format!("a token cannot be valid for {valid} seconds")))?;
-    let (made, text) = users::add_token(db, &request.user, now, expires)?;
+    let (made, text) = users::add_token(db, &request.user, request.valid_seconds)?;
     Ok(v1::AddTokenReply { token: Some(token(&made)), text })
 }
 

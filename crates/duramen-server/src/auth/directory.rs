@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use duramen::error::{Code, Error, Result};
 use duramen::{Db, Time, wire};
@@ -10,11 +11,14 @@ use duramen::{Db, Time, wire};
 use super::rights::{self, Grant, Named, Right};
 use crate::users::{self, ADMIN, Token, Users};
 
+/// A failed read is not tried again sooner.
+const FAILED_FOR: Duration = Duration::from_secs(1);
+
 /// The users that may call, beside the owner of the database's directory.
 #[derive(Debug)]
 pub(crate) struct Directory {
     db: Db,
-    known: Mutex<Known>,
+    known: Mutex<Arc<Known>>,
 }
 
 /// What was read.
@@ -24,6 +28,8 @@ struct Known {
     version: Option<u64>,
     users: HashMap<String, Vec<Grant>>,
     tokens: HashMap<String, Token>,
+    /// Nobody is known, because it could not be read then.
+    failed: Option<(Error, Instant)>,
 }
 
 impl Directory {
@@ -31,22 +37,37 @@ impl Directory {
         Directory { db, known: Mutex::default() }
     }
 
+    fn lock(&self) -> MutexGuard<'_, Arc<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What is stored, read again if it was changed.
-    fn known(&self) -> Result<MutexGuard<'_, Known>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    fn known(&self) -> Result<Arc<Known>> {
         // Before the state: a commit in between is seen by the next look.
         let version = wire::user_rows_version(&self.db);
-        if known.version != Some(version) {
-            // Until they are read nobody is known.
-            *known = Known::default();
-            let Users { users, tokens } = Users::of(&self.db.snapshot()?)?;
-            *known = Known {
-                version: Some(version),
+        let mut known = Arc::clone(&self.lock());
+        let is_too_old = known.failed.as_ref().is_some_and(|(_, at)| at.elapsed() > FAILED_FOR);
+        if known.version != Some(version) || is_too_old {
+            // Others go on meanwhile with what they have.
+            known = Arc::new(self.read(version));
+            *self.lock() = Arc::clone(&known);
+        }
+        match &known.failed {
+            Some((error, _)) => Err(error.clone()),
+            None => Ok(known),
+        }
+    }
+
+    fn read(&self, version: u64) -> Known {
+        let known = Known { version: Some(version), ..Known::default() };
+        match self.db.snapshot().and_then(|snapshot| Users::of(&snapshot)) {
+            Ok(Users { users, tokens }) => Known {
                 users: users.into_iter().map(|user| (user.name, user.grants)).collect(),
                 tokens: tokens.into_iter().map(|token| (token.id.clone(), token)).collect(),
-            };
+                ..known
+            },
+            Err(error) => Known { failed: Some((error, Instant::now())), ..known },
         }
-        Ok(known)
     }
 
     /// The caller with this token; `None` if no user has it.
@@ -73,7 +94,7 @@ fn check_time(token: &Token) -> Result<()> {
     }
     let what = format!("the token {} of {:?} expired at {}", token.id, token.user, token.expires);
     Err(Error::new(Code::Unauthenticated, what)
-        .with_hint("an administrator makes a new one: `Admin.AddToken`"))
+        .with_hint("an administrator makes a new one: `duramen token add`"))
 }
 
 /// Who makes a call.
@@ -140,6 +161,17 @@ impl Caller {
         Ok(self.with_grants(|grants| rights::are_on(grants, named, name))?.unwrap_or(true))
     }
 
+    /// Fails unless the caller has a right on anything.
+    ///
+    /// # Errors
+    /// `Forbidden` (E1102); `Unauthenticated` (E1101) if its token was revoked or has expired.
+    pub(crate) fn needs_any(&self, right: Right) -> Result<()> {
+        if self.with_grants(|grants| rights::allow_any(grants, right))?.unwrap_or(true) {
+            return Ok(());
+        }
+        self.needs(right, None)
+    }
+
     /// Fails unless the caller has a right on everything, or on what has a name.
     ///
     /// # Errors
@@ -153,7 +185,7 @@ impl Caller {
             None => right.name().to_owned(),
         };
         Err(Error::new(Code::Forbidden, format!("the user {:?} has not the right {grant}", self.name()))
-            .with_hint("an administrator grants it: `Admin.PutUser` with all rights of the user"))
+            .with_hint("an administrator grants it: `duramen user set` with all rights of the user"))
     }
 }
 

@@ -32,14 +32,10 @@ fn condition(caller: &Caller, of: &v1::Condition) -> Result<()> {
     caller.needs(Right::Reader, Some((named, name)))
 }
 
-/// Checks an operation.
-///
-/// # Errors
-/// `Forbidden` (E1102); `Unauthenticated` (E1101).
-pub(crate) fn operation(caller: &Caller, of: &v1::Operation) -> Result<()> {
+/// What an operation needs; `None` if it is of no kind.
+pub(crate) fn of_operation(of: &v1::Operation) -> Option<(Right, Named, &str)> {
     use v1::operation::Kind;
-    let Some(kind) = &of.kind else { return Ok(()) };
-    let (right, named, name) = match kind {
+    let (right, named, name) = match of.kind.as_ref()? {
         Kind::Put(of) | Kind::Insert(of) => (Right::Writer, Named::Collection, &of.collection),
         Kind::Delete(of) => (Right::Writer, Named::Collection, &of.collection),
         Kind::DeleteRange(of) => (Right::Writer, Named::Collection, &of.collection),
@@ -54,7 +50,15 @@ pub(crate) fn operation(caller: &Caller, of: &v1::Operation) -> Result<()> {
         Kind::Ensure(of) => (Right::Schema, Named::Collection, &of.collection),
         Kind::AdvanceConsumer(of) => (Right::Consumer, Named::Consumer, &of.name),
     };
-    caller.needs(right, Some((named, name)))
+    Some((right, named, name))
+}
+
+/// Checks an operation.
+///
+/// # Errors
+/// `Forbidden` (E1102); `Unauthenticated` (E1101).
+pub(crate) fn operation(caller: &Caller, of: &v1::Operation) -> Result<()> {
+    of_operation(of).map_or(Ok(()), |(right, named, name)| caller.needs(right, Some((named, name))))
 }
 
 /// Checks reads.

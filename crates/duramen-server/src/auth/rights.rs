@@ -132,7 +132,7 @@ impl Grant {
     /// Whether it allows anything on something of a name.
     fn is_on(&self, named: Named, name: &str) -> bool {
         match &self.on {
-            None => !matches!(self.right, Right::Operator),
+            None => self.right == Right::Admin || self.right.is_of(named),
             Some(on) => on.has(named, name),
         }
     }
@@ -181,6 +181,11 @@ impl FromStr for Grant {
 /// Whether one of a user's grants allows something on everything, or on what has a name.
 pub(super) fn allow(grants: &[Grant], right: Right, of: Option<(Named, &str)>) -> bool {
     grants.iter().any(|grant| grant.allows(right, of))
+}
+
+/// Whether one of a user's grants allows something on anything.
+pub(super) fn allow_any(grants: &[Grant], right: Right) -> bool {
+    grants.iter().any(|grant| grant.right.includes(right))
 }
 
 /// Whether one of a user's grants allows anything on something of a name.

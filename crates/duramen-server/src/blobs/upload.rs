@@ -4,6 +4,7 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use duramen::blobs::{BlobWriter, PIECE_BYTES_MAX};
 use duramen::error::{Code, Error, Result};
@@ -21,9 +22,15 @@ use crate::limit::budget::overloaded;
 /// Pieces that are stored at a time: each time syncs the data file.
 const PIECES_AT_ONCE: usize = 1;
 
-/// What an upload holds at most, beside the message that has just arrived: the pieces that are to be stored,
-/// and the buffer in which messages are put together.
-const HELD_BYTES_MAX: usize = (PIECES_AT_ONCE + 1) * PIECE_BYTES_MAX;
+/// What an upload holds at most: the pieces that are to be stored, the message that has arrived, and the buffer
+/// in which messages are put together.
+const HELD_BYTES_MAX: usize = (PIECES_AT_ONCE + 2) * PIECE_BYTES_MAX;
+
+/// How long room for that is waited for.
+const ROOM_WAIT: Duration = Duration::from_secs(10);
+
+/// For how long the rest of a refused upload is read, at most: its client stops once it has the answer.
+const READ_ON: Duration = Duration::from_secs(2);
 
 /// Bytes of a content type.
 const CONTENT_TYPE_MAX: usize = 255;
@@ -31,38 +38,39 @@ const CONTENT_TYPE_MAX: usize = 255;
 /// Takes an upload.
 pub(super) async fn run(
     service: &BlobService,
-    messages: Streaming<v1::UploadRequest>,
+    mut messages: Streaming<v1::UploadRequest>,
     call: Call,
 ) -> std::result::Result<v1::UploadReply, Status> {
-    let permit = Arc::clone(&service.uploads).try_acquire_owned();
-    let permit = permit.map_err(|_| refused(overloaded("place for an upload")))?;
     let mut draining = service.draining.clone();
     let done = tokio::select! {
-        done = receive(service, messages, &call) => done,
+        done = receive(service, &mut messages, &call) => done,
         _ = draining.wait_for(|draining| *draining) => Err(refused(going_down())),
     };
-    drop(permit);
+    if done.is_err() {
+        // Dropped at once, they would reset the stream, and with it the answer that says why.
+        tokio::spawn(timeout(READ_ON, async move { while let Ok(Some(_)) = messages.message().await {} }));
+    }
     done
 }
 
 async fn receive(
     service: &BlobService,
-    mut messages: Streaming<v1::UploadRequest>,
+    messages: &mut Streaming<v1::UploadRequest>,
     call: &Call,
 ) -> std::result::Result<v1::UploadReply, Status> {
-    let place = call.uploads.place().map_err(refused)?;
-    let first = next(&mut messages, service).await?;
+    // One with names: a client that may not write takes no place.
+    let first = next(messages, service).await?;
     let namespace = first.namespace.clone();
     let may_write = || call.caller.needs(Right::Writer, Some((Named::Blob, &namespace))).map_err(refused);
     may_write()?;
+    let place = call.uploads.place().map_err(refused)?;
+    let permit = Arc::clone(&service.uploads).try_acquire_owned();
+    let _permit = permit.map_err(|_| refused(overloaded("place for an upload")))?;
+    call.charge_within(HELD_BYTES_MAX, ROOM_WAIT).await.map_err(refused)?;
     let mut writer = begin(service, &namespace, &first.content_type).map_err(refused)?;
-    let (mut message, mut held) = (first, 0);
+    let mut message = first;
     while !message.bytes.is_empty() || !message.is_last {
         check_piece(message.bytes.len()).map_err(refused)?;
-        // As much as has come, until it holds as much as it may.
-        let more = message.bytes.len().min(HELD_BYTES_MAX - held);
-        call.charge_patiently(more).await;
-        held += more;
         // The call goes along: its charges last as long as the bytes.
         let (bytes, of) = (std::mem::take(&mut message.bytes), call.clone());
         let store = move |_: &Db| {
@@ -71,11 +79,10 @@ async fn receive(
             Ok(writer)
         };
         writer = service.stores.run(store).await.map_err(refused)?;
-        call.charges.end_message();
         if message.is_last {
             break;
         }
-        message = next(&mut messages, service).await?;
+        message = next(messages, service).await?;
         if !message.namespace.is_empty() || !message.content_type.is_empty() {
             let error = Error::invalid("only the first message of an upload names its namespace and type");
             return Err(refused(error.with_hint("leave them empty in the others")));

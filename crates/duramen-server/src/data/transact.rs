@@ -6,6 +6,7 @@
 
 mod work;
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -311,6 +312,7 @@ impl Session {
             call,
             form,
             body: Xxh3::new(),
+            needed: HashSet::new(),
             written: 0,
             noted: 0,
             charged: 0,

@@ -13,11 +13,33 @@ pub(super) struct Wanted {
     form: v1::DocumentForm,
     /// Changes that it may not read are left out.
     caller: Caller,
+    /// From whose position it began.
+    consumer: Option<String>,
 }
 
 impl Wanted {
     pub(super) fn new(request: &v1::WatchRequest, caller: Caller) -> Wanted {
-        Wanted { collections: request.collections.clone(), form: request.form(), caller }
+        let consumer = Some(request.consumer.clone()).filter(|name| !name.is_empty());
+        Wanted { collections: request.collections.clone(), form: request.form(), caller, consumer }
+    }
+
+    /// Whether the caller may still watch.
+    ///
+    /// # Errors
+    /// `Forbidden` (E1102); `Unauthenticated` (E1101).
+    pub(super) fn check(&self) -> Result<()> {
+        match &self.consumer {
+            Some(name) => self.caller.needs(Right::Consumer, Some((Named::Consumer, name))),
+            None => self.caller.check(),
+        }
+    }
+
+    /// Whether a change that cannot be read may be told: it may be of anything.
+    ///
+    /// # Errors
+    /// `Unauthenticated` (E1101).
+    pub(super) fn wants_unreadable(&self) -> Result<bool> {
+        self.caller.has(Right::Reader, None)
     }
 
     /// A change as a message; `None` if it is not wanted.
@@ -28,6 +50,10 @@ impl Wanted {
             Origin::Bytes(name) => (Named::Bytes, name),
         };
         if !self.caller.has(Right::Reader, Some((named, name)))? {
+            // What was asked for by its name is not left out in silence.
+            if named == Named::Collection && self.collections.contains(name) {
+                self.caller.needs(Right::Reader, Some((named, name)))?;
+            }
             return Ok(None);
         }
         let mut message =

@@ -13,7 +13,7 @@ use duramen::{AnyChange, AsyncDb, ChangeIter, CommitSeq};
 use duramen_proto::{status, v1};
 use prost::Message as _;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::Stream;
 use tonic::Status;
 
@@ -37,6 +37,7 @@ pub(super) struct Watching {
     /// The last commit that was sent whole.
     at: CommitSeq,
     told: CommitSeq,
+    told_at: Instant,
     wanted: Wanted,
     ends: bool,
     call: Call,
@@ -52,7 +53,7 @@ impl Watching {
         permit: OwnedSemaphorePermit,
         call: Call,
     ) -> Watching {
-        Watching { changes, at, told: at, wanted, ends, call, _permit: permit }
+        Watching { changes, at, told: at, told_at: Instant::now(), wanted, ends, call, _permit: permit }
     }
 
     /// Starts the task. Its messages end when they are dropped.
@@ -105,6 +106,7 @@ impl Watching {
 
     /// Sends the changes of a commit, in parts.
     async fn send_commit(&mut self, items: Vec<Result<AnyChange>>, sending: &Sending) -> Result<()> {
+        self.wanted.check()?;
         let bytes = items.iter().flatten().map(bytes_of).sum::<usize>();
         let _charge = self.charge(bytes.min(CHARGED_MAX)).await?;
         let (mut changes, mut bytes, mut has_sent_part) = (Vec::new(), 0, false);
@@ -121,6 +123,9 @@ impl Watching {
                 Ok(None) => continue,
                 // About this change alone: the others can be read.
                 Err(error) if error.code() == Code::Unreadable || error.code() == Code::CorruptFeed => {
+                    if !self.wanted.wants_unreadable()? {
+                        continue;
+                    }
                     v1::Change {
                         seq: self.at.0,
                         unreadable: format!("{}: {}", error.code(), error.message()),
@@ -139,12 +144,13 @@ impl Watching {
             }
         }
         // Parts have no position: the last message of the commit says that it is whole.
-        if changes.is_empty() && !has_sent_part { Ok(()) } else { self.send_whole(changes, sending).await }
+        let is_needless = changes.is_empty() && !has_sent_part && self.told_at.elapsed() < IDLE;
+        if is_needless { Ok(()) } else { self.send_whole(changes, sending).await }
     }
 
     /// Sends changes, and that everything up to here was sent.
     async fn send_whole(&mut self, changes: Vec<v1::Change>, sending: &Sending) -> Result<()> {
-        self.told = self.at;
+        (self.told, self.told_at) = (self.at, Instant::now());
         let position = Some(sending.identity.durable(self.at));
         sending.send(v1::WatchReply { changes, position }).await
     }
@@ -159,7 +165,11 @@ impl Watching {
         let more = Arc::new(Notify::new());
         let called = Arc::clone(&more);
         self.changes.call_when_more(move || called.notify_one());
-        if timeout(IDLE, more.notified()).await.is_err() { self.tell(sending).await } else { Ok(()) }
+        if timeout(IDLE, more.notified()).await.is_err() {
+            self.wanted.check()?;
+            self.tell(sending).await?;
+        }
+        Ok(())
     }
 
     async fn charge(&self, bytes: usize) -> Result<Charge> {

@@ -47,8 +47,8 @@ pub(crate) struct RequestBody {
 pub(crate) struct Takes {
     /// Messages one after the other.
     pub(crate) is_stream: bool,
-    /// Each waits for room as long as it takes.
-    pub(crate) is_patient: bool,
+    /// Each is charged. Else the call has taken room for them.
+    pub(crate) is_charged: bool,
     /// A message may have so many bytes.
     pub(crate) message_max: usize,
 }
@@ -86,6 +86,12 @@ impl Charges {
 
     pub(crate) fn add_of_run(&self, charge: Charge) {
         self.of_run.lock().unwrap_or_else(PoisonError::into_inner).push(charge);
+    }
+
+    /// Everything ends.
+    pub(crate) fn end(&self) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.end_run();
     }
 
     pub(crate) fn end_run(&self) {
@@ -174,14 +180,11 @@ impl RequestBody {
         self.head.clear();
         self.left = Some(length - HEAD_BYTES).filter(|left| *left > 0);
         let holder = Arc::clone(&self.holder);
-        let (charged, is_patient) = (length.max(SHORT_BYTES), self.takes.is_patient);
-        let taking = async move {
-            match is_patient {
-                true => Ok(holder.take_patiently(charged).await),
-                false => holder.take(charged).await,
-            }
-        };
-        self.waiting = Some((head, Box::pin(taking)));
+        if !self.takes.is_charged {
+            return Ok(Some(head));
+        }
+        let charged = length.max(SHORT_BYTES);
+        self.waiting = Some((head, Box::pin(async move { holder.take(charged).await })));
         Ok(None)
     }
 
@@ -258,6 +261,7 @@ pub(crate) struct ReplyBody<H> {
     holder: Arc<Holder>,
     /// What is left of a long frame.
     rest: Bytes,
+    is_stream: bool,
     _held: H,
 }
 
@@ -266,14 +270,19 @@ pub(crate) struct ReplyBody<H> {
 const PART_BYTES: usize = 64 << 10;
 
 impl<H> ReplyBody<H> {
-    pub(crate) fn new(inner: tonic::body::Body, holder: &Arc<Holder>, held: H) -> ReplyBody<H> {
-        ReplyBody { inner, holder: Arc::clone(holder), rest: Bytes::new(), _held: held }
+    pub(crate) fn new(
+        inner: tonic::body::Body,
+        holder: &Arc<Holder>,
+        is_stream: bool,
+        held: H,
+    ) -> ReplyBody<H> {
+        ReplyBody { inner, holder: Arc::clone(holder), rest: Bytes::new(), is_stream, _held: held }
     }
 
     /// The next part of a frame, charged.
     fn part(&mut self) -> Frame<Bytes> {
         let bytes = self.rest.split_to(self.rest.len().min(PART_BYTES));
-        let charge = self.holder.charge_reply(bytes.len());
+        let charge = self.holder.charge_reply(bytes.len(), self.is_stream);
         Frame::data(Bytes::from_owner(Charged { bytes, _charge: charge }))
     }
 }

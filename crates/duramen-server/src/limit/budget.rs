@@ -45,6 +45,8 @@ pub(crate) struct Holder {
     held: AtomicUsize,
     /// Bytes of replies that wait for the client, and how many it has taken.
     replies: AtomicUsize,
+    /// Those of streams, which end by themselves if they are not read.
+    of_streams: AtomicUsize,
     taken: AtomicU64,
     /// It is to be closed; told once.
     is_closing: AtomicBool,
@@ -56,7 +58,15 @@ pub(crate) struct Holder {
 pub(crate) struct Charge {
     holder: Arc<Holder>,
     bytes: usize,
-    is_reply: bool,
+    of: Of,
+}
+
+/// What bytes are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Work,
+    Reply,
+    Stream,
 }
 
 /// The bytes of a connection's window.
@@ -85,6 +95,7 @@ impl Budget {
             number,
             held: AtomicUsize::new(0),
             replies: AtomicUsize::new(0),
+            of_streams: AtomicUsize::new(0),
             taken: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
             close: Notify::new(),
@@ -135,7 +146,7 @@ impl Holder {
     /// `Overloaded` (E1103) if there is no room within 100 ms.
     pub(crate) async fn take(self: &Arc<Self>, bytes: usize) -> Result<Charge> {
         let budget = &self.budget;
-        let charged = || Charge::new(self, bytes, false);
+        let charged = || Charge::new(self, bytes, Of::Work);
         if self.try_take(bytes) {
             return Ok(charged());
         }
@@ -166,7 +177,7 @@ impl Holder {
         loop {
             let given_back = self.budget.given_back.notified();
             if self.try_take(bytes) {
-                return Charge::new(self, bytes, false);
+                return Charge::new(self, bytes, Of::Work);
             }
             given_back.await;
         }
@@ -178,7 +189,7 @@ impl Holder {
     /// `Overloaded` (E1103) if there is no room.
     pub(crate) fn take_now(self: &Arc<Self>, bytes: usize) -> Result<Charge> {
         if self.try_take(bytes) {
-            return Ok(Charge::new(self, bytes, false));
+            return Ok(Charge::new(self, bytes, Of::Work));
         }
         self.budget.close_the_largest(bytes, self.held.load(Ordering::Relaxed));
         Err(overloaded("memory for messages"))
@@ -191,7 +202,7 @@ impl Holder {
     /// `Overloaded` (E1103) if there is no room.
     pub(crate) fn take_to_work(self: &Arc<Self>, bytes: usize) -> Result<Charge> {
         if self.try_take(bytes) {
-            return Ok(Charge::new(self, bytes, false));
+            return Ok(Charge::new(self, bytes, Of::Work));
         }
         Err(overloaded("memory for queries"))
     }
@@ -201,10 +212,15 @@ impl Holder {
     }
 
     /// Bytes of a reply, which exist already.
-    pub(crate) fn charge_reply(self: &Arc<Self>, bytes: usize) -> Charge {
+    pub(crate) fn charge_reply(self: &Arc<Self>, bytes: usize, is_stream: bool) -> Charge {
         self.budget.used.fetch_add(bytes, Ordering::Relaxed);
-        self.replies.fetch_add(bytes, Ordering::Relaxed);
-        Charge::new(self, bytes, true)
+        let of = if is_stream { Of::Stream } else { Of::Reply };
+        self.waiting(of).fetch_add(bytes, Ordering::Relaxed);
+        Charge::new(self, bytes, of)
+    }
+
+    fn waiting(&self, of: Of) -> &AtomicUsize {
+        if of == Of::Stream { &self.of_streams } else { &self.replies }
     }
 
     /// The window of the connection: what arrives there is held before any call sees it.
@@ -213,9 +229,11 @@ impl Holder {
         Window { budget: Arc::clone(&self.budget), bytes }
     }
 
-    /// Bytes of replies that the client has not taken, and how many it has taken so far.
-    pub(crate) fn replies(&self) -> (usize, u64) {
-        (self.replies.load(Ordering::Relaxed), self.taken.load(Ordering::Relaxed))
+    /// Bytes of replies that the client has not taken, of single ones and of streams, and how many it has taken
+    /// so far.
+    pub(crate) fn replies(&self) -> (usize, usize, u64) {
+        let of = |of: Of| self.waiting(of).load(Ordering::Relaxed);
+        (of(Of::Reply), of(Of::Stream), self.taken.load(Ordering::Relaxed))
     }
 
     /// Until the connection is to be closed for what it holds.
@@ -231,9 +249,9 @@ impl Drop for Holder {
 }
 
 impl Charge {
-    fn new(holder: &Arc<Holder>, bytes: usize, is_reply: bool) -> Charge {
+    fn new(holder: &Arc<Holder>, bytes: usize, of: Of) -> Charge {
         holder.held.fetch_add(bytes, Ordering::Relaxed);
-        Charge { holder: Arc::clone(holder), bytes, is_reply }
+        Charge { holder: Arc::clone(holder), bytes, of }
     }
 }
 
@@ -246,10 +264,10 @@ impl Drop for Window {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let Charge { holder, bytes, is_reply } = self;
+        let Charge { holder, bytes, of } = self;
         holder.held.fetch_sub(*bytes, Ordering::Relaxed);
-        if *is_reply {
-            holder.replies.fetch_sub(*bytes, Ordering::Relaxed);
+        if *of != Of::Work {
+            holder.waiting(*of).fetch_sub(*bytes, Ordering::Relaxed);
             holder.taken.fetch_add(1, Ordering::Relaxed);
         }
         holder.budget.used.fetch_sub(*bytes, Ordering::Relaxed);
@@ -334,16 +352,16 @@ mod tests {
         let budget = Budget::new(4 << 20);
         let (greedy, small) = (budget.holder(), budget.holder());
         block_on(async {
-            let replies = greedy.charge_reply(5 << 20);
-            let own = small.charge_reply(10);
-            assert_eq!(greedy.replies(), (5 << 20, 0));
+            let replies = greedy.charge_reply(5 << 20, false);
+            let own = small.charge_reply(10, false);
+            assert_eq!(greedy.replies(), (5 << 20, 0, 0));
             let taken = tokio::join!(small.take(1 << 10), async {
                 greedy.closed().await;
                 drop(replies);
             });
             drop(taken.0.expect("the other was closed"));
             drop(own);
-            assert_eq!(small.replies(), (0, 1));
+            assert_eq!(small.replies(), (0, 0, 1));
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use duramen::error::{Code, Error, Result};
 use duramen::wire::{self, TypeDefinition};
-use duramen::{LocalReads as _, Transaction, Value};
+use duramen::{LocalReads as _, Reference, Schema, Transaction, Value};
 use duramen_proto::{document, v1};
 
 use super::collections;
@@ -41,13 +41,17 @@ pub(super) fn ensure(
     definitions: &[TypeDefinition],
     caller: &Caller,
 ) -> Result<v1::Collection> {
-    let mut fixed = Vec::new();
     for name in definitions.iter().map(TypeDefinition::name) {
-        let of = Some((Named::Collection, name));
-        if !caller.has(Right::Schema, of)? {
-            if !caller.knows(Named::Collection, name)? {
-                caller.needs(Right::Schema, of)?;
-            }
+        if !caller.knows(Named::Collection, name)? {
+            caller.needs(Right::Schema, Some((Named::Collection, name)))?;
+        }
+    }
+    // A reference changes the collection to which it leads, too: deletes there look at who refers to them.
+    let schemas: Vec<Schema> = definitions.iter().map(TypeDefinition::schema).collect();
+    let targets = schemas.iter().flat_map(|schema| schema.references().iter().map(Reference::to));
+    let mut fixed = Vec::new();
+    for name in definitions.iter().map(TypeDefinition::name).chain(targets) {
+        if !caller.has(Right::Schema, Some((Named::Collection, name)))? {
             fixed.push((name, message_of(tx, name)?));
         }
     }
@@ -58,6 +62,16 @@ pub(super) fn ensure(
         }
     }
     collections::message(tx, &schema)
+}
+
+/// Whether a caller may change the collections of all definitions.
+pub(super) fn may_change(definitions: &[TypeDefinition], caller: &Caller) -> Result<bool> {
+    for definition in definitions {
+        if !caller.has(Right::Schema, Some((Named::Collection, definition.name())))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// A collection as a message; `None` if there is none.

@@ -195,7 +195,7 @@ fn an_upload_may_be_slow_and_not_silent() {
     // An upload that has ended says so, however often it is asked.
     let mut wrong = served.client.upload().expect("begun");
     let first = || v1::UploadRequest { namespace: "files".to_owned(), ..Default::default() };
-    let ended = (0..1_000).find_map(|_| wrong.send(first()).err()).expect("only the first has names");
+    let ended = (0..).find_map(|_| wrong.send(first()).err()).expect("only the first has names");
     assert_eq!(
         (ended.code(), wrong.send(first()).expect_err("over").code()),
         (Code::InvalidArgument, Code::InvalidArgument)

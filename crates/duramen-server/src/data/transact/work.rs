@@ -1,5 +1,7 @@
 //! The work of a message in its transaction, on a thread.
 
+use std::collections::HashSet;
+
 use duramen::error::{Error, Result};
 use duramen::requests::{self, Known, Request, RequestId};
 use duramen::{Db, OpenTransaction, Transaction};
@@ -9,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{Failure, Part, of_whole};
-use crate::auth::needs;
+use crate::auth::{Named, Right, needs};
 use crate::call::Call;
 use crate::data::batch::{self, Operation};
 use crate::data::find;
@@ -25,6 +27,8 @@ pub(super) struct Open {
     pub(super) form: v1::DocumentForm,
     /// All operations so far: what a request id stands for.
     pub(super) body: Xxh3,
+    /// What its operations needed: it must still be granted at the commit.
+    pub(super) needed: HashSet<(Right, Named, String)>,
     /// Bytes of the operations, and of the notes of its reads; so many of them are charged.
     pub(super) written: usize,
     pub(super) noted: usize,
@@ -61,8 +65,21 @@ impl Open {
         Ok(())
     }
 
+    /// Notes what the operations of a message need. At the commit all of that must still be granted.
+    fn check_rights(&mut self, asked: &Steps) -> Result<()> {
+        for (right, named, name) in asked.operations.iter().filter_map(needs::of_operation) {
+            if self.call.caller.has(right, Some((named, name)))? {
+                self.needed.insert((right, named, name.to_owned()));
+            }
+        }
+        let is_commit = asked.commit.is_some();
+        let mut needed = self.needed.iter().filter(|_| is_commit);
+        needed.try_for_each(|(right, named, name)| self.call.caller.needs(*right, Some((*named, name))))
+    }
+
     pub(super) fn work(&mut self, db: &Db, asked: Steps, user: &str) -> std::result::Result<Done, Failure> {
         self.call.begin().map_err(of_whole)?;
+        self.check_rights(&asked).map_err(of_whole)?;
         let id = asked.commit.flatten();
         if id.is_some() {
             // Its clock is started by the first look at it, outside of a transaction.

@@ -121,7 +121,8 @@ impl TypeDefinition {
     }
 
     /// The entry of a new collection for the type.
-    pub(crate) fn schema(&self) -> Schema {
+    #[must_use]
+    pub fn schema(&self) -> Schema {
         let mut schema = self.own.clone();
         schema.set_fields(schema.fields_to_keep());
         schema

@@ -1,0 +1,101 @@
+//! Users and tokens of a database, or of a server's.
+
+use duramen::Time;
+use duramen_proto::{key, v1};
+use duramen_server::users::{self, Grant, User, Users};
+
+use super::{Reading, Writing};
+use crate::failure::Result;
+
+/// A user and its rights, as texts.
+pub(crate) struct KnownUser {
+    pub(crate) name: String,
+    pub(crate) rights: Vec<String>,
+}
+
+/// A token without its secret.
+pub(crate) struct KnownToken {
+    pub(crate) id: String,
+    pub(crate) user: String,
+    pub(crate) created: Time,
+    pub(crate) expires: Time,
+}
+
+impl Reading {
+    /// All users and all tokens.
+    pub(crate) fn users(&self) -> Result<(Vec<KnownUser>, Vec<KnownToken>)> {
+        match self {
+            Reading::Local { snapshot, .. } => {
+                let Users { users, tokens } = Users::of(snapshot)?;
+                let users = users.into_iter().map(|user| KnownUser {
+                    name: user.name,
+                    rights: user.grants.iter().map(Grant::to_string).collect(),
+                });
+                Ok((users.collect(), tokens.into_iter().map(KnownToken::of).collect()))
+            }
+            Reading::Served(served) => {
+                let v1::UsersReply { users, tokens } = served.client.users()?;
+                let users = users.into_iter().map(|v1::User { name, rights }| KnownUser { name, rights });
+                let tokens = tokens.into_iter().map(KnownToken::told).collect::<Result<_>>()?;
+                Ok((users.collect(), tokens))
+            }
+        }
+    }
+}
+
+impl KnownToken {
+    fn of(token: users::Token) -> KnownToken {
+        let users::Token { id, user, created, expires, .. } = token;
+        KnownToken { id, user, created, expires }
+    }
+
+    fn told(token: v1::UserToken) -> Result<KnownToken> {
+        let v1::UserToken { id, user, created, expires } = token;
+        let time = |of: Option<v1::Time>| key::to_time(&of.unwrap_or_default());
+        Ok(KnownToken { id, user, created: time(created)?, expires: time(expires)? })
+    }
+}
+
+impl Writing {
+    /// Adds a user, or gives one that is there other rights.
+    pub(crate) fn put_user(&self, name: &str, rights: &[String], is_new: bool) -> Result<()> {
+        match self {
+            Writing::Local(db) => {
+                let grants = rights.iter().map(|right| right.parse()).collect::<duramen::Result<_>>()?;
+                Ok(users::put_user(db, &User { name: name.to_owned(), grants }, is_new)?)
+            }
+            Writing::Served(served) => Ok(served.client.put_user(name, rights.to_vec(), is_new)?),
+        }
+    }
+
+    /// Drops a user and its tokens. Returns whether it was there.
+    pub(crate) fn drop_user(&self, name: &str) -> Result<bool> {
+        match self {
+            Writing::Local(db) => Ok(users::drop_user(db, name)?),
+            Writing::Served(served) => Ok(served.client.drop_user(name)?),
+        }
+    }
+
+    /// Makes a token. Returns its text, too.
+    pub(crate) fn add_token(&self, user: &str, days: u64) -> Result<(KnownToken, String)> {
+        let seconds = days * 24 * 3600;
+        match self {
+            Writing::Local(db) => {
+                let (token, text) = users::add_token(db, user, seconds)?;
+                Ok((KnownToken::of(token), text))
+            }
+            Writing::Served(served) => {
+                let v1::AddTokenReply { token, text } = served.client.add_token(user, seconds)?;
+                Ok((KnownToken::told(token.unwrap_or_default())?, text))
+            }
+        }
+    }
+
+    /// Ends a token. Returns whether it was there.
+    pub(crate) fn revoke_token(&self, id: &str) -> Result<bool> {
+        match self {
+            Writing::Local(db) => Ok(users::revoke_token(db, id)?),
+            Writing::Served(served) => Ok(served.client.revoke_token(id)?),
+        }
+    }
+}
