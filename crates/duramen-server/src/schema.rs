@@ -169,7 +169,13 @@ impl schema_server::Schema for SchemaService {
         let (call, names) = (call_of(&request), request.into_inner().collections);
         let caller = call.caller.clone();
         let all = move |snapshot: &Snapshot, room: &mut Room<'_>| {
-            views::all(snapshot, &visible(snapshot, names, &caller)?, room)
+            let mut all = views::all(snapshot, &visible(snapshot, names, &caller)?, room)?;
+            for found in &mut all {
+                if !caller.has(Right::Reader, Some((Named::Collection, &found.collection)))? {
+                    (found.failed, found.rows) = (String::new(), 0);
+                }
+            }
+            Ok(all)
         };
         let views = self.read(call, all).await?;
         Ok(Response::new(v1::ViewsReply { views }))

@@ -37,11 +37,11 @@ fn what_killed_clients_were_told_is_there_once() {
 fn what_a_killed_consumer_handled_is_there_once() {
     let directory = tempfile::tempdir().unwrap();
     let db = directory.path().join("db");
-    let words = ["kill-consumer", "--changes", "3400", "--kills", "5", "--seed", "9", "--db"];
+    let words = ["kill-consumer", "--changes", "20000", "--kills", "5", "--seed", "9", "--db"];
     let killed = Command::new(SERVED).args(words).arg(db).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&killed.stdout), String::from_utf8_lossy(&killed.stderr));
     assert!(killed.status.success(), "{out}{err}");
-    assert!(out.contains("3400 changes of 68 commits handled once each"), "{out}");
+    assert!(out.contains("20000 changes of 400 commits handled once each"), "{out}");
 }
 
 /// A blob goes in and out in little memory, and uploads of killed clients leave nothing.

@@ -24,8 +24,8 @@ const CONSUMER: &str = "follower";
 /// Documents of a transaction.
 const TOGETHER: u64 = 50;
 
-/// A consumer lives at most this long, in milliseconds.
-const LIFE_MS_MAX: usize = 600;
+/// A consumer that dies early lives at most this long, in milliseconds.
+const EARLY_MS_MAX: usize = 40;
 
 /// Without anything handled for so long it is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -121,10 +121,13 @@ fn kill(args: &KillConsumer, db: &Db) -> Result<u64, Wrong> {
     for _ in 0..args.kills {
         let mut consumer = begin(&args.of.db)?;
         let before = handled(db)?;
-        std::thread::sleep(Duration::from_millis(random.below(LIFE_MS_MAX) as u64));
-        // Now and then it dies before it has handled anything; mostly not.
         if random.below(4) > 0 {
-            wait(db, &mut consumer, before, args.changes)?;
+            // So that all kills together come before the end.
+            let some = random.below(usize::try_from(args.changes / (args.kills + 1)).unwrap_or(0).max(1));
+            wait(db, &mut consumer, before + some as u64, args.changes)?;
+        } else {
+            // Now and then it dies before it has handled anything, or just begun.
+            std::thread::sleep(Duration::from_millis(random.below(EARLY_MS_MAX) as u64));
         }
         amid += u64::from(handled(db)? < args.changes);
         end(&mut consumer)?;
@@ -140,7 +143,7 @@ fn kill(args: &KillConsumer, db: &Db) -> Result<u64, Wrong> {
     }
 }
 
-/// Waits until more is handled than before, or all is.
+/// Waits until more is handled than so much, or all is.
 fn wait(db: &Db, consumer: &mut Child, before: u64, all: u64) -> Result<(), Wrong> {
     let begun = Instant::now();
     while handled(db)? <= before && before < all {
