@@ -166,7 +166,8 @@ pub fn revoke_token(db: &Db, id: &str) -> Result<bool> {
     at_disk(db).transact(|tx: &mut Transaction<'_>| wire::delete_user_row(tx, &key))
 }
 
-/// A right that was taken away must not come back after a power cut, whatever the level of the program's handle.
+/// A right that was taken away must not come back after a power cut, whatever the level of the program's
+/// handle.
 fn at_disk(db: &Db) -> Db {
     db.at(Durability::Disk)
 }

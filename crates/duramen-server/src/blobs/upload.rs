@@ -22,8 +22,8 @@ use crate::limit::budget::overloaded;
 /// Pieces that are stored at a time: each time syncs the data file.
 const PIECES_AT_ONCE: usize = 1;
 
-/// What an upload holds at most: the pieces that are to be stored, the message that has arrived, and the buffer
-/// in which messages are put together.
+/// What an upload holds at most: the pieces that are to be stored, the message that has arrived, and the
+/// buffer in which messages are put together.
 const HELD_BYTES_MAX: usize = (PIECES_AT_ONCE + 2) * PIECE_BYTES_MAX;
 
 /// How long room for that is waited for.

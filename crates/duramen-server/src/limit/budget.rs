@@ -229,8 +229,8 @@ impl Holder {
         Window { budget: Arc::clone(&self.budget), bytes }
     }
 
-    /// Bytes of replies that the client has not taken, of single ones and of streams, and how many it has taken
-    /// so far.
+    /// Bytes of replies that the client has not taken, of single ones and of streams, and how many it has
+    /// taken so far.
     pub(crate) fn replies(&self) -> (usize, usize, u64) {
         let of = |of: Of| self.waiting(of).load(Ordering::Relaxed);
         (of(Of::Reply), of(Of::Stream), self.taken.load(Ordering::Relaxed))
