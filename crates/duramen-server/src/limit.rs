@@ -46,8 +46,8 @@ pub struct Limits {
     pub silence: Duration,
     /// A connection without a call that was let in is closed after this time.
     pub first_call: Duration,
-    /// A stream that takes no message for so long ends, and so does a connection that takes nothing of more
-    /// than 1 MiB of replies.
+    /// A stream of which no message is taken for so long ends. A connection is closed that takes nothing of a
+    /// single reply, or of more than 1 MiB of streams.
     pub unread_replies: Duration,
     /// The time of a call that names no deadline.
     pub deadline: Duration,

@@ -44,7 +44,7 @@ type Making<T> = Pin<Box<dyn Future<Output = Result<Option<T>>> + Send>>;
 pub(crate) struct OnDemand<S: Source> {
     db: AsyncDb,
     call: Call,
-    /// Taken by the thread that makes a message, and by the deadline.
+    /// Taken by the thread that makes a message, and by the timer.
     source: Arc<Mutex<Option<S>>>,
     making: Option<Making<S::Message>>,
     is_over: bool,
@@ -62,14 +62,16 @@ impl<S: Source> OnDemand<S> {
         let (held, last, of) = (Arc::clone(&source), Arc::clone(&asked), call.clone());
         let ending = tokio::spawn(async move {
             loop {
-                let ends = of.deadline.min(*lock(&last) + unread);
-                if ends <= Instant::now() {
+                let (now, ends) = (Instant::now(), of.deadline.min(*lock(&last) + unread));
+                if ends > now {
+                    sleep_until(ends).await;
+                } else if take(&held).is_some() || of.deadline <= now {
                     break;
+                } else {
+                    // A thread works with it.
+                    sleep_until(of.deadline.min(now + unread)).await;
                 }
-                sleep_until(ends).await;
             }
-            // What a thread works with it gives back itself.
-            drop(take(&held));
             of.give_all_back();
         });
         OnDemand { db, call, source, making: None, is_over: false, asked, ending }

@@ -28,7 +28,7 @@ struct Known {
     version: Option<u64>,
     users: HashMap<String, Vec<Grant>>,
     tokens: HashMap<String, Token>,
-    /// Nobody is known, because it could not be read then.
+    /// The error of the read, and when that was: until the next one no user is known.
     failed: Option<(Error, Instant)>,
 }
 
@@ -97,7 +97,7 @@ fn check_time(token: &Token) -> Result<()> {
         .with_hint("an administrator makes a new one: `duramen token add`"))
 }
 
-/// Who makes a call.
+/// The caller of a call: the administrator, or a user by a token.
 #[derive(Clone)]
 pub(crate) struct Caller(Arc<Who>);
 
@@ -114,6 +114,11 @@ enum Who {
 impl Caller {
     pub(super) fn admin() -> Caller {
         Caller(Arc::new(Who::Admin))
+    }
+
+    /// Whether all is allowed, whatever is stored of users.
+    pub(crate) fn is_admin(&self) -> bool {
+        matches!(*self.0, Who::Admin)
     }
 
     pub(crate) fn name(&self) -> &str {

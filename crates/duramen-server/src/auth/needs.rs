@@ -15,7 +15,9 @@ pub(crate) fn batch(caller: &Caller, request: &v1::BatchRequest, told: impl Fn(u
     request.conditions.iter().try_for_each(|of| condition(caller, of))?;
     for (number, of) in (1..).zip(&request.operations) {
         told(number);
-        operation(caller, of)?;
+        if let Some((right, named, name)) = of_operation(of) {
+            caller.needs(right, Some((named, name)))?;
+        }
     }
     told(0);
     reads(caller, &request.reads)
@@ -53,18 +55,10 @@ pub(crate) fn of_operation(of: &v1::Operation) -> Option<(Right, Named, &str)> {
     Some((right, named, name))
 }
 
-/// Checks an operation.
-///
-/// # Errors
-/// `Forbidden` (E1102); `Unauthenticated` (E1101).
-pub(crate) fn operation(caller: &Caller, of: &v1::Operation) -> Result<()> {
-    of_operation(of).map_or(Ok(()), |(right, named, name)| caller.needs(right, Some((named, name))))
-}
-
 /// Checks reads.
 ///
 /// # Errors
-/// As [`operation`].
+/// `Forbidden` (E1102); `Unauthenticated` (E1101).
 pub(crate) fn reads(caller: &Caller, all: &[v1::Read]) -> Result<()> {
     all.iter().try_for_each(|of| read(caller, of))
 }
@@ -104,7 +98,7 @@ fn find(caller: &Caller, of: &v1::Find) -> Result<()> {
 /// Checks a scan.
 ///
 /// # Errors
-/// As [`operation`].
+/// As [`reads`].
 pub(crate) fn scan(caller: &Caller, of: &v1::ScanRequest) -> Result<()> {
     match (&of.find, &of.rows) {
         (Some(query), _) => find(caller, query),

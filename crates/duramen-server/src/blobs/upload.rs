@@ -69,16 +69,18 @@ async fn receive(
     call.charge_within(HELD_BYTES_MAX, ROOM_WAIT).await.map_err(refused)?;
     let mut writer = begin(service, &namespace, &first.content_type).map_err(refused)?;
     let mut message = first;
-    while !message.bytes.is_empty() || !message.is_last {
+    loop {
         check_piece(message.bytes.len()).map_err(refused)?;
-        // The call goes along: its charges last as long as the bytes.
-        let (bytes, of) = (std::mem::take(&mut message.bytes), call.clone());
-        let store = move |_: &Db| {
-            writer.write_all(&bytes).map_err(Error::from_io)?;
-            drop(of);
-            Ok(writer)
-        };
-        writer = service.stores.run(store).await.map_err(refused)?;
+        if !message.bytes.is_empty() {
+            // The call goes along: its charges last as long as the bytes.
+            let (bytes, of) = (std::mem::take(&mut message.bytes), call.clone());
+            let store = move |_: &Db| {
+                writer.write_all(&bytes).map_err(Error::from_io)?;
+                drop(of);
+                Ok(writer)
+            };
+            writer = service.stores.run(store).await.map_err(refused)?;
+        }
         if message.is_last {
             break;
         }

@@ -6,7 +6,6 @@
 
 mod work;
 
-use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +32,7 @@ use crate::call::{Call, Waits};
 use crate::limit::DEADLINE_MAX;
 use crate::limit::budget::{Charge, overloaded};
 use crate::schema::durability;
-use work::{Done, Open, Steps};
+use work::{Done, Needed, Open, Steps};
 
 /// How long a transaction may last that asks for no other time.
 const LASTS: Duration = Duration::from_secs(30);
@@ -312,7 +311,7 @@ impl Session {
             call,
             form,
             body: Xxh3::new(),
-            needed: HashSet::new(),
+            needed: Needed::new(),
             written: 0,
             noted: 0,
             charged: 0,

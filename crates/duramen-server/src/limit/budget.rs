@@ -145,36 +145,22 @@ impl Holder {
     /// # Errors
     /// `Overloaded` (E1103) if there is no room within 100 ms.
     pub(crate) async fn take(self: &Arc<Self>, bytes: usize) -> Result<Charge> {
-        let budget = &self.budget;
-        let charged = || Charge::new(self, bytes, Of::Work);
         if self.try_take(bytes) {
-            return Ok(charged());
+            return Ok(Charge::new(self, bytes, Of::Work));
         }
-        let room = || async {
-            loop {
-                // Registered before the look, so that nothing is missed in between.
-                let given_back = budget.given_back.notified();
-                if self.try_take(bytes) {
-                    return;
-                }
-                given_back.await;
-            }
-        };
         // Most of what is held is held for milliseconds.
-        if timeout(WAIT / 2, room()).await.is_ok() {
-            return Ok(charged());
+        if let Ok(charge) = timeout(WAIT / 2, self.take_patiently(bytes)).await {
+            return Ok(charge);
         }
-        budget.close_the_largest(bytes, self.held.load(Ordering::Relaxed));
-        match timeout(WAIT / 2, room()).await {
-            Ok(()) => Ok(charged()),
-            Err(_) => Err(overloaded("memory for messages")),
-        }
+        self.budget.close_the_largest(bytes, self.held.load(Ordering::Relaxed));
+        timeout(WAIT / 2, self.take_patiently(bytes)).await.map_err(|_| overloaded("memory for messages"))
     }
 
     /// As [`Holder::take`], for as long as it takes: the caller gives up in its own time. No connection is
     /// closed for these.
     pub(crate) async fn take_patiently(self: &Arc<Self>, bytes: usize) -> Charge {
         loop {
+            // Registered before the look, so that nothing is missed in between.
             let given_back = self.budget.given_back.notified();
             if self.try_take(bytes) {
                 return Charge::new(self, bytes, Of::Work);

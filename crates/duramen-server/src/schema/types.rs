@@ -30,8 +30,8 @@ pub(super) fn cost(request: &v1::EnsureTypeRequest) -> Result<usize> {
     Ok(parts.sum::<usize>() * document::PART_BYTES + bytes * document::PART_BYTES)
 }
 
-/// Fits collections to the definitions, and returns the first one. A caller without the right to change them
-/// may ask: nothing is changed then.
+/// Fits collections to the definitions, and returns that of the last one. A caller without the right to
+/// change them may ask: nothing is changed then.
 ///
 /// # Errors
 /// As [`wire::ensure_types`]; `Forbidden` (E1102) if a collection does not fit yet, and the caller may not

@@ -285,6 +285,18 @@ fn a_reader_that_rests_goes_on_and_keeps_its_connection() {
     begun.expect("the stream is still there");
 }
 
+/// While a program holds an upload nothing of it is collected, also if its blob is gone already.
+#[test]
+fn a_blob_that_is_deleted_while_its_upload_is_held_is_freed_afterwards() {
+    let served = Served::new();
+    let blobs = served.db.blobs("files");
+    let upload = blobs.upload(&bytes(9 << 20)[..]).expect("stored");
+    served.db.transact(|tx| tx.blobs("files").attach("a", &upload)).expect("attached");
+    assert!(blobs.delete("a").expect("deleted") && pieces(&served.db) > 0);
+    drop(upload);
+    until("it is freed", || pieces(&served.db) == 0);
+}
+
 #[test]
 fn uploads_that_are_never_attached_end_with_the_server() {
     let mut served = Served::new();

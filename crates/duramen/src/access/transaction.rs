@@ -201,12 +201,7 @@ impl<'e> Transaction<'e> {
     /// Work that must not be lost in a crash between the commit and the call belongs in the transaction
     /// instead.
     pub fn after_commit(&mut self, run: impl FnOnce() + Send + 'static) {
-        self.call_after_commit(run);
-    }
-
-    /// As [`Transaction::after_commit`], in the middle of a read or a write.
-    pub(crate) fn call_after_commit(&self, run: impl FnOnce() + Send + 'static) {
-        self.noted.effects.borrow_mut().callbacks.push(Box::new(run));
+        self.noted.effects.get_mut().callbacks.push(Box::new(run));
     }
 
     /// Creates a collection.

@@ -38,8 +38,6 @@ impl BlobsOf<'_, Transaction<'_>> {
         }
         // The program may drop the upload before this transaction commits.
         self.within.hold(upload.live());
-        let live = upload.live();
-        self.within.call_after_commit(move || live.is_attached());
         let attached = self.adopt(id).and_then(|()| self.publish(&key, upload.record()));
         self.within.all_or_nothing(attached)
     }

@@ -44,13 +44,6 @@ impl Live {
     }
 }
 
-impl Live {
-    /// A record names the pieces.
-    pub(super) fn is_attached(&self) {
-        self.leaves_pieces.store(false, Ordering::Relaxed);
-    }
-}
-
 impl Drop for Live {
     fn drop(&mut self) {
         self.state.uploads.end(self.id);
@@ -135,7 +128,8 @@ impl BlobWriter {
             }
             blobs.publish(key, &record)
         })?;
-        self.live.is_attached();
+        // Its record names them, and nothing holds the upload any more.
+        self.live.leaves_pieces.store(false, Ordering::Relaxed);
         Ok(BlobInfo::of(&record))
     }
 

@@ -66,7 +66,12 @@ impl<'a> RemoteBlobWriter<'a> {
         }
         // All of it is here yet: it is sent again if the server went down in between.
         let only = self.first(true);
-        remote.again(|| put(send_one(remote, only.clone())?).map_err(again_if_gone))
+        let mut is_again = false;
+        remote.again(|| {
+            let is_first = !std::mem::replace(&mut is_again, true);
+            put(send_one(remote, only.clone())?)
+                .map_err(|error| if is_first { again_if_gone(error) } else { error })
+        })
     }
 
     /// Stores the rest without a key. A transaction assigns the key by
@@ -149,7 +154,7 @@ fn stored(uploading: Uploading) -> Result<RemoteUpload> {
     Ok(RemoteUpload { id: upload, info: info(of.ok_or_else(|| lacks("info"))?)? })
 }
 
-/// The server was started again between an upload and its key.
+/// The server may have been started again between an upload and its key.
 fn again_if_gone(error: Error) -> Error {
     match error.code() {
         Code::InvalidArgument => Error::new(Code::Unreachable, error.message()).with_hint(error.hint()),

@@ -28,7 +28,7 @@ pub(super) struct Open {
     /// All operations so far: what a request id stands for.
     pub(super) body: Xxh3,
     /// What its operations needed: it must still be granted at the commit.
-    pub(super) needed: HashSet<(Right, Named, String)>,
+    pub(super) needed: Needed,
     /// Bytes of the operations, and of the notes of its reads; so many of them are charged.
     pub(super) written: usize,
     pub(super) noted: usize,
@@ -36,6 +36,9 @@ pub(super) struct Open {
     pub(super) charges: Vec<Charge>,
     pub(super) _permit: OwnedSemaphorePermit,
 }
+
+/// Rights on what has a name.
+pub(super) type Needed = HashSet<(Right, Named, String)>;
 
 /// What a message asks for.
 pub(super) struct Steps {
@@ -65,21 +68,17 @@ impl Open {
         Ok(())
     }
 
-    /// Notes what the operations of a message need. At the commit all of that must still be granted.
-    fn check_rights(&mut self, asked: &Steps) -> Result<()> {
-        for (right, named, name) in asked.operations.iter().filter_map(needs::of_operation) {
-            if self.call.caller.has(right, Some((named, name)))? {
-                self.needed.insert((right, named, name.to_owned()));
-            }
-        }
-        let is_commit = asked.commit.is_some();
-        let mut needed = self.needed.iter().filter(|_| is_commit);
-        needed.try_for_each(|(right, named, name)| self.call.caller.needs(*right, Some((*named, name))))
+    /// What was written must still be granted.
+    fn check_needed(&self) -> Result<()> {
+        let caller = &self.call.caller;
+        self.needed.iter().try_for_each(|(right, named, name)| caller.needs(*right, Some((*named, name))))
     }
 
     pub(super) fn work(&mut self, db: &Db, asked: Steps, user: &str) -> std::result::Result<Done, Failure> {
         self.call.begin().map_err(of_whole)?;
-        self.check_rights(&asked).map_err(of_whole)?;
+        if asked.commit.is_some() {
+            self.check_needed().map_err(of_whole)?;
+        }
         let id = asked.commit.flatten();
         if id.is_some() {
             // Its clock is started by the first look at it, outside of a transaction.
@@ -89,11 +88,12 @@ impl Open {
         let request = id.map(|id| Request::new(id, &body).by(user));
         let mut done = Err(of_whole(Error::invalid("the transaction cannot go on")));
         let mut noted = self.noted;
+        let needed = &mut self.needed;
         let went_on = self.transaction.with(|tx| {
             let mut room = if asked.commit.is_some() { Room::new(&call) } else { Room::wanted(&call) };
             done = rows::check_marks(tx, &asked.marks).map_err(of_whole).and_then(|()| {
                 let asked = (asked.operations, &asked.reads[..], form);
-                in_transaction(tx, &call, asked, &mut room, request.as_ref())
+                in_transaction(tx, (&call, needed), asked, &mut room, request.as_ref())
             });
             if asked.commit.is_some() && done.is_ok() {
                 // As it is ordered: it only waits from then on.
@@ -113,7 +113,7 @@ impl Open {
 
 fn in_transaction(
     tx: &mut Transaction<'_>,
-    call: &Call,
+    (call, needed): (&Call, &mut Needed),
     (operations, reads, form): (Vec<v1::Operation>, &[v1::Read], v1::DocumentForm),
     room: &mut Room<'_>,
     request: Option<&Request<'_>>,
@@ -125,7 +125,12 @@ fn in_transaction(
     let mut results = Vec::with_capacity(operations.len());
     for (number, operation) in (1..).zip(operations) {
         let of_this = |error| Failure { error, of: Part::Operation(number) };
-        needs::operation(&call.caller, &operation).map_err(of_this)?;
+        if let Some((right, named, name)) = needs::of_operation(&operation) {
+            call.caller.needs(right, Some((named, name))).map_err(of_this)?;
+            if !call.caller.is_admin() {
+                needed.insert((right, named, name.to_owned()));
+            }
+        }
         let operation = Operation::new(operation, form).map_err(of_this)?;
         let result = operation.run(tx, call).map_err(of_this)?;
         room.take(result.encoded_len()).map_err(of_whole)?;
