@@ -29,6 +29,7 @@ use crate::view;
 pub(crate) use queries::{Found, Planned};
 pub(crate) use rows::{RowsToStore, StoredRowBatch};
 pub(crate) use served::{Served, unexpected};
+pub(crate) use users::KnownUser;
 
 /// A database to read: one state of it, or a server.
 pub(crate) enum Reading {

@@ -61,13 +61,29 @@ fn open(args: &ServeArgs, poisoned: Sender<String>) -> Result<Db> {
 fn start(db: &Db, args: &ServeArgs) -> Result<Server> {
     let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let with = |addresses: &[SocketAddr]| {
-        addresses.iter().fold(Server::builder(db.clone()), |server, address| server.listen(*address)).start()
+        let mut server = addresses.iter().fold(Server::builder(db.clone()), |server, at| server.listen(*at));
+        if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
+            server = server.tls(certificate, key);
+        }
+        if let Some(authorities) = &args.tls_client_ca {
+            server = server.tls_client_ca(authorities);
+        }
+        if args.no_tls {
+            server = server.without_tls();
+        }
+        if args.no_auth {
+            server = server.without_auth();
+        }
+        server.start()
     };
     if args.socket_only || !args.listen.is_empty() {
         return Ok(with(&args.listen)?);
     }
-    // The usual port may be another server's.
-    Ok(with(&[loopback(PORT)]).or_else(|_| with(&[loopback(0)]))?)
+    match with(&[loopback(PORT)]) {
+        // The usual port may be another server's.
+        Err(error) if error.code() == Code::System => Ok(with(&[loopback(0)])?),
+        started => Ok(started?),
+    }
 }
 
 /// Waits for a signal, or until the database cannot commit any more: then with the cause.
@@ -97,6 +113,7 @@ fn told(db: &Db, server: &Server, args: &ServeArgs, is_new: bool, out: Output) -
         let fields = doc! {
             "path": path.display().to_string(), "database": db.durability_status().database.to_string(),
             "created": is_new, "socket": socket.as_deref(), "addresses": addresses.collect::<Vec<_>>(),
+            "tls": args.tls_cert.is_some(), "auth": !args.no_auth,
         };
         return out.object("serve", fields);
     }
@@ -114,8 +131,23 @@ fn told(db: &Db, server: &Server, args: &ServeArgs, is_new: bool, out: Output) -
     if addresses.is_empty() {
         return out.line("gRPC          off; --listen 127.0.0.1:7420 turns it on");
     }
-    for address in addresses {
-        out.line(&format!("gRPC          {address}, token in {word}/serve.token"))?;
+    let tls = if args.tls_cert.is_some() { " with TLS" } else { "" };
+    for address in server.addresses() {
+        let who = match address.ip().to_canonical().is_loopback() {
+            _ if args.no_auth => "everybody may do everything".to_owned(),
+            true => format!("token in {word}/serve.token"),
+            false => "tokens of users: `duramen token add`".to_owned(),
+        };
+        out.line(&format!("gRPC          {address}{tls}, {who}"))?;
+    }
+    let is_wide = server.addresses().iter().any(|address| !address.ip().to_canonical().is_loopback());
+    if args.no_auth {
+        let what = "everybody who reaches an address of the server may read and change everything";
+        out.warning(what, "stop it, and start it without --no-auth");
+    }
+    if is_wide && args.tls_cert.is_none() {
+        let what = "tokens and data go over the network so that whoever is between can read them";
+        out.warning(what, "stop it, and start it with --tls-cert and --tls-key");
     }
     Ok(())
 }

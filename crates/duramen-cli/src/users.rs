@@ -6,7 +6,7 @@ use crate::args::{
     DatabaseArgs, TokenAddArgs, TokenArgs, TokenCommand, TokenRevokeArgs, UserArgs, UserCommand,
     UserNamedArgs, UserRightsArgs,
 };
-use crate::backend::{Reading, Writing};
+use crate::backend::{KnownUser, Reading, Writing};
 use crate::failure::{FAILED, Failure, Result};
 use crate::output::{Output, new_table, printable};
 
@@ -31,13 +31,26 @@ pub(crate) fn token(args: &TokenArgs, out: Output) -> Result<()> {
 
 fn put_user(args: &UserRightsArgs, (kind, verb): (&str, &str), is_new: bool, out: Output) -> Result<()> {
     let db = Writing::open(&args.database, Durability::Disk)?;
-    db.put_user(&args.name, &args.rights, is_new)?;
+    let user = KnownUser {
+        name: args.name.clone(),
+        rights: args.rights.clone(),
+        certificates: args.certificates.clone(),
+    };
+    db.put_user(user, is_new)?;
     db.close()?;
     if out.is_json() {
-        return out.object(kind, doc! { "name": args.name.as_str(), "rights": texts(&args.rights) });
+        let fields = doc! {
+            "name": args.name.as_str(), "rights": texts(&args.rights), "certificates": texts(&args.certificates),
+        };
+        return out.object(kind, fields);
     }
-    out.line(&format!("{verb} the user {}: {}", printable(&args.name), rights_shown(&args.rights)))?;
-    if is_new {
+    let certificates = match &args.certificates[..] {
+        [] => String::new(),
+        names => format!("; certificates of {}", names.join(", ")),
+    };
+    let shown = format!("{}{}", rights_shown(&args.rights), printable(&certificates));
+    out.line(&format!("{verb} the user {}: {shown}", printable(&args.name)))?;
+    if is_new && args.certificates.is_empty() {
         out.note("`duramen token add` makes a token for it");
     }
     Ok(())
@@ -59,18 +72,22 @@ fn drop_user(args: &UserNamedArgs, out: Output) -> Result<()> {
 fn list_users(database: &DatabaseArgs, out: Output) -> Result<()> {
     let (users, _) = Reading::open(database)?.users()?;
     if out.is_json() {
-        let users = users
-            .iter()
-            .map(|user| Value::Map(doc! { "name": user.name.as_str(), "rights": texts(&user.rights) }));
+        let users = users.iter().map(|user| {
+            Value::Map(doc! {
+                "name": user.name.as_str(), "rights": texts(&user.rights),
+                "certificates": texts(&user.certificates),
+            })
+        });
         return out.object("users", doc! { "users": users.collect::<Vec<_>>() });
     }
     if users.is_empty() {
         out.note("no users: `duramen user add` adds one");
         return Ok(());
     }
-    let mut table = new_table(&["user", "rights"]);
+    let mut table = new_table(&["user", "rights", "certificates"]);
     for user in &users {
-        table.add_row([printable(&user.name), printable(&rights_shown(&user.rights))]);
+        let certificates = user.certificates.join(", ");
+        table.add_row([&user.name, &rights_shown(&user.rights), &certificates].map(|text| printable(text)));
     }
     out.table(&table)
 }

@@ -14,7 +14,7 @@ pub enum Address {
     Directory(PathBuf),
     /// A Unix socket.
     Socket(PathBuf),
-    /// A host and a port, and the token for it.
+    /// A host and a port, and what its server wants to see.
     Tcp {
         /// A name or an address.
         host: String,
@@ -22,12 +22,24 @@ pub enum Address {
         port: u16,
         /// The token.
         token: Option<String>,
+        /// With TLS, and with which files. Without it whoever is between reads and changes what goes by.
+        tls: Option<TlsFiles>,
     },
+}
+
+/// The files of a connection with TLS, all in the form PEM.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The authorities that the server's certificate may come from; `None`: those of the system.
+    pub ca: Option<PathBuf>,
+    /// The client's certificate and its private key, if it shows one.
+    pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl Address {
     /// From a text: `duramen://[TOKEN@]HOST[:PORT][?token_file=FILE]`, `HOST:PORT`, `unix:PATH`, or the
-    /// directory of a database.
+    /// directory of a database. With TLS: `duramens://`, behind the question mark also `ca=FILE`, `cert=FILE`
+    /// and `key=FILE`, with an `&` between.
     ///
     /// # Errors
     /// `InvalidArgument` (E0201) if it is none of them; `System` (E1001) if the token's file cannot be read.
@@ -38,11 +50,13 @@ impl Address {
                 path => Ok(Address::Socket(path.into())),
             };
         }
-        if let Some(rest) = text.strip_prefix("duramen://") {
-            return url(text, rest);
+        for (scheme, tls) in [("duramen://", None), ("duramens://", Some(TlsFiles::default()))] {
+            if let Some(rest) = text.strip_prefix(scheme) {
+                return url(text, rest, tls);
+            }
         }
         if text.contains("://") {
-            return Err(wrong(text, "only duramen:// is understood"));
+            return Err(wrong(text, "only duramen:// and duramens:// are understood"));
         }
         if text.contains("?token_file=") && !Path::new(text).exists() {
             return Err(wrong(text, "before an address with a token stands duramen://"));
@@ -53,7 +67,7 @@ impl Address {
         match text.rsplit_once(':') {
             Some(_) => {
                 let (host, port) = host_and_port(text, text)?;
-                Ok(Address::Tcp { host, port, token: None })
+                Ok(Address::Tcp { host, port, token: None, tls: None })
             }
             None => Ok(Address::Directory(text.into())),
         }
@@ -63,7 +77,9 @@ impl Address {
     #[must_use]
     pub fn or_token(self, given: Option<String>) -> Address {
         match self {
-            Address::Tcp { host, port, token } => Address::Tcp { host, port, token: token.or(given) },
+            Address::Tcp { host, port, token, tls } => {
+                Address::Tcp { host, port, token: token.or(given), tls }
+            }
             other => other,
         }
     }
@@ -88,19 +104,37 @@ impl std::fmt::Display for Address {
     }
 }
 
-fn url(text: &str, rest: &str) -> Result<Address> {
-    let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
+fn url(text: &str, rest: &str, tls: Option<TlsFiles>) -> Result<Address> {
+    let (rest, query) = rest.split_once('?').map_or((rest, ""), |(rest, query)| (rest, query));
     let (token, rest) =
         rest.rsplit_once('@').map_or((None, rest), |(token, rest)| (Some(token.to_owned()), rest));
     let (host, port) = host_and_port(text, rest.trim_end_matches('/'))?;
-    let token = match query {
+    let mut files = [("token_file", None), ("ca", None), ("cert", None), ("key", None)];
+    for part in query.split('&').filter(|part| !part.is_empty()) {
+        let (name, path) = part.split_once('=').unwrap_or((part, ""));
+        let file = files.iter_mut().find(|(known, file)| *known == name && file.is_none());
+        match file {
+            Some((_, file)) if !path.is_empty() => *file = Some(PathBuf::from(path)),
+            _ => {
+                let why = "behind the question mark only token_file=FILE is understood, and with duramens:// ca=FILE, cert=FILE and key=FILE, each once";
+                return Err(wrong(text, why));
+            }
+        }
+    }
+    let [token_file, ca, cert, key] = files.map(|(_, file)| file);
+    let token = match token_file {
+        Some(_) if token.is_some() => return Err(wrong(text, "it has a token and the file of one")),
+        Some(path) => Some(read_token(&path)?),
         None => token,
-        Some(query) => match query.split_once('=') {
-            Some(("token_file", path)) if token.is_none() => Some(read_token(Path::new(path))?),
-            _ => return Err(wrong(text, "after the question mark only token_file=FILE is understood")),
-        },
     };
-    Ok(Address::Tcp { host, port, token })
+    let tls = match (tls, cert, key) {
+        (None, None, None) if ca.is_none() => None,
+        (None, ..) => return Err(wrong(text, "certificates are for TLS: it begins with duramens://")),
+        (Some(_), Some(cert), Some(key)) => Some(TlsFiles { ca, identity: Some((cert, key)) }),
+        (Some(_), None, None) => Some(TlsFiles { ca, identity: None }),
+        (Some(_), ..) => return Err(wrong(text, "cert=FILE and key=FILE belong together")),
+    };
+    Ok(Address::Tcp { host, port, token, tls })
 }
 
 fn host_and_port(text: &str, of: &str) -> Result<(String, u16)> {
@@ -124,7 +158,7 @@ fn wrong(text: &str, why: &str) -> Error {
     // A token in it is not repeated.
     let shown = text.rsplit_once('@').map_or(text, |(_, rest)| rest);
     Error::invalid(format!("{shown} is no address of a server: {why}"))
-        .with_hint("an address is duramen://HOST:PORT, HOST:PORT, unix:PATH, or the directory of a database")
+        .with_hint("an address is duramen://HOST:PORT, duramens://HOST:PORT with TLS, HOST:PORT, unix:PATH, or the directory of a database")
 }
 
 /// The token in a file.
@@ -168,7 +202,7 @@ mod tests {
     use super::*;
 
     fn tcp(host: &str, port: u16, token: Option<&str>) -> Address {
-        Address::Tcp { host: host.to_owned(), port, token: token.map(str::to_owned) }
+        Address::Tcp { host: host.to_owned(), port, token: token.map(str::to_owned), tls: None }
     }
 
     #[test]
@@ -183,6 +217,18 @@ mod tests {
         assert_eq!(of("/srv/a:b"), Address::Directory("/srv/a:b".into()));
         assert_eq!(of("duramen://secret@shop:9").to_string(), "shop:9");
         assert_eq!(of("[::1]:80").to_string(), "[::1]:80");
+        let with = |ca: Option<&str>, identity: Option<(&str, &str)>| Address::Tcp {
+            host: "shop".to_owned(),
+            port: PORT,
+            token: None,
+            tls: Some(TlsFiles {
+                ca: ca.map(PathBuf::from),
+                identity: identity.map(|(cert, key)| (cert.into(), key.into())),
+            }),
+        };
+        assert_eq!(of("duramens://shop"), with(None, None));
+        assert_eq!(of("duramens://shop?ca=/a/b=c.pem"), with(Some("/a/b=c.pem"), None));
+        assert_eq!(of("duramens://shop/?key=k&ca=a&cert=c"), with(Some("a"), Some(("c", "k"))));
         for wrong in [
             "127.0.0.1:7420?token_file=none",
             "unix:",
@@ -192,6 +238,10 @@ mod tests {
             "shop:port",
             "shop:65536",
             "duramen://a?b=c",
+            "duramen://a?ca=b",
+            "duramens://a?cert=b",
+            "duramens://a?ca=b&ca=c",
+            "duramens://t@a?token_file=b",
         ] {
             let error = Address::parse(wrong).expect_err(wrong);
             assert_eq!(error.code(), Code::InvalidArgument, "{wrong}");

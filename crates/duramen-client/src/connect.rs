@@ -11,10 +11,10 @@ use duramen::error::{Code, Error, Result};
 use duramen_proto::discovery;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity, Uri};
 use tower::service_fn;
 
-use crate::address::{self, Address};
+use crate::address::{self, Address, TlsFiles};
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -42,7 +42,7 @@ pub(crate) struct Connected {
 pub(crate) async fn connect(address: &Address) -> Result<Connected> {
     match address {
         Address::Socket(path) => by_socket(path).await,
-        Address::Tcp { host, port, token } => by_tcp(host, *port, token.clone()).await,
+        Address::Tcp { host, port, token, tls } => by_tcp(host, *port, token.clone(), tls.as_ref()).await,
         Address::Directory(directory) => by_directory(directory).await,
     }
 }
@@ -76,11 +76,44 @@ fn endpoint(text: String) -> Result<Endpoint> {
         .keep_alive_timeout(PING_TIMEOUT))
 }
 
-async fn by_tcp(host: &str, port: u16, token: Option<String>) -> Result<Connected> {
+async fn by_tcp(
+    host: &str,
+    port: u16,
+    token: Option<String>,
+    tls: Option<&TlsFiles>,
+) -> Result<Connected> {
     let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-    let channel = endpoint(format!("http://{shown}"))?.connect().await;
-    let channel = channel.map_err(|error| unreachable(&shown, &why(&error)))?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let mut endpoint = endpoint(format!("{scheme}://{shown}"))?;
+    if let Some(files) = tls {
+        endpoint = endpoint.tls_config(read_tls(files)?).map_err(|error| {
+            Error::invalid(format!("the files of TLS cannot be used: {}", why(&error)))
+                .with_hint("name certificates and keys in the form PEM: `?ca=FILE&cert=FILE&key=FILE`")
+        })?;
+    }
+    let channel = endpoint.connect().await;
+    let channel = channel.map_err(|error| match why(&error) {
+        why if why.contains("certificate") => {
+            unreachable(&shown, &why).with_hint(
+                "name the file of the authority of the server's certificate, `duramens://HOST:PORT?ca=FILE`, and the host as the certificate does",
+            )
+        }
+        why => unreachable(&shown, &why),
+    })?;
     Ok(Connected { channel, token })
+}
+
+fn read_tls(files: &TlsFiles) -> Result<ClientTlsConfig> {
+    let read = |path: &Path| fs::read(path).map_err(|error| Error::io("read", path, &error));
+    let config = ClientTlsConfig::new();
+    let config = match &files.ca {
+        Some(path) => config.ca_certificate(Certificate::from_pem(read(path)?)),
+        None => config.with_native_roots(),
+    };
+    Ok(match &files.identity {
+        Some((certificate, key)) => config.identity(Identity::from_pem(read(certificate)?, read(key)?)),
+        None => config,
+    })
 }
 
 async fn by_socket(path: &Path) -> Result<Connected> {

@@ -2,7 +2,7 @@
 //!
 //! [`Remote`] is such a database with the types and closures of the library: it is a
 //! [`Store`](duramen::Store), as [`Db`](duramen::Db) is. [`Address`] says where it is: a directory, a socket,
-//! a host and a port. [`Client`] makes calls of the protocol and waits for the answers; errors are those of
+//! a host and a port, with TLS or without. [`Client`] makes calls of the protocol and waits for the answers; errors are those of
 //! the library, with their codes.
 
 #![allow(
@@ -18,7 +18,7 @@ mod remote;
 mod stream;
 mod users;
 
-pub use address::Address;
+pub use address::{Address, TlsFiles};
 pub use blobs::{Downloaded, Uploading};
 pub use client::{Client, FailedBatch, Scanned, Watched};
 pub use remote::{

@@ -16,15 +16,16 @@ impl Client {
         self.wait(async move { admin.users(with_deadline(v1::UsersRequest {}, DEADLINE)).await })
     }
 
-    /// Adds a user, or gives one that is there other rights, at once.
+    /// Adds a user, or gives one that is there other rights and names in certificates, at once.
     ///
     /// # Errors
     /// `InvalidArgument` (E0201) for a name or a right that is none; `AlreadyExists` (E0210) and `NoSuchKey`
-    /// (E0903) if the user is there, or is not, and should not be, or should; `Forbidden` (E1102) without the
-    /// right; those of a [commit](duramen::Error#commits).
-    pub fn put_user(&self, name: &str, rights: Vec<String>, is_new: bool) -> Result<()> {
+    /// (E0903) if the user is there, or is not, and should not be, or should; `AlreadyExists` for another
+    /// user's name in certificates; `Forbidden` (E1102) without the right; those of a
+    /// [commit](duramen::Error#commits).
+    pub fn put_user(&self, user: v1::User, is_new: bool) -> Result<()> {
         let mut admin = self.admin();
-        let request = v1::PutUserRequest { user: Some(v1::User { name: name.to_owned(), rights }), is_new };
+        let request = v1::PutUserRequest { user: Some(user), is_new };
         let call = async move { admin.put_user(with_deadline(request, DEADLINE)).await };
         self.wait(call).map_err(in_doubt_if_lost).map(drop)
     }

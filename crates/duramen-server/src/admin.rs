@@ -3,6 +3,8 @@
 mod facts;
 mod users;
 
+use std::sync::Arc;
+
 use duramen::error::Result;
 use duramen::{Db, Histogram, SlowCommit};
 use duramen_proto::document;
@@ -20,12 +22,13 @@ pub use facts::facts;
 pub(crate) struct AdminService {
     reads: duramen::AsyncDb,
     writes: duramen::AsyncDb,
+    listeners: Arc<[v1::Listener]>,
 }
 
 impl AdminService {
     /// With the threads of a service.
-    pub(crate) fn beside(data: &DataService) -> AdminService {
-        AdminService { reads: data.reads.clone(), writes: data.writes.clone() }
+    pub(crate) fn beside(data: &DataService, listeners: Arc<[v1::Listener]>) -> AdminService {
+        AdminService { reads: data.reads.clone(), writes: data.writes.clone(), listeners }
     }
 
     /// What only an administrator may do, on a thread.
@@ -52,8 +55,10 @@ impl admin_server::Admin for AdminService {
         let call = call_of(&request);
         call.caller.needs(Right::Operator, None).map_err(refused)?;
         call.take_place().await.map_err(refused)?;
+        let listeners = Arc::clone(&self.listeners);
         let read = move |db: &Db| {
             let mut stats = stats(db)?;
+            stats.listeners = listeners.to_vec();
             if !call.caller.has(Right::Reader, None)? {
                 stats.hot_keys.iter_mut().for_each(|hot| hot.key.clear());
             }
@@ -133,6 +138,7 @@ fn stats(db: &Db) -> Result<v1::StatsReply> {
         hot_keys: hot.collect(),
         held_snapshots: held.collect(),
         durable: db.durability_status().durable.0,
+        listeners: Vec::new(),
     })
 }
 

@@ -1,14 +1,16 @@
 //! The user at the other end of a connection, and whether that user may call.
 //!
 //! On the socket the kernel says the user: the owner of the database's directory and root are the
-//! administrator, others are refused. On TCP each call carries a token: that of `serve.token`,
-//! which is the administrator's, or one of a user of the database. `rights` says what users may do, `needs`
+//! administrator, others are refused. On TCP each call carries a token of a user of the database, or its
+//! connection has shown a certificate of one; from this machine it may carry the token in `serve.token`,
+//! which is the administrator's. `rights` says what users may do, `needs`
 //! what the parts of messages take, `directory` keeps what is stored of users.
 
 mod directory;
 pub(crate) mod needs;
 pub(crate) mod rights;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use duramen::error::{Code, Error, Result};
@@ -22,12 +24,12 @@ pub(crate) use rights::{Named, Right};
 const OVERFLOW_UID: u32 = 65_534;
 
 /// The other end of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// A process of this user, on the socket.
     Local { uid: u32 },
-    /// A process of any user of this machine, by TCP.
-    Tcp,
+    /// A process of any user, by TCP, and the names in the certificate that it has shown.
+    Tcp { address: SocketAddr, names: Arc<[String]> },
 }
 
 /// The users that may call.
@@ -39,20 +41,25 @@ pub(crate) struct Auth {
     pub(crate) token: Option<String>,
     /// The users of the database.
     pub(crate) users: Arc<Directory>,
+    /// A call by TCP without token and certificate is the administrator's.
+    pub(crate) without_auth: bool,
 }
 
 impl Auth {
-    /// The caller. A call on the socket that carries a token is that of the token's user.
+    /// The caller. A call that carries a token is that of the token's user, whatever else there is.
     ///
     /// # Errors
     /// `Forbidden` (E1102) for another user's process; `Unauthenticated` (E1101) without a valid token.
-    pub(crate) fn caller(&self, peer: Peer, headers: &HeaderMap) -> Result<Caller> {
+    pub(crate) fn caller(&self, peer: &Peer, headers: &HeaderMap) -> Result<Caller> {
+        let has_token = headers.contains_key(AUTHORIZATION);
         match peer {
             Peer::Local { uid } => {
-                let admin = self.local(uid)?;
-                if headers.contains_key(AUTHORIZATION) { self.by_token(headers) } else { Ok(admin) }
+                let admin = self.local(*uid)?;
+                if has_token { self.by_token(headers, true) } else { Ok(admin) }
             }
-            Peer::Tcp => self.by_token(headers),
+            Peer::Tcp { names, .. } if !has_token && !names.is_empty() => self.users.by_names(names),
+            Peer::Tcp { .. } if !has_token && self.without_auth => Ok(Caller::admin()),
+            Peer::Tcp { address, .. } => self.by_token(headers, address.ip().to_canonical().is_loopback()),
         }
     }
 
@@ -65,11 +72,18 @@ impl Auth {
         ))
     }
 
-    fn by_token(&self, headers: &HeaderMap) -> Result<Caller> {
+    /// The administrator's token is for processes of this machine.
+    fn by_token(&self, headers: &HeaderMap, is_here: bool) -> Result<Caller> {
+        let hint = match is_here {
+            true => {
+                "send a token, such as the administrator's in DB/serve.token, as `authorization: Bearer TOKEN`; the command line takes it from DURAMEN_TOKEN, or by `--at duramen://HOST:PORT?token_file=DB/serve.token`"
+            }
+            false => {
+                "send a user's token (`duramen token add` makes one) as `authorization: Bearer TOKEN`, or show a certificate of a user; the command line takes a token from DURAMEN_TOKEN"
+            }
+        };
         let refused = |why: &str| {
-            Err(Error::new(Code::Unauthenticated, format!("the call has {why}")).with_hint(
-                "send a token, such as the administrator's in DB/serve.token, as `authorization: Bearer TOKEN`; the command line takes it from DURAMEN_TOKEN, or by `--at duramen://HOST:PORT?token_file=DB/serve.token`",
-            ))
+            Err(Error::new(Code::Unauthenticated, format!("the call has {why}")).with_hint(hint))
         };
         let Some(given) = headers.get(AUTHORIZATION) else { return refused("no token") };
         let given = given.as_bytes();
@@ -77,7 +91,7 @@ impl Auth {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token,
             _ => return refused("no token of the form `Bearer TOKEN`"),
         };
-        if self.token.as_ref().is_some_and(|wanted| is_same(wanted.as_bytes(), token)) {
+        if is_here && self.token.as_ref().is_some_and(|wanted| is_same(wanted.as_bytes(), token)) {
             return Ok(Caller::admin());
         }
         self.users.caller(token)?.map_or_else(|| refused("a token that is not valid here"), Ok)
@@ -97,7 +111,12 @@ mod tests {
 
     fn auth(owner: u32, token: Option<&str>) -> Auth {
         let db = duramen::Db::in_memory().expect("a database");
-        Auth { owner, token: token.map(str::to_owned), users: Arc::new(Directory::new(db)) }
+        let users = Arc::new(Directory::new(db));
+        Auth { owner, token: token.map(str::to_owned), users, without_auth: false }
+    }
+
+    fn tcp(address: &str) -> Peer {
+        Peer::Tcp { address: address.parse().expect("an address"), names: Arc::default() }
     }
 
     fn code(done: Result<Caller>) -> Option<Code> {
@@ -107,11 +126,11 @@ mod tests {
     #[test]
     fn the_owner_and_root_may_call_and_others_may_not() {
         let auth = auth(1000, None);
-        let of = |uid| code(auth.caller(Peer::Local { uid }, &HeaderMap::new()));
+        let of = |uid| code(auth.caller(&Peer::Local { uid }, &HeaderMap::new()));
         assert_eq!((of(0), of(1000)), (None, None));
         assert_eq!((of(1001), of(OVERFLOW_UID)), (Some(Code::Forbidden), Some(Code::Forbidden)));
         let nobodys = self::auth(OVERFLOW_UID, None);
-        let of = |uid| code(nobodys.caller(Peer::Local { uid }, &HeaderMap::new()));
+        let of = |uid| code(nobodys.caller(&Peer::Local { uid }, &HeaderMap::new()));
         assert_eq!(of(OVERFLOW_UID), Some(Code::Forbidden));
     }
 
@@ -121,18 +140,29 @@ mod tests {
         let with = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, value.parse().expect("a header"));
-            code(auth.caller(Peer::Tcp, &headers))
+            code(auth.caller(&tcp("127.0.0.1:9"), &headers))
         };
         assert_eq!(with("Bearer dur_1_abc"), None);
         assert_eq!(with("bearer dur_1_abc"), None);
         for wrong in ["", "Bearer", "Bearer ", "Bearer dur_1_abd", "Bearer dur_1_abcd", "Basic dur_1_abc"] {
             assert_eq!(with(wrong), Some(Code::Unauthenticated), "{wrong:?}");
         }
-        assert_eq!(code(auth.caller(Peer::Tcp, &HeaderMap::new())), Some(Code::Unauthenticated));
+        assert_eq!(code(auth.caller(&tcp("127.0.0.1:9"), &HeaderMap::new())), Some(Code::Unauthenticated));
+        // From elsewhere it may have been read on the way.
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, "Bearer dur_1_abc".parse().expect("a header"));
+        for (from, wanted) in [
+            ("[::1]:9", None),
+            ("[::ffff:127.0.0.1]:9", None),
+            ("10.0.0.1:9", Some(Code::Unauthenticated)),
+            ("[::ffff:10.0.0.1]:9", Some(Code::Unauthenticated)),
+        ] {
+            assert_eq!(code(auth.caller(&tcp(from), &headers)), wanted, "{from}");
+        }
         // Without a token nothing is right, not even nothing.
         let none = self::auth(0, None);
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, "Bearer ".parse().expect("a header"));
-        assert_eq!(code(none.caller(Peer::Tcp, &headers)), Some(Code::Unauthenticated));
+        assert_eq!(code(none.caller(&tcp("127.0.0.1:9"), &headers)), Some(Code::Unauthenticated));
     }
 }

@@ -1,23 +1,27 @@
 //! One connection: HTTP/2, and what closes it.
 //!
 //! A connection ends when the client closes it, when the server goes down and its calls have ended, when it
-//! makes no call that is let in for too long after it was opened, when it takes nothing of much that it
-//! asked for for too long, or when it holds most of the memory for messages and there is none left.
+//! makes no call that is let in for too long after it was opened or until many others have come, when it
+//! takes nothing of much that it asked for for too long, or when it holds most of the memory for messages and
+//! there is none left.
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::auth::Peer;
 use crate::limit::budget::Holder;
+use crate::limit::entrance::Entered;
 use crate::route::{self, Shared};
+use crate::tls::TLS_BYTES;
 
 /// Between two looks at a connection.
 const LOOK: Duration = Duration::from_secs(1);
@@ -41,26 +45,43 @@ const HEADER_BYTES_MAX: u32 = 16 << 10;
 const RESETS_PENDING_MAX: usize = 20;
 const RESETS_LOCAL_MAX: usize = 1_024;
 
+/// Serves a connection of TCP until it ends.
+pub(crate) async fn serve_tcp(stream: TcpStream, address: SocketAddr, entered: Entered, shared: Arc<Shared>) {
+    let Some(tls) = &shared.tls else {
+        let peer = Peer::Tcp { address, names: Arc::default() };
+        return serve(stream, peer, entered, shared).await;
+    };
+    let bytes = shared.budget.holder().charge_window(TLS_BYTES);
+    let accepted = tokio::select! {
+        accepted = tls.accept(stream) => accepted,
+        () = entered.closed() => None,
+    };
+    // What is no TLS gets no answer.
+    let Some((stream, names)) = accepted else { return };
+    serve(stream, Peer::Tcp { address, names }, entered, shared).await;
+    drop(bytes);
+}
+
 /// Serves a connection until it ends.
-pub(crate) async fn serve<I>(io: I, peer: Peer, shared: Arc<Shared>)
+pub(crate) async fn serve<I>(io: I, peer: Peer, entered: Entered, shared: Arc<Shared>)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let holder = shared.budget.holder();
     // Replies exist when they are charged, and so does the window.
     let _window = holder.charge_window(WINDOW_BYTES as usize);
-    let has_called = Arc::new(AtomicBool::new(false));
+    let (peer, entered) = (Arc::new(peer), Arc::new(entered));
     let service = {
-        let (shared, holder, has_called) =
-            (Arc::clone(&shared), Arc::clone(&holder), Arc::clone(&has_called));
+        let (shared, holder, entered) = (Arc::clone(&shared), Arc::clone(&holder), Arc::clone(&entered));
         service_fn(move |request| {
-            route::answer(Arc::clone(&shared), peer, Arc::clone(&holder), Arc::clone(&has_called), request)
+            let (peer, entered) = (Arc::clone(&peer), Arc::clone(&entered));
+            route::answer(Arc::clone(&shared), peer, Arc::clone(&holder), entered, request)
         })
     };
     let mut connection = pin!(builder(shared.limits.streams).serve_connection(TokioIo::new(io), service));
     let mut draining = shared.draining.clone();
     let mut is_draining = false;
-    let mut watch = Watch::new(&shared, &holder, &has_called);
+    let mut watch = Watch::new(&shared, &holder, &entered);
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -68,6 +89,7 @@ where
             // An error is the client's: it sent what is no HTTP/2, or is gone.
             _ = connection.as_mut() => return,
             () = holder.closed() => return,
+            () = entered.closed(), if !entered.is_known() => return,
             _ = draining.wait_for(|draining| *draining), if !is_draining => {
                 is_draining = true;
                 connection.as_mut().graceful_shutdown();
@@ -97,22 +119,22 @@ fn builder(streams: u32) -> http2::Builder<TokioExecutor> {
 struct Watch<'a> {
     shared: &'a Shared,
     holder: &'a Holder,
-    has_called: &'a AtomicBool,
+    entered: &'a Entered,
     opened: Instant,
     /// How much of the replies had been taken at the last look that found more, and when that was.
     taken: (u64, Instant),
 }
 
 impl<'a> Watch<'a> {
-    fn new(shared: &'a Shared, holder: &'a Holder, has_called: &'a AtomicBool) -> Watch<'a> {
+    fn new(shared: &'a Shared, holder: &'a Holder, entered: &'a Entered) -> Watch<'a> {
         let now = Instant::now();
-        Watch { shared, holder, has_called, opened: now, taken: (0, now) }
+        Watch { shared, holder, entered, opened: now, taken: (0, now) }
     }
 
     /// Whether the connection is to be closed.
     fn is_over(&mut self) -> bool {
         let (now, limits) = (Instant::now(), &self.shared.limits);
-        if !self.has_called.load(Ordering::Relaxed) && now - self.opened >= limits.first_call {
+        if !self.entered.is_known() && now - self.opened >= limits.first_call {
             return true;
         }
         let (waiting, of_streams, taken) = self.holder.replies();

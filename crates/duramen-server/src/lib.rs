@@ -1,4 +1,4 @@
-//! Serves a database to other processes on this machine, over gRPC.
+//! Serves a database to other processes, on this machine and on others, over gRPC.
 //!
 //! ```no_run
 //! # fn main() -> duramen::Result<()> {
@@ -13,9 +13,10 @@
 //!
 //! # The users that may call
 //! The socket `DB/serve.sock` belongs to the user of the process. The kernel says which user is at the other
-//! end: the directory's owner and root may do everything, others nothing. A TCP listener (see
-//! [`Builder::listen`]) takes loopback addresses only, and wants the token in `DB/serve.token`, a file that
-//! only the same user can read.
+//! end: the directory's owner and root may do everything, others nothing. By TCP (see [`Builder::listen`]) each
+//! call carries a token of a [user](users), or its connection has shown a certificate of one; from this machine
+//! it may carry the token in `DB/serve.token`, a file that only the owner can read, and may then do everything.
+//! An address that other machines reach needs [TLS](Builder::tls) and a user.
 //!
 //! # Modules
 //!
@@ -23,7 +24,7 @@
 //! |---|---|
 //! | `server` | starting, stopping, the threads |
 //! | `discover` | socket, token and `serve.json` in the directory of the database |
-//! | `listen`, `connection` | accepting connections; HTTP/2 on each |
+//! | `listen`, `tls`, `connection` | accepting connections; TLS and HTTP/2 on each |
 //! | `auth` | the user at the other end |
 //! | `route`, `call` | a call: its deadline, its place, its service |
 //! | `limit` | bytes and places, charged before they are used |
@@ -50,6 +51,7 @@ mod page;
 mod route;
 mod schema;
 mod server;
+mod tls;
 pub mod users;
 
 pub use admin::facts;

@@ -1,10 +1,11 @@
 //! What a server takes of its clients at most.
 //!
-//! `budget` counts bytes, `places` counts calls, `body` charges the bytes of requests and replies. Each gives
-//! back when its guard is dropped, whatever became of the call.
+//! `budget` counts bytes, `places` counts calls, `entrance` connections; `body` charges the bytes of requests
+//! and replies. Each gives back when its guard is dropped, whatever became of the call.
 
 pub(crate) mod body;
 pub(crate) mod budget;
+pub(crate) mod entrance;
 pub(crate) mod places;
 
 use std::time::Duration;
@@ -17,8 +18,9 @@ pub(crate) const WAIT: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Connections at once, half of them for the socket and half for TCP. Fewer if the system lets the
-    /// process have fewer than 200 files more.
+    /// Connections at once, half of them for the socket and half for TCP; of these, 256 of one other machine,
+    /// and half without a call that was let in. Fewer if the system lets the process have fewer than 200
+    /// files more.
     pub connections: usize,
     /// Calls at once on a connection.
     pub streams: u32,

@@ -1,19 +1,19 @@
 //! Accepting connections, from the socket and from TCP.
 //!
-//! A listener that fails for want of files waits a moment: others may close theirs. Connections beyond the
-//! limit are closed at once.
+//! A listener that fails for want of files waits a moment: others may close theirs. Connections for which
+//! there is no place are closed at once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::auth::Peer;
 use crate::connection;
 use crate::limit::Limits;
+use crate::limit::entrance::Entrance;
 use crate::route::Shared;
 
 /// The rest after an error of the system, such as too many open files.
@@ -29,20 +29,20 @@ pub(crate) struct Listeners {
 /// Accepts and serves until the server goes down, then lets the calls end that are under way.
 pub(crate) async fn run(listeners: Listeners, shared: Arc<Shared>) {
     // TCP has places of its own: strangers there cannot keep the owner from the socket.
-    let places = || Arc::new(Semaphore::new(connections_max(&shared.limits) / 2));
+    let entrance = || Entrance::new(connections_max(&shared.limits) / 2);
     let mut accepting = JoinSet::new();
     let connections = Arc::new(tokio::sync::Mutex::new(JoinSet::new()));
-    let accept = |places: &Arc<Semaphore>| Accept {
+    let accept = |entrance: Arc<Entrance>| Accept {
         shared: Arc::clone(&shared),
-        places: Arc::clone(places),
+        entrance,
         connections: Arc::clone(&connections),
     };
     if let Some(socket) = listeners.socket {
-        accepting.spawn(accept(&places()).socket(socket));
+        accepting.spawn(accept(entrance()).socket(socket));
     }
-    let of_tcp = places();
+    let of_tcp = entrance();
     for tcp in listeners.tcp {
-        accepting.spawn(accept(&of_tcp).tcp(tcp));
+        accepting.spawn(accept(Arc::clone(&of_tcp)).tcp(tcp));
     }
     let mut draining = shared.draining.clone();
     // The sender is dropped only after it has said so.
@@ -62,12 +62,12 @@ const OTHER_FILES: u64 = 200;
 fn connections_max(limits: &Limits) -> usize {
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let files = files.map_or(u64::MAX, |files| files.saturating_sub(OTHER_FILES));
-    limits.connections.min(usize::try_from(files).unwrap_or(usize::MAX)).clamp(2, Semaphore::MAX_PERMITS)
+    limits.connections.min(usize::try_from(files).unwrap_or(usize::MAX)).max(2)
 }
 
 struct Accept {
     shared: Arc<Shared>,
-    places: Arc<Semaphore>,
+    entrance: Arc<Entrance>,
     connections: Arc<tokio::sync::Mutex<JoinSet<()>>>,
 }
 
@@ -78,7 +78,10 @@ impl Accept {
                 Ok((stream, _)) => {
                     // Without the other's user there is no connection.
                     let Ok(credentials) = stream.peer_cred() else { continue };
-                    self.begin(stream, Peer::Local { uid: credentials.uid() }).await;
+                    let Some(entered) = self.entrance.enter(None).await else { continue };
+                    let (peer, shared) =
+                        (Peer::Local { uid: credentials.uid() }, Arc::clone(&self.shared));
+                    self.begin(connection::serve(stream, peer, entered, shared)).await;
                 }
                 Err(_) => sleep(REST).await,
             }
@@ -88,28 +91,22 @@ impl Accept {
     async fn tcp(self, listener: TcpListener) {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => {
+                Ok((stream, address)) => {
+                    let Some(entered) = self.entrance.enter(Some(address.ip())).await else { continue };
                     // Small answers go out at once. Without that they are only later.
                     let _ = stream.set_nodelay(true);
-                    self.begin(stream, Peer::Tcp).await;
+                    let shared = Arc::clone(&self.shared);
+                    self.begin(connection::serve_tcp(stream, address, entered, shared)).await;
                 }
                 Err(_) => sleep(REST).await,
             }
         }
     }
 
-    async fn begin<I>(&self, stream: I, peer: Peer)
-    where
-        I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-    {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
-        let shared = Arc::clone(&self.shared);
+    async fn begin(&self, serving: impl Future<Output = ()> + Send + 'static) {
         let mut connections = self.connections.lock().await;
         // Those that have ended are not kept.
         while connections.try_join_next().is_some() {}
-        connections.spawn(async move {
-            connection::serve(stream, peer, shared).await;
-            drop(place);
-        });
+        connections.spawn(serving);
     }
 }

@@ -6,7 +6,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use duramen::error::{Code, Error};
 use duramen_proto::v1::{admin_server, blobs_server, data_server, feed_server, schema_server};
@@ -29,9 +28,11 @@ use crate::data::{DataService, refused};
 use crate::feed::FeedService;
 use crate::limit::body::{ReplyBody, RequestBody, Takes};
 use crate::limit::budget::{Budget, Holder};
+use crate::limit::entrance::Entered;
 use crate::limit::places::{Class, Places};
 use crate::limit::{DEADLINE_MAX, Limits, UPLOAD_MAX};
 use crate::schema::SchemaService;
+use crate::tls::Tls;
 
 /// The services of a server.
 #[derive(Clone)]
@@ -50,6 +51,8 @@ pub(crate) struct Services<H, R, A> {
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) auth: Auth,
+    /// Of the listeners of TCP, if they have it.
+    pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) limits: Limits,
     pub(crate) uploads: Arc<KeptUploads>,
     pub(crate) places: Arc<Places>,
@@ -158,12 +161,12 @@ fn class_of(path: &str) -> Class {
     }
 }
 
-/// Answers one request of a connection. `has_called` is set once the client is known.
+/// Answers one request of a connection.
 pub(crate) async fn answer(
     shared: Arc<Shared>,
-    peer: Peer,
+    peer: Arc<Peer>,
     holder: Arc<Holder>,
-    has_called: Arc<AtomicBool>,
+    entered: Arc<Entered>,
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
     let class = class_of(request.uri().path());
@@ -172,11 +175,11 @@ pub(crate) async fn answer(
     let reply = |response: Response<Body>, call: Option<Call>| {
         response.map(|body| ReplyBody::new(body, &holder, is_stream, call))
     };
-    let call = match begin(&shared, peer, request.uri().path(), &holder, request.headers()) {
+    let call = match begin(&shared, &peer, request.uri().path(), &holder, request.headers()) {
         Ok(call) => call,
         Err(status) => return Ok(reply(status.into_http(), None)),
     };
-    has_called.store(true, Ordering::Relaxed);
+    entered.set_known();
     let (mut head, body) = request.into_parts();
     head.extensions.insert(call.clone());
     let takes = shared.services.takes(head.uri.path());
@@ -203,7 +206,7 @@ pub(crate) async fn answer(
 /// Everything before the body is read.
 fn begin(
     shared: &Shared,
-    peer: Peer,
+    peer: &Peer,
     path: &str,
     holder: &Arc<Holder>,
     headers: &HeaderMap,

@@ -22,6 +22,10 @@ const NAME_BYTES_MAX: usize = 64;
 /// Grants of a user.
 const GRANTS_MAX: usize = 256;
 
+/// Names in certificates of a user, and bytes of one.
+const CERTIFICATES_MAX: usize = 16;
+const CERTIFICATE_BYTES_MAX: usize = 255;
+
 /// How long a token is valid that asks for no other time.
 const VALID_SECONDS: u64 = 90 * 24 * 3600;
 
@@ -36,6 +40,8 @@ pub struct User {
     pub name: String,
     /// What it may do.
     pub grants: Vec<Grant>,
+    /// Names of DNS and URIs: who shows a certificate with one of them is this user.
+    pub certificates: Vec<String>,
 }
 
 /// A token, without its secret.
@@ -73,7 +79,9 @@ impl Users {
             let row = Document::from_bytes(&stored).unwrap_or_default();
             match &decode(&key).unwrap_or_default()[..] {
                 [Element::Text(kind), Element::Text(name)] if kind == USER => {
-                    all.users.push(User { name: name.clone(), grants: grants_of(&row) });
+                    let grants = texts(&row, "grants").filter_map(|grant| grant.parse().ok()).collect();
+                    let certificates = texts(&row, "certificates").map(str::to_owned).collect();
+                    all.users.push(User { name: name.clone(), grants, certificates });
                 }
                 [Element::Text(kind), Element::Text(id)] if kind == TOKEN => {
                     all.tokens.extend(token_of(id, &row));
@@ -85,19 +93,26 @@ impl Users {
     }
 }
 
-/// Adds a user, or gives one that is there other grants.
+/// Adds a user, or gives one that is there other grants and names in certificates.
 ///
 /// # Errors
 /// `InvalidArgument` (E0201) for a name that is none; `AlreadyExists` (E0210) and `NoSuchKey` (E0903) if it
-/// is there, or is not, and should not be, or should; those of a [commit](duramen::Error#commits).
+/// is there, or is not, and should not be, or should; `AlreadyExists` for another user's name in
+/// certificates; those of a [commit](duramen::Error#commits).
 pub fn put_user(db: &Db, user: &User, is_new: bool) -> Result<()> {
     check_name(&user.name)?;
     if user.grants.len() > GRANTS_MAX {
         return Err(Error::invalid(format!("a user has at most {GRANTS_MAX} grants"))
             .with_hint("grant on names that begin alike, with a star at the end"));
     }
+    check_certificates(&user.certificates)?;
     let grants: Vec<Value> = user.grants.iter().map(|grant| Value::from(grant.to_string())).collect();
-    let (key, row) = (key(USER, &user.name)?, doc! { "grants": grants }.to_bytes()?);
+    let mut row = doc! { "grants": grants };
+    if !user.certificates.is_empty() {
+        let names = user.certificates.iter().map(|name| Value::from(name.as_str()));
+        row.set("certificates", Value::List(names.collect()));
+    }
+    let (key, row) = (key(USER, &user.name)?, row.to_bytes()?);
     at_disk(db).transact(|tx| {
         let is_there = wire::user_row(tx, &key)?.is_some();
         if is_new && is_there {
@@ -109,8 +124,24 @@ pub fn put_user(db: &Db, user: &User, is_new: bool) -> Result<()> {
         if !is_new && !is_there {
             return Err(no_user(&user.name));
         }
+        if !user.certificates.is_empty() {
+            check_owners(user, &Users::of(tx)?.users)?;
+        }
         wire::put_user_row(tx, &key, &row)
     })
+}
+
+/// A certificate is that of one user.
+fn check_owners(user: &User, all: &[User]) -> Result<()> {
+    let others = || all.iter().filter(|other| other.name != user.name);
+    for name in &user.certificates {
+        if let Some(other) = others().find(|other| other.certificates.contains(name)) {
+            let what = format!("certificates of {name} are those of the user {:?}", other.name);
+            return Err(Error::new(Code::AlreadyExists, what)
+                .with_hint("take the name from that user first, or use another one"));
+        }
+    }
+    Ok(())
 }
 
 /// Removes a user and its tokens. Returns whether it was there.
@@ -200,18 +231,38 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
+fn check_certificates(names: &[String]) -> Result<()> {
+    if names.len() > CERTIFICATES_MAX {
+        return Err(Error::invalid(format!("a user has at most {CERTIFICATES_MAX} names in certificates")));
+    }
+    let is_name = |name: &&String| {
+        !name.is_empty()
+            && name.len() <= CERTIFICATE_BYTES_MAX
+            && name.bytes().all(|byte| byte.is_ascii_graphic())
+            && !name.contains('*')
+    };
+    match names.iter().find(|name| !is_name(name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::invalid(format!("{name:?} cannot be a name in a certificate"))
+            .with_hint("name a name of DNS or a URI as it stands in the certificate's subject alternative names, without a star")),
+    }
+}
+
 fn no_user(name: &str) -> Error {
     Error::new(Code::NoSuchKey, format!("there is no user {name:?}"))
         .with_hint("`duramen user list` has all; `duramen user add` adds one")
 }
 
-fn grants_of(row: &Document) -> Vec<Grant> {
-    let Some(Value::List(grants)) = row.get("grants") else { return Vec::new() };
-    let text = |grant: &Value| match grant {
-        Value::Text(text) => text.parse().ok(),
-        _ => None,
+/// The texts in a list of a row.
+fn texts<'a>(row: &'a Document, field: &str) -> impl Iterator<Item = &'a str> {
+    let list = match row.get(field) {
+        Some(Value::List(list)) => &list[..],
+        _ => &[],
     };
-    grants.iter().filter_map(text).collect()
+    list.iter().filter_map(|value| match value {
+        Value::Text(text) => Some(text.as_str()),
+        _ => None,
+    })
 }
 
 fn token_of(id: &str, row: &Document) -> Option<Token> {

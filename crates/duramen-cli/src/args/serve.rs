@@ -1,6 +1,7 @@
 //! The arguments of `serve`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -11,12 +12,34 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 
-    /// Listen on this address of this machine; may be repeated. Without it: 127.0.0.1:7420, or another port
-    /// if that one is taken
+    /// Listen on this address; may be repeated. Without it: 127.0.0.1:7420, or another port if that one is
+    /// taken. One that other machines reach, such as 0.0.0.0:7420, needs TLS and a user
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "socket_only")]
     pub(crate) listen: Vec<SocketAddr>,
 
     /// Listen on the socket in the directory of the database only
     #[arg(long)]
     pub(crate) socket_only: bool,
+
+    /// The certificate of the server for TLS, and those between it and its authority (PEM). It is read again
+    /// when it changes
+    #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "socket_only")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// The authorities of clients' certificates (PEM): who shows one with a name that `user add --cert` has
+    /// given to a user is that user
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+
+    /// Let other machines connect without TLS: whoever is between reads and changes what goes by
+    #[arg(long, conflicts_with = "tls_cert")]
+    pub(crate) no_tls: bool,
+
+    /// Let everybody who connects by TCP do everything
+    #[arg(long)]
+    pub(crate) no_auth: bool,
 }

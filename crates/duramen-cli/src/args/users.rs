@@ -17,7 +17,7 @@ pub(crate) struct UserArgs {
 pub(crate) enum UserCommand {
     /// Add a user: it may do what its rights say, and nothing else
     Add(UserRightsArgs),
-    /// Give a user other rights, in the place of those that it has, at once
+    /// Give a user other rights and certificates, in the place of those that it has, at once
     Set(UserRightsArgs),
     /// Drop a user and its tokens, at once
     Drop(UserNamedArgs),
@@ -48,6 +48,11 @@ pub(crate) struct UserRightsArgs {
     /// `bytes` or `consumer`. Repeat it for several
     #[arg(long = "right", value_name = "RIGHT")]
     pub(crate) rights: Vec<String>,
+
+    /// A name of DNS or a URI: who shows a certificate with it, signed by an authority of `serve
+    /// --tls-client-ca`, is this user. Repeat it for several
+    #[arg(long = "cert", value_name = "NAME")]
+    pub(crate) certificates: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -7,10 +7,11 @@ use duramen_server::users::{self, Grant, User, Users};
 use super::{Reading, Writing};
 use crate::failure::Result;
 
-/// A user and its rights, as texts.
+/// A user, its rights as texts, and the names in its certificates.
 pub(crate) struct KnownUser {
     pub(crate) name: String,
     pub(crate) rights: Vec<String>,
+    pub(crate) certificates: Vec<String>,
 }
 
 /// A token without its secret.
@@ -30,12 +31,17 @@ impl Reading {
                 let users = users.into_iter().map(|user| KnownUser {
                     name: user.name,
                     rights: user.grants.iter().map(Grant::to_string).collect(),
+                    certificates: user.certificates,
                 });
                 Ok((users.collect(), tokens.into_iter().map(KnownToken::of).collect()))
             }
             Reading::Served(served) => {
                 let v1::UsersReply { users, tokens } = served.client.users()?;
-                let users = users.into_iter().map(|v1::User { name, rights }| KnownUser { name, rights });
+                let users = users.into_iter().map(|v1::User { name, rights, certificates }| KnownUser {
+                    name,
+                    rights,
+                    certificates,
+                });
                 let tokens = tokens.into_iter().map(KnownToken::told).collect::<Result<_>>()?;
                 Ok((users.collect(), tokens))
             }
@@ -57,14 +63,17 @@ impl KnownToken {
 }
 
 impl Writing {
-    /// Adds a user, or gives one that is there other rights.
-    pub(crate) fn put_user(&self, name: &str, rights: &[String], is_new: bool) -> Result<()> {
+    /// Adds a user, or gives one that is there other rights and certificates.
+    pub(crate) fn put_user(&self, user: KnownUser, is_new: bool) -> Result<()> {
+        let KnownUser { name, rights, certificates } = user;
         match self {
             Writing::Local(db) => {
                 let grants = rights.iter().map(|right| right.parse()).collect::<duramen::Result<_>>()?;
-                Ok(users::put_user(db, &User { name: name.to_owned(), grants }, is_new)?)
+                Ok(users::put_user(db, &User { name, grants, certificates }, is_new)?)
             }
-            Writing::Served(served) => Ok(served.client.put_user(name, rights.to_vec(), is_new)?),
+            Writing::Served(served) => {
+                Ok(served.client.put_user(v1::User { name, rights, certificates }, is_new)?)
+            }
         }
     }
 

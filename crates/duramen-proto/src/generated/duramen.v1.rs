@@ -5695,6 +5695,10 @@ pub struct User {
     /// that begin so.
     #[prost(string, repeated, tag = "2")]
     pub rights: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Names of DNS and URIs: who shows a certificate with one of them, signed by an authority of the server's, is this
+    /// user.
+    #[prost(string, repeated, tag = "3")]
+    pub certificates: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for User {
     const NAME: &'static str = "User";
@@ -5887,6 +5891,9 @@ pub struct StatsReply {
     /// The newest commit that is on disk.
     #[prost(uint64, tag = "6")]
     pub durable: u64,
+    /// The addresses of TCP.
+    #[prost(message, repeated, tag = "7")]
+    pub listeners: ::prost::alloc::vec::Vec<Listener>,
 }
 impl ::prost::Name for StatsReply {
     const NAME: &'static str = "StatsReply";
@@ -5896,6 +5903,28 @@ impl ::prost::Name for StatsReply {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/duramen.v1.StatsReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Listener {
+    /// Host and port.
+    #[prost(string, tag = "1")]
+    pub address: ::prost::alloc::string::String,
+    /// Without it whoever is between can read and change what goes by.
+    #[prost(bool, tag = "2")]
+    pub has_tls: bool,
+    /// Without it whoever connects may do everything.
+    #[prost(bool, tag = "3")]
+    pub has_auth: bool,
+}
+impl ::prost::Name for Listener {
+    const NAME: &'static str = "Listener";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Listener".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Listener".into()
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -6119,7 +6148,7 @@ pub mod admin_client {
             req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Admin", "Users"));
             self.inner.unary(req, path, codec).await
         }
-        /// Adds a user, or gives one that is there other rights, at once.
+        /// Adds a user, or gives one that is there other rights and names in certificates, at once.
         pub async fn put_user(
             &mut self,
             request: impl tonic::IntoRequest<super::PutUserRequest>,
@@ -6231,7 +6260,7 @@ pub mod admin_server {
             &self,
             request: tonic::Request<super::UsersRequest>,
         ) -> std::result::Result<tonic::Response<super::UsersReply>, tonic::Status>;
-        /// Adds a user, or gives one that is there other rights, at once.
+        /// Adds a user, or gives one that is there other rights and names in certificates, at once.
         async fn put_user(
             &self,
             request: tonic::Request<super::PutUserRequest>,

@@ -16,7 +16,8 @@ pub(super) fn all(db: &Db) -> Result<v1::UsersReply> {
 pub(super) fn put(db: &Db, request: &v1::PutUserRequest) -> Result<v1::PutUserReply> {
     let asked = request.user.as_ref().ok_or_else(|| Error::invalid("the user is missing"))?;
     let grants = asked.rights.iter().map(|right| right.parse()).collect::<Result<Vec<_>>>()?;
-    users::put_user(db, &User { name: asked.name.clone(), grants }, request.is_new)?;
+    let (name, certificates) = (asked.name.clone(), asked.certificates.clone());
+    users::put_user(db, &User { name, grants, certificates }, request.is_new)?;
     Ok(v1::PutUserReply {})
 }
 
@@ -27,7 +28,11 @@ pub(super) fn add_token(db: &Db, request: &v1::AddTokenRequest) -> Result<v1::Ad
 }
 
 fn user(of: &User) -> v1::User {
-    v1::User { name: of.name.clone(), rights: of.grants.iter().map(ToString::to_string).collect() }
+    v1::User {
+        name: of.name.clone(),
+        rights: of.grants.iter().map(ToString::to_string).collect(),
+        certificates: of.certificates.clone(),
+    }
 }
 
 fn token(of: &Token) -> v1::UserToken {

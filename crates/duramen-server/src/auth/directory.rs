@@ -9,7 +9,7 @@ use duramen::error::{Code, Error, Result};
 use duramen::{Db, Time, wire};
 
 use super::rights::{self, Grant, Named, Right};
-use crate::users::{self, ADMIN, Token, Users};
+use crate::users::{self, ADMIN, Token, User, Users};
 
 /// A failed read is not tried again sooner.
 const FAILED_FOR: Duration = Duration::from_secs(1);
@@ -28,6 +28,8 @@ struct Known {
     version: Option<u64>,
     users: HashMap<String, Vec<Grant>>,
     tokens: HashMap<String, Token>,
+    /// The user of a name in a certificate.
+    certificates: HashMap<String, String>,
     /// The error of the read, and when that was: until the next one no user is known.
     failed: Option<(Error, Instant)>,
 }
@@ -62,6 +64,7 @@ impl Directory {
         let known = Known { version: Some(version), ..Known::default() };
         match self.db.snapshot().and_then(|snapshot| Users::of(&snapshot)) {
             Ok(Users { users, tokens }) => Known {
+                certificates: certificates(&users),
                 users: users.into_iter().map(|user| (user.name, user.grants)).collect(),
                 tokens: tokens.into_iter().map(|token| (token.id.clone(), token)).collect(),
                 ..known
@@ -83,9 +86,34 @@ impl Directory {
             return Ok(None);
         };
         check_time(token)?;
-        let who = Who::User { name: token.user.clone(), token: id.to_owned(), directory: Arc::clone(self) };
-        Ok(Some(Caller(Arc::new(who))))
+        let (name, by) = (token.user.clone(), By::Token(id.to_owned()));
+        Ok(Some(Caller(Arc::new(Who::User { name, by, directory: Arc::clone(self) }))))
     }
+
+    /// The caller whose certificate has these names.
+    ///
+    /// # Errors
+    /// `Unauthenticated` (E1101) if they are the names of no user, or of several; those of a read.
+    pub(super) fn by_names(self: &Arc<Self>, names: &[String]) -> Result<Caller> {
+        let known = self.known()?;
+        let mut found = names.iter().filter_map(|name| Some((name, known.certificates.get(name)?)));
+        let refused = |why: &str| {
+            Err(Error::new(Code::Unauthenticated, format!("the certificate of {} is {why}", names.join(", ")))
+                .with_hint("an administrator names one of its names: `duramen user set ... --cert NAME`"))
+        };
+        let Some((name, user)) = found.next() else { return refused("that of no user") };
+        if found.any(|(_, other)| other != user) {
+            return refused("that of several users");
+        }
+        let by = By::Certificate(name.clone());
+        Ok(Caller(Arc::new(Who::User { name: user.clone(), by, directory: Arc::clone(self) })))
+    }
+}
+
+/// The user of each name that certificates may have. No two users have the same one.
+fn certificates(users: &[User]) -> HashMap<String, String> {
+    let names = users.iter().flat_map(|user| user.certificates.iter().map(|name| (name, &user.name)));
+    names.map(|(name, user)| (name.clone(), user.clone())).collect()
 }
 
 fn check_time(token: &Token) -> Result<()> {
@@ -97,7 +125,7 @@ fn check_time(token: &Token) -> Result<()> {
         .with_hint("an administrator makes a new one: `duramen token add`"))
 }
 
-/// The caller of a call: the administrator, or a user by a token.
+/// The caller of a call: the administrator, or a user.
 #[derive(Clone)]
 pub(crate) struct Caller(Arc<Who>);
 
@@ -106,9 +134,17 @@ enum Who {
     Admin,
     User {
         name: String,
-        token: String,
+        by: By,
         directory: Arc<Directory>,
     },
+}
+
+/// How a user has shown who it is.
+enum By {
+    /// By a token of this id.
+    Token(String),
+    /// By a certificate that has this name.
+    Certificate(String),
 }
 
 impl Caller {
@@ -130,19 +166,26 @@ impl Caller {
 
     /// Looks at the caller's grants as they are now.
     fn with_grants<T>(&self, look: impl FnOnce(&[Grant]) -> T) -> Result<Option<T>> {
-        let Who::User { name, token, directory } = &*self.0 else { return Ok(None) };
+        let Who::User { name, by, directory } = &*self.0 else { return Ok(None) };
         let known = directory.known()?;
-        match (known.users.get(name), known.tokens.get(token)) {
-            (Some(grants), Some(token)) => {
-                check_time(token)?;
-                Ok(Some(look(grants)))
-            }
-            _ => Err(Error::new(Code::Unauthenticated, format!("the token {token} of {name:?} was revoked"))
-                .with_hint("ask an administrator for a new one")),
+        let ended = |what: String| {
+            Err(Error::new(Code::Unauthenticated, what).with_hint("ask an administrator for a new one"))
+        };
+        let Some(grants) = known.users.get(name) else {
+            return ended(format!("the user {name:?} was dropped"));
+        };
+        match by {
+            By::Token(id) => match known.tokens.get(id) {
+                Some(token) => check_time(token)?,
+                None => return ended(format!("the token {id} of {name:?} was revoked")),
+            },
+            By::Certificate(of) if known.certificates.get(of) == Some(name) => {}
+            By::Certificate(of) => return ended(format!("the certificate of {of} is no longer {name:?}'s")),
         }
+        Ok(Some(look(grants)))
     }
 
-    /// Fails once the caller's token was revoked or has expired.
+    /// Fails once what the caller has shown was revoked or has expired.
     ///
     /// # Errors
     /// `Unauthenticated` (E1101).
@@ -153,7 +196,7 @@ impl Caller {
     /// Whether the caller has a right on everything, or on what has a name.
     ///
     /// # Errors
-    /// `Unauthenticated` (E1101) if its token was revoked or has expired.
+    /// `Unauthenticated` (E1101) if its token or certificate was revoked or has expired.
     pub(crate) fn has(&self, right: Right, of: Option<(Named, &str)>) -> Result<bool> {
         Ok(self.with_grants(|grants| rights::allow(grants, right, of))?.unwrap_or(true))
     }
@@ -161,7 +204,7 @@ impl Caller {
     /// Whether the caller has any right on what has a name: it may know that it is there.
     ///
     /// # Errors
-    /// `Unauthenticated` (E1101) if its token was revoked or has expired.
+    /// `Unauthenticated` (E1101) if its token or certificate was revoked or has expired.
     pub(crate) fn knows(&self, named: Named, name: &str) -> Result<bool> {
         Ok(self.with_grants(|grants| rights::are_on(grants, named, name))?.unwrap_or(true))
     }
@@ -169,7 +212,7 @@ impl Caller {
     /// Fails unless the caller has a right on anything.
     ///
     /// # Errors
-    /// `Forbidden` (E1102); `Unauthenticated` (E1101) if its token was revoked or has expired.
+    /// `Forbidden` (E1102); `Unauthenticated` (E1101) if its token or certificate was revoked or has expired.
     pub(crate) fn needs_any(&self, right: Right) -> Result<()> {
         if self.with_grants(|grants| rights::allow_any(grants, right))?.unwrap_or(true) {
             return Ok(());
@@ -180,7 +223,7 @@ impl Caller {
     /// Fails unless the caller has a right on everything, or on what has a name.
     ///
     /// # Errors
-    /// `Forbidden` (E1102); `Unauthenticated` (E1101) if its token was revoked or has expired.
+    /// `Forbidden` (E1102); `Unauthenticated` (E1101) if its token or certificate was revoked or has expired.
     pub(crate) fn needs(&self, right: Right, of: Option<(Named, &str)>) -> Result<()> {
         if self.has(right, of)? {
             return Ok(());

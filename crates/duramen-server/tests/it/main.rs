@@ -25,6 +25,7 @@ mod refusals;
 mod rights;
 mod scans;
 mod stopping;
+mod tls;
 mod transactions;
 mod typed;
 

@@ -11,7 +11,7 @@ use super::{Served, any_port, count};
 
 fn by_tcp(address: SocketAddr, token: Option<&str>) -> Result<Client> {
     let token = token.map(str::to_owned);
-    Client::connect(&Address::Tcp { host: address.ip().to_string(), port: address.port(), token })
+    Client::connect(&Address::Tcp { host: address.ip().to_string(), port: address.port(), token, tls: None })
 }
 
 #[test]
@@ -44,10 +44,12 @@ fn a_token_is_revoked_by_removing_its_file() {
 fn a_listener_beyond_this_machine_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let db = Db::open(directory.path().join("db")).expect("a database");
-    for beyond in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-        let address = beyond.parse().expect("an address");
-        let error = Server::builder(db.clone()).listen(address).start().expect_err("refused");
-        assert_eq!(error.code(), Code::Forbidden, "{beyond}");
+    for beyond in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:192.0.2.1]:0"] {
+        let server = || Server::builder(db.clone()).listen(beyond.parse().expect("an address"));
+        for server in [server(), server().without_auth(), server().without_tls()] {
+            let error = server.start().expect_err("refused");
+            assert_eq!(error.code(), Code::Forbidden, "{beyond}");
+        }
     }
     // What was refused has left nothing behind.
     assert!(!directory.path().join("db/serve.json").exists());

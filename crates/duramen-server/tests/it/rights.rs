@@ -20,16 +20,20 @@ fn served() -> Served {
 
 /// A client of a new user with these rights.
 fn client(served: &Served, name: &str, rights: &[&str]) -> Client {
-    let rights = rights.iter().map(|right| (*right).to_owned()).collect();
-    served.client.put_user(name, rights, true).expect("added");
+    served.client.put_user(user(name, rights), true).expect("added");
     let token = served.client.add_token(name, 0).expect("made").text;
     connect(served, &token).expect("it is let in")
+}
+
+fn user(name: &str, rights: &[&str]) -> v1::User {
+    let rights = rights.iter().map(|right| (*right).to_owned()).collect();
+    v1::User { name: name.to_owned(), rights, certificates: Vec::new() }
 }
 
 fn connect(served: &Served, token: &str) -> Result<Client> {
     let (address, _) = served.tcp();
     let (host, port) = (address.ip().to_string(), address.port());
-    Client::connect(&Address::Tcp { host, port, token: Some(token.to_owned()) })
+    Client::connect(&Address::Tcp { host, port, token: Some(token.to_owned()), tls: None })
 }
 
 type Call = (&'static str, &'static str, fn(&Client) -> Result<()>);
@@ -288,7 +292,7 @@ fn others() -> Vec<Call> {
         }),
         ("stats", "operator", |client| client.stats(Duration::from_secs(10)).map(drop)),
         ("users", "admin", |client| client.users().map(drop)),
-        ("put user", "admin", |client| client.put_user("x y", Vec::new(), true)),
+        ("put user", "admin", |client| client.put_user(user("x y", &[]), true)),
         ("drop user", "admin", |client| client.drop_user("nobody").map(drop)),
         ("add token", "admin", |client| client.add_token("nobody", 0).map(drop)),
         ("revoke token", "admin", |client| client.revoke_token("nothing").map(drop)),
@@ -398,7 +402,7 @@ fn tokens_end_when_they_expire_are_revoked_or_lose_their_user() {
     let served = served();
     let (_, local) = served.tcp();
     assert_eq!(connect(&served, &local).expect("the administrator").hello().user, "admin");
-    served.client.put_user("web", vec!["reader".to_owned()], true).expect("added");
+    served.client.put_user(user("web", &["reader"]), true).expect("added");
     let made = served.client.add_token("web", 60).expect("made");
     let web = connect(&served, &made.text).expect("it is let in");
     assert_eq!(web.hello().user, "web");
@@ -418,7 +422,7 @@ fn tokens_end_when_they_expire_are_revoked_or_lose_their_user() {
     let start = v1::WatchStart::Oldest.into();
     let mut watch =
         web.watch(v1::WatchRequest { start, collections: texts, ..Default::default() }).expect("begun");
-    served.client.put_user("web", vec!["reader=kv:stock".to_owned()], false).expect("changed");
+    served.client.put_user(user("web", &["reader=kv:stock"]), false).expect("changed");
     let count = web.read(crate::reading(read::Kind::Count(crate::all_orders())));
     assert_eq!(count.expect_err("refused").code(), Code::Forbidden);
     let ended = loop {
@@ -443,7 +447,7 @@ fn tokens_end_when_they_expire_are_revoked_or_lose_their_user() {
     stream.ask(v1::transact_request::Kind::Begin(v1::Begin::default())).expect("begun");
     let step = v1::Step { operations: vec![crate::put("Rome", 1, 5)], ..Default::default() };
     stream.ask(v1::transact_request::Kind::Step(step)).expect("written");
-    served.client.put_user("writer", vec!["reader".to_owned()], false).expect("changed");
+    served.client.put_user(user("writer", &["reader"]), false).expect("changed");
     let commit = v1::transact_request::Kind::Commit(v1::Commit::default());
     assert_eq!(stream.ask(commit).expect_err("refused").error.code(), Code::Forbidden);
     assert_eq!(crate::count(&served.client), 3);
@@ -468,7 +472,7 @@ fn tokens_end_when_they_expire_are_revoked_or_lose_their_user() {
     let users = served.client.users().expect("listed");
     assert!(users.users.len() == 1 && users.tokens.len() == 1, "those of the writer");
     // One that has expired.
-    users::put_user(&served.db, &users::User { name: "old".to_owned(), grants: Vec::new() }, true)
+    users::put_user(&served.db, &users::User { name: "old".to_owned(), grants: Vec::new(), certificates: Vec::new() }, true)
         .expect("added");
     let (_, expired) = users::add_token(&served.db, "old", 1).expect("made");
     until_it_expires(&served, &expired);
@@ -476,16 +480,16 @@ fn tokens_end_when_they_expire_are_revoked_or_lose_their_user() {
     for (name, rights) in
         [("", ""), ("admin", "reader"), ("a b", "reader"), ("ok", "root"), ("ok", "reader=x")]
     {
-        let refused = served.client.put_user(name, vec![rights.to_owned()], true).expect_err("refused");
+        let refused = served.client.put_user(user(name, &[rights]), true).expect_err("refused");
         assert_eq!(refused.code(), Code::InvalidArgument, "{name:?} {rights:?}");
     }
     assert_eq!(served.client.add_token("nobody", 0).expect_err("refused").code(), Code::NoSuchKey);
     assert_eq!(
-        served.client.put_user("nobody", Vec::new(), false).expect_err("refused").code(),
+        served.client.put_user(user("nobody", &[]), false).expect_err("refused").code(),
         Code::NoSuchKey
     );
     assert_eq!(
-        served.client.put_user("old", Vec::new(), true).expect_err("refused").code(),
+        served.client.put_user(user("old", &[]), true).expect_err("refused").code(),
         Code::AlreadyExists
     );
 }

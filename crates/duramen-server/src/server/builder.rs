@@ -1,0 +1,337 @@
+//! How a database is served: addresses, TLS, limits.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use duramen::Db;
+use duramen::error::{Code, Error, Result};
+use duramen_proto::discovery::Serving;
+use duramen_proto::v1::admin_server::AdminServer;
+use duramen_proto::v1::blobs_server::BlobsServer;
+use duramen_proto::v1::data_server::DataServer;
+use duramen_proto::v1::feed_server::FeedServer;
+use duramen_proto::v1::schema_server::SchemaServer;
+use duramen_proto::{DESCRIPTORS, MESSAGE_BYTES_MAX, v1};
+use tokio::runtime::{self, Runtime};
+use tokio::sync::watch;
+
+use super::{Server, Threads};
+use crate::admin::AdminService;
+use crate::auth::{Auth, Directory};
+use crate::blobs::kept::KeptUploads;
+use crate::blobs::{BlobService, UPLOAD_BYTES_MAX};
+use crate::data::DataService;
+use crate::discover::{self, Notice, Socket};
+use crate::feed::FeedService;
+use crate::limit::Limits;
+use crate::limit::budget::Budget;
+use crate::limit::places::Places;
+use crate::listen::{self, Listeners};
+use crate::route::{Dispatch, Services, Shared};
+use crate::schema::SchemaService;
+use crate::tls::{Files, Tls};
+use crate::users::Users;
+
+/// A message to health or reflection: names.
+const SMALL_BYTES_MAX: usize = 4 << 10;
+
+/// How to serve a database.
+#[derive(Debug)]
+pub struct Builder {
+    db: Db,
+    listen: Vec<SocketAddr>,
+    tls: Option<(PathBuf, PathBuf)>,
+    client_ca: Option<PathBuf>,
+    without_tls: bool,
+    without_auth: bool,
+    limits: Limits,
+    threads: usize,
+}
+
+impl Builder {
+    pub(super) fn new(db: Db) -> Builder {
+        Builder {
+            db,
+            listen: Vec::new(),
+            tls: None,
+            client_ca: None,
+            without_tls: false,
+            without_auth: false,
+            limits: Limits::default(),
+            threads: 0,
+        }
+    }
+
+    /// Also listens on an address: 127.0.0.1 or ::1 for programs of this machine. Others, such as 0.0.0.0, let
+    /// other machines connect; they need [`Builder::tls`] and a user of the database. Port 0 is any free one.
+    #[must_use]
+    pub fn listen(mut self, address: SocketAddr) -> Builder {
+        self.listen.push(address);
+        self
+    }
+
+    /// TLS on all addresses, with a certificate and its private key: files in the form PEM, which are read
+    /// again when they change. Clients name the server as the certificate does.
+    #[must_use]
+    pub fn tls(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Builder {
+        self.tls = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// The authorities whose certificates clients may show in the place of a token: a file in the form PEM. A
+    /// certificate is that of the [user](crate::users::User) that has one of its names.
+    #[must_use]
+    pub fn tls_client_ca(mut self, authorities: impl Into<PathBuf>) -> Builder {
+        self.client_ca = Some(authorities.into());
+        self
+    }
+
+    /// Lets other machines connect without TLS: whoever is between can read and change everything, tokens
+    /// too.
+    #[must_use]
+    pub fn without_tls(mut self) -> Builder {
+        self.without_tls = true;
+        self
+    }
+
+    /// Takes calls by TCP without a token and without a certificate for the administrator's.
+    #[must_use]
+    pub fn without_auth(mut self) -> Builder {
+        self.without_auth = true;
+        self
+    }
+
+    /// What the server takes of its clients at most.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Builder {
+        self.limits = limits;
+        self
+    }
+
+    /// The threads that read and write connections. The default is one for each processor, at most four.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Builder {
+        self.threads = threads;
+        self
+    }
+
+    /// Starts the server. It returns once clients can connect.
+    ///
+    /// # Errors
+    /// `Forbidden` (E1102) for an address that other machines reach, without TLS or without a user, and if
+    /// the directory is another user's; `ReadOnly` (E0204) if the database was opened read-only;
+    /// `InvalidArgument` (E0201) if a file of TLS is not what it should be. `System` (E1001) if one cannot be
+    /// read, if the database is in memory, where other processes cannot find it, if an address is taken, or
+    /// if the system gives no thread.
+    pub fn start(self) -> Result<Server> {
+        let status = self.db.durability_status();
+        if status.read_only {
+            let what = "a database that was opened read-only is not served";
+            return Err(Error::new(Code::ReadOnly, what).with_hint("open it to write, and serve it then"));
+        }
+        self.check_addresses()?;
+        let tls = self.read_tls()?;
+        let directory = status.path.clone();
+        let database = status.database.to_string();
+        let owner = discover::owner(&directory)?;
+        let (listeners, tcp) = self.bind()?;
+        let token = match tcp.is_empty() {
+            true => None,
+            false => Some(discover::token(&directory, &database)?),
+        };
+        let threads = Threads(Some(self.runtime()?));
+        let runtime = threads.runtime();
+        let (drain, draining) = watch::channel(false);
+        let shared = Shared {
+            auth: Auth {
+                owner,
+                token: token.clone(),
+                users: Arc::new(Directory::new(self.db.clone())),
+                without_auth: self.without_auth,
+            },
+            tls,
+            uploads: KeptUploads::new(&self.limits),
+            places: Arc::new(Places::new(&self.limits, cores())),
+            budget: Budget::new(self.limits.memory_bytes),
+            services: self.services(runtime, &tcp, draining.clone())?,
+            limits: self.limits.clone(),
+            draining,
+        };
+        let (socket, without_socket) = match Socket::bind(&directory) {
+            Ok(socket) => (Some(socket), None),
+            // Without a socket and without an address no client could call.
+            Err(error) if tcp.is_empty() => return Err(error),
+            Err(error) => (None, Some(error)),
+        };
+        let ended = spawn(runtime, &socket, listeners, Arc::new(shared))?;
+        let serving = Serving {
+            v: 1,
+            pid: std::process::id(),
+            run: self.db.opening(),
+            database,
+            socket: socket.is_some(),
+            addresses: tcp.iter().map(ToString::to_string).collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let notice = Notice::write(&directory, &serving)?;
+        let grace = self.limits.drain_grace;
+        Ok(Server {
+            _threads: threads,
+            drain,
+            ended: Mutex::new(ended),
+            grace,
+            serving,
+            directory,
+            addresses: tcp,
+            token,
+            without_socket,
+            names: Some((socket, notice)),
+        })
+    }
+
+    /// Whoever reaches an address must not read what goes by, and must be someone.
+    fn check_addresses(&self) -> Result<()> {
+        let Some(wide) = self.listen.iter().find(|address| !address.ip().to_canonical().is_loopback()) else {
+            return Ok(());
+        };
+        let refused = |why: &str, hint: &str| {
+            let what = format!("other machines can reach {wide}, and {why}");
+            Err(Error::new(Code::Forbidden, what).with_hint(hint))
+        };
+        if self.tls.is_none() && !self.without_tls {
+            let hint = "give a certificate with --tls-cert and --tls-key; or listen on 127.0.0.1, and let other machines come through a tunnel such as `ssh -L`; or say --no-tls";
+            return refused("whoever is between can read all that goes by", hint);
+        }
+        if !self.without_auth && Users::of(&self.db.snapshot()?)?.users.is_empty() {
+            return refused("the database has no user that could call", "add one with `duramen user add`");
+        }
+        Ok(())
+    }
+
+    fn read_tls(&self) -> Result<Option<Arc<Tls>>> {
+        let (tls, client_ca) = (self.tls.clone(), self.client_ca.clone());
+        match tls {
+            Some((certificate, key)) => Ok(Some(Arc::new(Tls::new(Files { certificate, key, client_ca })?))),
+            None if client_ca.is_some() => {
+                Err(Error::invalid("clients can show certificates only where the server has one")
+                    .with_hint("give the server's with --tls-cert and --tls-key, too"))
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn runtime(&self) -> Result<Runtime> {
+        let threads = if self.threads == 0 { cores().min(4) } else { self.threads };
+        let runtime = runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("duramen-serve")
+            .enable_all()
+            .build();
+        runtime.map_err(|error| Error::new(Code::System, format!("the system gives no threads: {error}")))
+    }
+
+    /// Listeners of TCP, and their addresses.
+    fn bind(&self) -> Result<(Vec<TcpListener>, Vec<SocketAddr>)> {
+        let bind = |address: &SocketAddr| {
+            let failed = |error: std::io::Error| {
+                Error::new(Code::System, format!("cannot listen on {address}: {error}"))
+                    .with_hint("name another port with --listen, or port 0 for any that is free")
+            };
+            let listener = TcpListener::bind(address).map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            let bound = listener.local_addr().map_err(failed)?;
+            Ok((listener, bound))
+        };
+        Ok(self.listen.iter().map(bind).collect::<Result<Vec<_>>>()?.into_iter().unzip())
+    }
+
+    /// As they are told to operators.
+    fn listeners(&self, addresses: &[SocketAddr]) -> Arc<[v1::Listener]> {
+        let listener = |address: &SocketAddr| v1::Listener {
+            address: address.to_string(),
+            has_tls: self.tls.is_some(),
+            has_auth: !self.without_auth,
+        };
+        addresses.iter().map(listener).collect()
+    }
+
+    fn services(
+        &self,
+        runtime: &Runtime,
+        addresses: &[SocketAddr],
+        mut draining: watch::Receiver<bool>,
+    ) -> Result<Box<dyn Dispatch>> {
+        let data = DataService::new(&self.db, &self.limits, draining.clone());
+        let schema = SchemaService::beside(&data);
+        let admin = AdminService::beside(&data, self.listeners(addresses));
+        let blobs = BlobService::beside(&data, &self.limits, draining.clone());
+        let feed = FeedService::beside(&data, &self.limits, draining.clone());
+        // It begins as one that serves.
+        let (health_reporter, health) = tonic_health::server::health_reporter();
+        runtime.spawn(async move {
+            let _ = draining.wait_for(|draining| *draining).await;
+            health_reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        });
+        let reflected = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(DESCRIPTORS)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        let unreadable = |error| Error::new(Code::System, format!("the descriptors cannot be read: {error}"));
+        let reflection = reflected().build_v1().map_err(unreadable)?;
+        let reflection_alpha = reflected().build_v1alpha().map_err(unreadable)?;
+        Ok(Box::new(Services {
+            data: DataServer::new(data)
+                .max_decoding_message_size(MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX),
+            schema: SchemaServer::new(schema)
+                .max_decoding_message_size(MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX),
+            blobs: BlobsServer::new(blobs)
+                .max_decoding_message_size(UPLOAD_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX),
+            feed: FeedServer::new(feed)
+                .max_decoding_message_size(SMALL_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX),
+            admin: AdminServer::new(admin)
+                .max_decoding_message_size(SMALL_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX),
+            health: health.max_decoding_message_size(SMALL_BYTES_MAX),
+            reflection: reflection.max_decoding_message_size(SMALL_BYTES_MAX),
+            reflection_alpha: reflection_alpha.max_decoding_message_size(SMALL_BYTES_MAX),
+        }))
+    }
+}
+
+/// Serves on threads of the runtime. What is returned is told when all connections have ended.
+fn spawn(
+    runtime: &Runtime,
+    socket: &Option<Socket>,
+    tcp: Vec<TcpListener>,
+    shared: Arc<Shared>,
+) -> Result<Receiver<()>> {
+    let failed = |error: std::io::Error| Error::new(Code::System, format!("cannot listen: {error}"));
+    let _inside = runtime.enter();
+    let mut listeners = Listeners::default();
+    if let Some(socket) = socket {
+        let listener = socket.listener.try_clone().map_err(failed)?;
+        listeners.socket = Some(tokio::net::UnixListener::from_std(listener).map_err(failed)?);
+    }
+    for listener in tcp {
+        listeners.tcp.push(tokio::net::TcpListener::from_std(listener).map_err(failed)?);
+    }
+    let (told, ended) = sync_channel(1);
+    runtime.spawn(async move {
+        listen::run(listeners, shared).await;
+        // Without a receiver the server was dropped and waits no longer.
+        let _ = told.send(());
+    });
+    Ok(ended)
+}
+
+/// Processors.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
