@@ -1,4 +1,4 @@
-//! Calls about users and tokens, which wait for their answers. They need the right `admin`.
+//! Calls about users, tokens and the audit, which wait for their answers. They need the right `admin`.
 
 use duramen::error::Result;
 use duramen_proto::v1;
@@ -51,6 +51,16 @@ impl Client {
         let request = v1::AddTokenRequest { user: user.to_owned(), valid_seconds };
         let call = async move { admin.add_token(with_deadline(request, DEADLINE)).await };
         self.wait(call).map_err(in_doubt_if_lost)
+    }
+
+    /// How far the audit has come, as a row of the database says.
+    ///
+    /// # Errors
+    /// `Forbidden` (E1102) without the right; those of a [read](duramen::Error#reads); `Unreachable` (E1111)
+    /// if the connection is lost.
+    pub fn audit(&self) -> Result<v1::AuditReply> {
+        let mut admin = self.admin();
+        self.wait(async move { admin.audit(with_deadline(v1::AuditRequest {}, DEADLINE)).await })
     }
 
     /// Ends a token, at once. Returns whether it was there.

@@ -12,6 +12,7 @@ use duramen_proto::v1::{self, admin_server};
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 
+use crate::audit::{self, Audit};
 use crate::auth::Right;
 use crate::call::Call;
 use crate::data::{DataService, Room, call_of, refused};
@@ -23,12 +24,18 @@ pub(crate) struct AdminService {
     reads: duramen::AsyncDb,
     writes: duramen::AsyncDb,
     listeners: Arc<[v1::Listener]>,
+    audit: Arc<Audit>,
 }
 
 impl AdminService {
     /// With the threads of a service.
-    pub(crate) fn beside(data: &DataService, listeners: Arc<[v1::Listener]>) -> AdminService {
-        AdminService { reads: data.reads.clone(), writes: data.writes.clone(), listeners }
+    pub(crate) fn beside(
+        data: &DataService,
+        listeners: Arc<[v1::Listener]>,
+        audit: &Arc<Audit>,
+    ) -> AdminService {
+        let (reads, writes) = (data.reads.clone(), data.writes.clone());
+        AdminService { reads, writes, listeners, audit: Arc::clone(audit) }
     }
 
     /// What only an administrator may do, on a thread.
@@ -44,6 +51,18 @@ impl AdminService {
             work(db)
         };
         self.writes.run(run).await.map(Response::new).map_err(refused)
+    }
+
+    /// As [`AdminService::administer`], for changes: the audit tells of them.
+    async fn change<T: Send + 'static>(
+        &self,
+        call: Call,
+        what: &'static str,
+        on: String,
+        work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
+    ) -> Answer<T> {
+        let (audit, actor) = (Arc::clone(&self.audit), call.actor());
+        self.administer(call, move |db| audit.act(&actor, (what, &on), || work(db))).await
     }
 }
 
@@ -87,27 +106,42 @@ impl admin_server::Admin for AdminService {
 
     async fn put_user(&self, request: Request<v1::PutUserRequest>) -> Answer<v1::PutUserReply> {
         let (call, request) = (call_of(&request), request.into_inner());
-        self.administer(call, move |db| users::put(db, &request)).await
+        let on = request.user.as_ref().map(|user| user.name.clone()).unwrap_or_default();
+        self.change(call, "put_user", on, move |db| users::put(db, &request)).await
     }
 
     async fn drop_user(&self, request: Request<v1::DropUserRequest>) -> Answer<v1::DropUserReply> {
         let (call, request) = (call_of(&request), request.into_inner());
+        let on = request.name.clone();
         let end =
             move |db: &Db| Ok(v1::DropUserReply { was_there: crate::users::drop_user(db, &request.name)? });
-        self.administer(call, end).await
+        self.change(call, "drop_user", on, end).await
     }
 
     async fn add_token(&self, request: Request<v1::AddTokenRequest>) -> Answer<v1::AddTokenReply> {
         let (call, request) = (call_of(&request), request.into_inner());
-        self.administer(call, move |db| users::add_token(db, &request)).await
+        let on = request.user.clone();
+        self.change(call, "add_token", on, move |db| users::add_token(db, &request)).await
     }
 
     async fn revoke_token(&self, request: Request<v1::RevokeTokenRequest>) -> Answer<v1::RevokeTokenReply> {
         let (call, request) = (call_of(&request), request.into_inner());
+        let on = request.id.clone();
         let end = move |db: &Db| {
             Ok(v1::RevokeTokenReply { was_there: crate::users::revoke_token(db, &request.id)? })
         };
-        self.administer(call, end).await
+        self.change(call, "revoke_token", on, end).await
+    }
+
+    async fn audit(&self, request: Request<v1::AuditRequest>) -> Answer<v1::AuditReply> {
+        let mark = |db: &Db| {
+            Ok(audit::mark_of(db)?.map_or_else(v1::AuditReply::default, |mark| v1::AuditReply {
+                first: mark.first,
+                last: mark.last,
+                hash: mark.hash.to_vec().into(),
+            }))
+        };
+        self.administer(call_of(&request), mark).await
     }
 }
 

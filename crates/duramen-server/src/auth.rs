@@ -32,6 +32,20 @@ pub(crate) enum Peer {
     Tcp { address: SocketAddr, names: Arc<[String]> },
 }
 
+impl Peer {
+    /// Where it is, for the audit.
+    pub(crate) fn place(&self) -> Arc<str> {
+        match self {
+            Peer::Local { uid } => format!("socket, user {uid}").into(),
+            Peer::Tcp { address, .. } => address.ip().to_canonical().to_string().into(),
+        }
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Peer::Local { .. })
+    }
+}
+
 /// The users that may call.
 #[derive(Debug)]
 pub(crate) struct Auth {

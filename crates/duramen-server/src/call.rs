@@ -8,6 +8,7 @@ use duramen::error::{Code, Error, Result};
 use http::HeaderMap;
 use tokio::time::{Instant, timeout};
 
+use crate::audit::Actor;
 use crate::auth::Caller;
 use crate::blobs::kept::KeptUploads;
 use crate::limit::body::Charges;
@@ -25,6 +26,8 @@ const TIMEOUT: &str = "grpc-timeout";
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) caller: Caller,
+    /// Where the client is, for the audit.
+    from: Arc<str>,
     pub(crate) deadline: Instant,
     begun: Arc<AtomicBool>,
     /// The client waits for no answer any more.
@@ -40,7 +43,7 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(
-        caller: Caller,
+        (caller, from): (Caller, Arc<str>),
         deadline: Instant,
         (uploads, places): (&Arc<KeptUploads>, &Arc<Places>),
         class: Class,
@@ -48,6 +51,7 @@ impl Call {
     ) -> Call {
         Call {
             caller,
+            from,
             deadline,
             begun: Arc::default(),
             gone: Arc::default(),
@@ -58,6 +62,11 @@ impl Call {
             charges: Arc::new(Charges::default()),
             holder: Arc::clone(holder),
         }
+    }
+
+    /// Who calls.
+    pub(crate) fn actor(&self) -> Actor {
+        Actor { user: self.caller.name().to_owned(), from: self.from.to_string() }
     }
 
     /// Takes a place among the calls of its class. Its message has arrived: a client that sends slowly takes

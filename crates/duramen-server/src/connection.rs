@@ -45,6 +45,15 @@ const HEADER_BYTES_MAX: u32 = 16 << 10;
 const RESETS_PENDING_MAX: usize = 20;
 const RESETS_LOCAL_MAX: usize = 1_024;
 
+/// The other end of a connection, and what it holds.
+pub(crate) struct Client {
+    pub(crate) peer: Peer,
+    /// Where it is, for the audit.
+    pub(crate) place: Arc<str>,
+    pub(crate) entered: Entered,
+    pub(crate) holder: Arc<Holder>,
+}
+
 /// Serves a connection of TCP until it ends.
 pub(crate) async fn serve_tcp(stream: TcpStream, address: SocketAddr, entered: Entered, shared: Arc<Shared>) {
     let Some(tls) = &shared.tls else {
@@ -67,29 +76,26 @@ pub(crate) async fn serve<I>(io: I, peer: Peer, entered: Entered, shared: Arc<Sh
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let holder = shared.budget.holder();
+    let (place, holder) = (peer.place(), shared.budget.holder());
     // Replies exist when they are charged, and so does the window.
     let _window = holder.charge_window(WINDOW_BYTES as usize);
-    let (peer, entered) = (Arc::new(peer), Arc::new(entered));
+    let client = Arc::new(Client { peer, place, entered, holder });
     let service = {
-        let (shared, holder, entered) = (Arc::clone(&shared), Arc::clone(&holder), Arc::clone(&entered));
-        service_fn(move |request| {
-            let (peer, entered) = (Arc::clone(&peer), Arc::clone(&entered));
-            route::answer(Arc::clone(&shared), peer, Arc::clone(&holder), entered, request)
-        })
+        let (shared, client) = (Arc::clone(&shared), Arc::clone(&client));
+        service_fn(move |request| route::answer(Arc::clone(&shared), Arc::clone(&client), request))
     };
     let mut connection = pin!(builder(shared.limits.streams).serve_connection(TokioIo::new(io), service));
     let mut draining = shared.draining.clone();
     let mut is_draining = false;
-    let mut watch = Watch::new(&shared, &holder, &entered);
+    let mut watch = Watch::new(&shared, &client);
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             // An error is the client's: it sent what is no HTTP/2, or is gone.
             _ = connection.as_mut() => return,
-            () = holder.closed() => return,
-            () = entered.closed(), if !entered.is_known() => return,
+            () = client.holder.closed() => return,
+            () = client.entered.closed(), if !client.entered.is_known() => return,
             _ = draining.wait_for(|draining| *draining), if !is_draining => {
                 is_draining = true;
                 connection.as_mut().graceful_shutdown();
@@ -118,26 +124,25 @@ fn builder(streams: u32) -> http2::Builder<TokioExecutor> {
 /// Looks at a connection once a second.
 struct Watch<'a> {
     shared: &'a Shared,
-    holder: &'a Holder,
-    entered: &'a Entered,
+    client: &'a Client,
     opened: Instant,
     /// How much of the replies had been taken at the last look that found more, and when that was.
     taken: (u64, Instant),
 }
 
 impl<'a> Watch<'a> {
-    fn new(shared: &'a Shared, holder: &'a Holder, entered: &'a Entered) -> Watch<'a> {
+    fn new(shared: &'a Shared, client: &'a Client) -> Watch<'a> {
         let now = Instant::now();
-        Watch { shared, holder, entered, opened: now, taken: (0, now) }
+        Watch { shared, client, opened: now, taken: (0, now) }
     }
 
     /// Whether the connection is to be closed.
     fn is_over(&mut self) -> bool {
         let (now, limits) = (Instant::now(), &self.shared.limits);
-        if !self.entered.is_known() && now - self.opened >= limits.first_call {
+        if !self.client.entered.is_known() && now - self.opened >= limits.first_call {
             return true;
         }
-        let (waiting, of_streams, taken) = self.holder.replies();
+        let (waiting, of_streams, taken) = self.client.holder.replies();
         // A stream that is read slowly, or not at all, ends by itself.
         if (waiting == 0 && of_streams < UNREAD_BYTES_MAX) || taken != self.taken.0 {
             self.taken = (taken, now);

@@ -25,7 +25,7 @@
 //! | `server` | starting, stopping, the threads |
 //! | `discover` | socket, token and `serve.json` in the directory of the database |
 //! | `listen`, `tls`, `connection` | accepting connections; TLS and HTTP/2 on each |
-//! | `auth` | the user at the other end |
+//! | `auth`, `audit` | the user at the other end; what is told of it |
 //! | `route`, `call` | a call: its deadline, its place, its service |
 //! | `limit` | bytes and places, charged before they are used |
 //! | `data`, `blobs`, `schema`, `feed`, `admin` | the services |
@@ -33,10 +33,11 @@
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "sockets, the files that name them, and the runtime are the server's own; those of the database stay behind the library"
+    reason = "sockets, the files that name them, those of the audit and of TLS, and the runtime are the server's own; those of the database stay behind the library"
 )]
 
 mod admin;
+pub mod audit;
 mod auth;
 mod blobs;
 mod call;

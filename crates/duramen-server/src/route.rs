@@ -20,15 +20,16 @@ use tonic::server::NamedService;
 use tower_service::Service;
 
 use crate::admin::AdminService;
-use crate::auth::{Auth, Peer};
+use crate::audit::{Actor, Audit, Event};
+use crate::auth::Auth;
 use crate::blobs::kept::KeptUploads;
 use crate::blobs::{BlobService, UPLOAD_BYTES_MAX};
 use crate::call::{self, Call};
+use crate::connection::Client;
 use crate::data::{DataService, refused};
 use crate::feed::FeedService;
 use crate::limit::body::{ReplyBody, RequestBody, Takes};
-use crate::limit::budget::{Budget, Holder};
-use crate::limit::entrance::Entered;
+use crate::limit::budget::Budget;
 use crate::limit::places::{Class, Places};
 use crate::limit::{DEADLINE_MAX, Limits, UPLOAD_MAX};
 use crate::schema::SchemaService;
@@ -51,6 +52,7 @@ pub(crate) struct Services<H, R, A> {
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) auth: Auth,
+    pub(crate) audit: Arc<Audit>,
     /// Of the listeners of TCP, if they have it.
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) limits: Limits,
@@ -164,26 +166,37 @@ fn class_of(path: &str) -> Class {
 /// Answers one request of a connection.
 pub(crate) async fn answer(
     shared: Arc<Shared>,
-    peer: Arc<Peer>,
-    holder: Arc<Holder>,
-    entered: Arc<Entered>,
+    client: Arc<Client>,
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
     let class = class_of(request.uri().path());
     // What ends by itself if it is not read.
     let is_stream = class == Class::Bulk || request.uri().path() == WATCH;
     let reply = |response: Response<Body>, call: Option<Call>| {
-        response.map(|body| ReplyBody::new(body, &holder, is_stream, call))
+        response.map(|body| ReplyBody::new(body, &client.holder, is_stream, call))
     };
-    let call = match begin(&shared, &peer, request.uri().path(), &holder, request.headers()) {
+    let call = match begin(&shared, &client, request.uri().path(), request.headers()) {
         Ok(call) => call,
-        Err(status) => return Ok(reply(status.into_http(), None)),
+        Err(error) => {
+            if let Code::Unauthenticated | Code::Forbidden = error.code() {
+                let actor = Actor { user: String::new(), from: client.place.to_string() };
+                tell_refused(&shared.audit, actor, request.uri().path(), error.code());
+            }
+            return Ok(reply(refused(error).into_http(), None));
+        }
     };
-    entered.set_known();
+    client.entered.set_known();
+    let is_owner = client.peer.is_local() && call.caller.is_admin();
+    if !is_owner && client.entered.is_first(call.caller.shown()) {
+        let (actor, on) = (call.actor(), call.caller.shown());
+        let login = "login".to_owned();
+        shared.audit.tell(Event { what: login, user: actor.user, from: actor.from, on, ..Event::default() });
+    }
     let (mut head, body) = request.into_parts();
     head.extensions.insert(call.clone());
-    let takes = shared.services.takes(head.uri.path());
-    let request = Request::from_parts(head, RequestBody::new(body, &holder, &call.charges, takes));
+    let path = head.uri.path().to_owned();
+    let takes = shared.services.takes(&path);
+    let request = Request::from_parts(head, RequestBody::new(body, &client.holder, &call.charges, takes));
     let Some(answering) = shared.services.dispatch(request) else {
         return Ok(reply(Status::unimplemented("there is no such service").into_http(), None));
     };
@@ -196,6 +209,9 @@ pub(crate) async fn answer(
         Err(_) if call.has_begun() => status::of(&call::in_doubt()).into_http(),
         Err(_) => status::of(&call::deadline_passed()).into_http(),
     };
+    if let Some(code) = refusal(&response) {
+        tell_refused(&shared.audit, call.actor(), &path, code);
+    }
     // A scan keeps its place as long as its reply.
     if class != Class::Bulk {
         call.give_place_back();
@@ -203,20 +219,37 @@ pub(crate) async fn answer(
     Ok(reply(response, Some(call)))
 }
 
+/// Names that clients make up are told no longer than this.
+const TOLD_BYTES: usize = 128;
+
+fn tell_refused(audit: &Audit, actor: Actor, path: &str, code: Code) {
+    let on = path.chars().take(TOLD_BYTES).collect();
+    let (what, code) = ("refused".to_owned(), Some(code.to_string()));
+    audit.tell(Event { what, user: actor.user, from: actor.from, on, code, ..Event::default() });
+}
+
+/// The code of an answer that says that the caller may not do what it asked for.
+fn refusal(response: &Response<Body>) -> Option<Code> {
+    let status = response.headers().get("grpc-status")?;
+    [(tonic::Code::PermissionDenied, Code::Forbidden), (tonic::Code::Unauthenticated, Code::Unauthenticated)]
+        .into_iter()
+        .find(|(grpc, _)| status.as_bytes() == i32::from(*grpc).to_string().as_bytes())
+        .map(|(_, code)| code)
+}
+
 /// Everything before the body is read.
 fn begin(
     shared: &Shared,
-    peer: &Peer,
+    client: &Client,
     path: &str,
-    holder: &Arc<Holder>,
     headers: &HeaderMap,
-) -> Result<Call, Status> {
+) -> Result<Call, Error> {
     let class = class_of(path);
-    let caller = shared.auth.caller(peer, headers).map_err(refused)?;
+    let caller = shared.auth.caller(&client.peer, headers)?;
     if class != Class::Control && *shared.draining.borrow() {
         let error = Error::new(Code::Draining, "the server is going down")
             .with_hint("nothing was changed: try again in a moment, when it is up again");
-        return Err(refused(error));
+        return Err(error);
     }
     let (usual, most) = match path {
         UPLOAD => (UPLOAD_MAX, UPLOAD_MAX),
@@ -226,6 +259,7 @@ fn begin(
     };
     // That of a watch is for its beginning: it has no end.
     let headers = if path == WATCH { &HeaderMap::new() } else { headers };
-    let deadline = call::deadline(headers, usual, most).map_err(refused)?;
-    Ok(Call::new(caller, deadline, (&shared.uploads, &shared.places), class, holder))
+    let deadline = call::deadline(headers, usual, most)?;
+    let (caller, kept) = ((caller, Arc::clone(&client.place)), (&shared.uploads, &shared.places));
+    Ok(Call::new(caller, deadline, kept, class, &client.holder))
 }

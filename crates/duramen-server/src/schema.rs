@@ -13,6 +13,7 @@ use duramen_proto::v1::{self, schema_server};
 use duramen_proto::view;
 use tonic::{Request, Response, Status};
 
+use crate::audit::{Audit, Event};
 use crate::auth::{Caller, Named, Right};
 use crate::call::Call;
 use crate::data::{DataService, Identity, Room, call_of, refused};
@@ -27,14 +28,16 @@ pub(crate) struct SchemaService {
     writes: AsyncDb,
     builds: AsyncDb,
     identity: Arc<Identity>,
+    audit: Arc<Audit>,
 }
 
 impl SchemaService {
     /// With the threads of a service.
-    pub(crate) fn beside(data: &DataService) -> SchemaService {
+    pub(crate) fn beside(data: &DataService, audit: &Arc<Audit>) -> SchemaService {
         let builds = AsyncDb::with_threads(data.reads.blocking().clone(), BUILD_THREADS);
         let (reads, writes) = (data.reads.clone(), data.writes.clone());
-        SchemaService { reads, writes, builds, identity: Arc::clone(&data.identity) }
+        let (identity, audit) = (Arc::clone(&data.identity), Arc::clone(audit));
+        SchemaService { reads, writes, builds, identity, audit }
     }
 
     async fn read<T: Send + 'static>(
@@ -46,16 +49,20 @@ impl SchemaService {
         self.reads.read(move |snapshot| read(snapshot, &mut Room::new(&call))).await.map_err(refused)
     }
 
-    /// A change of the definitions of a collection, as one transaction.
+    /// A change of the definitions of a collection, as one transaction, of which the audit tells.
     async fn change<T: Send + 'static>(
         &self,
         call: Call,
-        collection: &str,
+        (what, collection): (&'static str, &str),
         level: i32,
         change: impl FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     ) -> std::result::Result<(T, v1::Receipt), Status> {
         call.caller.needs(Right::Schema, Some((Named::Collection, collection))).map_err(refused)?;
-        self.change_by(call, level, change).await
+        let (audit, actor, on) = (Arc::clone(&self.audit), call.actor(), collection.to_owned());
+        let begun = self.writes.run(move |_| audit.begin(&actor, what, &on)).await.map_err(refused)?;
+        let done = self.change_by(call, level, change).await;
+        begun.end(done.as_ref().err().map(Error::code));
+        done.map_err(refused)
     }
 
     /// A change of definitions by a caller that has been looked at.
@@ -64,16 +71,16 @@ impl SchemaService {
         call: Call,
         level: i32,
         mut change: impl FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
-    ) -> std::result::Result<(T, v1::Receipt), Status> {
-        call.take_place().await.map_err(refused)?;
-        let db = self.writes.at(durability(level).map_err(refused)?);
+    ) -> Result<(T, v1::Receipt)> {
+        call.take_place().await?;
+        let db = self.writes.at(durability(level)?);
         let run = move |tx: &mut Transaction<'_>| {
             call.begin()?;
             let checked = call.clone();
             tx.only_if(move || checked.check_deadline());
             change(tx)
         };
-        let (out, receipt): (T, Receipt) = db.transact_with_receipt(run).await.map_err(refused)?;
+        let (out, receipt): (T, Receipt) = db.transact_with_receipt(run).await?;
         Ok((out, self.identity.receipt(&receipt, false)))
     }
 }
@@ -141,8 +148,13 @@ impl schema_server::Schema for SchemaService {
         let declared = Arc::clone(&definitions);
         let caller = call.caller.clone();
         let change = move |tx: &mut Transaction<'_>| types::ensure(tx, &definitions, &caller);
-        let caller = call.caller.clone();
-        let (collection, receipt) = self.change_by(call, level, change).await?;
+        let (caller, actor) = (call.caller.clone(), call.actor());
+        let ((collection, is_changed), receipt) =
+            self.change_by(call, level, change).await.map_err(refused)?;
+        if is_changed {
+            let (what, on) = ("ensure_type".to_owned(), collection.name.clone());
+            self.audit.tell(Event { what, user: actor.user, from: actor.from, on, ..Event::default() });
+        }
         // A type that only reads and writes decides nothing for others.
         if types::may_change(&declared, &caller).map_err(refused)? {
             wire::declare_types(self.writes.blocking(), &declared).map_err(refused)?;
@@ -161,7 +173,7 @@ impl schema_server::Schema for SchemaService {
             tx.drop_collection(&name)?;
             Ok(count)
         };
-        let (count, receipt) = self.change(call, &collection, request.level, change).await?;
+        let (count, receipt) = self.change(call, ("drop_collection", &collection), request.level, change).await?;
         Ok(Response::new(v1::DropCollectionReply { receipt: Some(receipt), count }))
     }
 
@@ -187,7 +199,7 @@ impl schema_server::Schema for SchemaService {
         let spec = view::required(request.view.as_ref()).map_err(refused)?;
         let change =
             move |tx: &mut Transaction<'_>| view::add(tx, &request.collection, &spec, request.replace);
-        let (is_new, receipt) = self.change(call, &collection, level, change).await?;
+        let (is_new, receipt) = self.change(call, ("add_view", &collection), level, change).await?;
         Ok(Response::new(v1::AddViewReply { receipt: Some(receipt), is_new }))
     }
 
@@ -198,7 +210,7 @@ impl schema_server::Schema for SchemaService {
             true => tx.drop_unfinished_view(&request.collection, &request.view),
             false => tx.drop_view(&request.collection, &request.view),
         };
-        let (was_there, receipt) = self.change(call, &collection, level, change).await?;
+        let (was_there, receipt) = self.change(call, ("drop_view", &collection), level, change).await?;
         Ok(Response::new(v1::DropViewReply { receipt: Some(receipt), was_there }))
     }
 
@@ -206,7 +218,7 @@ impl schema_server::Schema for SchemaService {
         let (call, request) = (call_of(&request), request.into_inner());
         let (level, collection) = (request.level, request.collection.clone());
         let change = move |tx: &mut Transaction<'_>| tx.rebuild_view(&request.collection, &request.view);
-        let ((), receipt) = self.change(call, &collection, level, change).await?;
+        let ((), receipt) = self.change(call, ("rebuild_view", &collection), level, change).await?;
         Ok(Response::new(v1::RebuildViewReply { receipt: Some(receipt) }))
     }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use duramen::Db;
@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 pub use self::builder::Builder;
+use crate::audit::Audit;
 use crate::discover::{Notice, Socket};
 
 /// Beyond the grace of calls: for what is left of connections.
@@ -45,6 +46,7 @@ pub struct Server {
     drain: watch::Sender<bool>,
     ended: Mutex<Receiver<()>>,
     grace: Duration,
+    audit: Arc<Audit>,
     serving: Serving,
     directory: PathBuf,
     addresses: Vec<SocketAddr>,
@@ -123,6 +125,8 @@ impl Drop for Server {
         let _ = self.drain.send(true);
         let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
         let _ = ended.recv_timeout(self.grace + STOP_MAX);
+        // If it fails, the row of the minute before stands.
+        let _ = self.audit.flush(true);
     }
 }
 

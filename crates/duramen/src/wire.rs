@@ -9,6 +9,8 @@ pub use crate::access::type_descriptor::{StoredType, TypeDefinition};
 pub use crate::access::typed::encoded::{
     Wanted, check_mark, declare_types, ensure_types, mark_of, new_id, put_typed,
 };
-pub use crate::access::user_rows::{delete_user_row, put_user_row, user_row, user_rows, user_rows_version};
+pub use crate::access::user_rows::{
+    audit_row, delete_user_row, put_audit_row, put_user_row, user_row, user_rows, user_rows_version,
+};
 pub use crate::feed::consumer::{advance, consumer_named};
 pub use crate::kv::Lifetime;

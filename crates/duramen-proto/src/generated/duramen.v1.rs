@@ -5657,6 +5657,39 @@ pub mod blobs_server {
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AuditRequest {}
+impl ::prost::Name for AuditRequest {
+    const NAME: &'static str = "AuditRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.AuditRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.AuditRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AuditReply {
+    /// The first line that is kept, and the last one; 0 and 0: there is no row yet.
+    #[prost(uint64, tag = "1")]
+    pub first: u64,
+    #[prost(uint64, tag = "2")]
+    pub last: u64,
+    /// SHA-256 of the last line.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub hash: ::prost::bytes::Bytes,
+}
+impl ::prost::Name for AuditReply {
+    const NAME: &'static str = "AuditReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.AuditReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.AuditReply".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UsersRequest {}
 impl ::prost::Name for UsersRequest {
     const NAME: &'static str = "UsersRequest";
@@ -6234,6 +6267,25 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("duramen.v1.Admin", "RevokeToken"));
             self.inner.unary(req, path, codec).await
         }
+        /// How far the audit has come, as a row of the database says it: what the files of the audit are held against.
+        pub async fn audit(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AuditRequest>,
+        ) -> std::result::Result<tonic::Response<super::AuditReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static("/duramen.v1.Admin/Audit");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Admin", "Audit"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -6283,6 +6335,11 @@ pub mod admin_server {
             tonic::Response<super::RevokeTokenReply>,
             tonic::Status,
         >;
+        /// How far the audit has come, as a row of the database says it: what the files of the audit are held against.
+        async fn audit(
+            &self,
+            request: tonic::Request<super::AuditRequest>,
+        ) -> std::result::Result<tonic::Response<super::AuditReply>, tonic::Status>;
     }
     /// How the database and its server fare, and who may use them.
     #[derive(Debug)]
@@ -6604,6 +6661,49 @@ pub mod admin_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RevokeTokenSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Admin/Audit" => {
+                    #[allow(non_camel_case_types)]
+                    struct AuditSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::AuditRequest>
+                    for AuditSvc<T> {
+                        type Response = super::AuditReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AuditRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::audit(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AuditSvc(inner);
                         let codec = crate::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -157,6 +157,15 @@ impl Caller {
         matches!(*self.0, Who::Admin)
     }
 
+    /// What the caller has shown.
+    pub(crate) fn shown(&self) -> String {
+        match &*self.0 {
+            Who::Admin => ADMIN.to_owned(),
+            Who::User { by: By::Token(id), .. } => format!("token {id}"),
+            Who::User { by: By::Certificate(name), .. } => format!("certificate {name}"),
+        }
+    }
+
     pub(crate) fn name(&self) -> &str {
         match &*self.0 {
             Who::Admin => ADMIN,

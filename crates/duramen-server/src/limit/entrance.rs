@@ -5,7 +5,7 @@
 //! may take half of the places; for one more, the oldest of them is closed. So strangers who take all that
 //! they can get do not keep a client out that makes its first call at once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +17,9 @@ use super::WAIT;
 
 /// Connections of one remote address.
 const OF_ADDRESS_MAX: usize = 256;
+
+/// Callers of one connection that are kept apart.
+const SHOWN_MAX: usize = 64;
 
 /// The places for connections.
 #[derive(Debug)]
@@ -43,6 +46,8 @@ pub(crate) struct Entered {
     number: u64,
     address: Option<IpAddr>,
     is_known: AtomicBool,
+    /// What its callers have shown.
+    shown: Mutex<HashSet<String>>,
     close: Arc<Notify>,
     _place: OwnedSemaphorePermit,
 }
@@ -92,6 +97,7 @@ impl Entrance {
             number,
             address,
             is_known: AtomicBool::new(false),
+            shown: Mutex::default(),
             close,
             _place: place,
         })
@@ -125,6 +131,12 @@ impl Entered {
         if !self.is_known.swap(true, Ordering::Relaxed) {
             self.entrance.inside().strangers.remove(&self.number);
         }
+    }
+
+    /// Whether this is the first call on the connection that shows this.
+    pub(crate) fn is_first(&self, shown: String) -> bool {
+        let mut all = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        !all.contains(&shown) && (all.len() >= SHOWN_MAX || all.insert(shown))
     }
 
     pub(crate) fn is_known(&self) -> bool {

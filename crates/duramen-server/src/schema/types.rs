@@ -30,8 +30,8 @@ pub(super) fn cost(request: &v1::EnsureTypeRequest) -> Result<usize> {
     Ok(parts.sum::<usize>() * document::PART_BYTES + bytes * document::PART_BYTES)
 }
 
-/// Fits collections to the definitions, and returns that of the last one. A caller without the right to
-/// change them may ask: nothing is changed then.
+/// Fits collections to the definitions, and returns that of the last one, and whether any was changed. A
+/// caller without the right to change them may ask: nothing is changed then.
 ///
 /// # Errors
 /// As [`wire::ensure_types`]; `Forbidden` (E1102) if a collection does not fit yet, and the caller may not
@@ -40,7 +40,7 @@ pub(super) fn ensure(
     tx: &mut Transaction<'_>,
     definitions: &[TypeDefinition],
     caller: &Caller,
-) -> Result<v1::Collection> {
+) -> Result<(v1::Collection, bool)> {
     for name in definitions.iter().map(TypeDefinition::name) {
         if !caller.knows(Named::Collection, name)? {
             caller.needs(Right::Schema, Some((Named::Collection, name)))?;
@@ -49,19 +49,19 @@ pub(super) fn ensure(
     // A reference changes the collection to which it leads, too: deletes there look at who refers to them.
     let schemas: Vec<Schema> = definitions.iter().map(TypeDefinition::schema).collect();
     let targets = schemas.iter().flat_map(|schema| schema.references().iter().map(Reference::to));
-    let mut fixed = Vec::new();
+    let mut before = Vec::new();
     for name in definitions.iter().map(TypeDefinition::name).chain(targets) {
-        if !caller.has(Right::Schema, Some((Named::Collection, name)))? {
-            fixed.push((name, message_of(tx, name)?));
-        }
+        before.push((name, message_of(tx, name)?));
     }
     let schema = wire::ensure_types(tx, definitions)?;
-    for (name, before) in fixed {
+    let mut is_changed = false;
+    for (name, before) in before {
         if message_of(tx, name)? != before {
             caller.needs(Right::Schema, Some((Named::Collection, name)))?;
+            is_changed = true;
         }
     }
-    collections::message(tx, &schema)
+    Ok((collections::message(tx, &schema)?, is_changed))
 }
 
 /// Whether a caller may change the collections of all definitions.

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use duramen::Db;
 use duramen::error::{Code, Error, Result};
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 
 use super::{Server, Threads};
 use crate::admin::AdminService;
+use crate::audit::Audit;
 use crate::auth::{Auth, Directory};
 use crate::blobs::kept::KeptUploads;
 use crate::blobs::{BlobService, UPLOAD_BYTES_MAX};
@@ -136,6 +138,7 @@ impl Builder {
         let directory = status.path.clone();
         let database = status.database.to_string();
         let owner = discover::owner(&directory)?;
+        let audit = Audit::open(&self.db)?;
         let (listeners, tcp) = self.bind()?;
         let token = match tcp.is_empty() {
             true => None,
@@ -151,11 +154,12 @@ impl Builder {
                 users: Arc::new(Directory::new(self.db.clone())),
                 without_auth: self.without_auth,
             },
+            audit: Arc::clone(&audit),
             tls,
             uploads: KeptUploads::new(&self.limits),
             places: Arc::new(Places::new(&self.limits, cores())),
             budget: Budget::new(self.limits.memory_bytes),
-            services: self.services(runtime, &tcp, draining.clone())?,
+            services: self.services(runtime, &tcp, &audit, draining.clone())?,
             limits: self.limits.clone(),
             draining,
         };
@@ -165,6 +169,7 @@ impl Builder {
             Err(error) if tcp.is_empty() => return Err(error),
             Err(error) => (None, Some(error)),
         };
+        flush(runtime, Arc::clone(&audit));
         let ended = spawn(runtime, &socket, listeners, Arc::new(shared))?;
         let serving = Serving {
             v: 1,
@@ -182,6 +187,7 @@ impl Builder {
             drain,
             ended: Mutex::new(ended),
             grace,
+            audit,
             serving,
             directory,
             addresses: tcp,
@@ -261,11 +267,12 @@ impl Builder {
         &self,
         runtime: &Runtime,
         addresses: &[SocketAddr],
+        audit: &Arc<Audit>,
         mut draining: watch::Receiver<bool>,
     ) -> Result<Box<dyn Dispatch>> {
         let data = DataService::new(&self.db, &self.limits, draining.clone());
-        let schema = SchemaService::beside(&data);
-        let admin = AdminService::beside(&data, self.listeners(addresses));
+        let schema = SchemaService::beside(&data, audit);
+        let admin = AdminService::beside(&data, self.listeners(addresses), audit);
         let blobs = BlobService::beside(&data, &self.limits, draining.clone());
         let feed = FeedService::beside(&data, &self.limits, draining.clone());
         // It begins as one that serves.
@@ -303,6 +310,21 @@ impl Builder {
             reflection_alpha: reflection_alpha.max_decoding_message_size(SMALL_BYTES_MAX),
         }))
     }
+}
+
+/// Between two looks at what the audit has to tell.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Writes what the audit has to tell, until the runtime ends.
+fn flush(runtime: &Runtime, audit: Arc<Audit>) {
+    runtime.spawn(async move {
+        loop {
+            tokio::time::sleep(FLUSH_INTERVAL).await;
+            let audit = Arc::clone(&audit);
+            // What cannot be written now is told to those whose calls must be told.
+            let _ = tokio::task::spawn_blocking(move || audit.flush(false)).await;
+        }
+    });
 }
 
 /// Serves on threads of the runtime. What is returned is told when all connections have ended.

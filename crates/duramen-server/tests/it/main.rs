@@ -14,6 +14,7 @@ mod typed_tables;
 #[path = "../../../duramen/tests/it/year.rs"]
 mod year;
 
+mod audits;
 mod batches;
 mod blobs;
 mod definitions;

@@ -1,7 +1,8 @@
-//! The rows of a server in a tree of the database's own: its users and their tokens.
+//! The rows of a server in trees of the database's own: its users and their tokens, and how far its audit has
+//! come.
 //!
 //! What they mean is the server's; docs/format.md, section "Users". Here they are bytes. No call of a program
-//! or a client names the tree. Backups and repairs keep it.
+//! or a client names the trees. Backups and repairs keep them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +16,9 @@ use crate::store::{Direction, KeyRange, Source as _};
 
 /// The tree of users and tokens.
 const USERS: &str = "duramen/users";
+
+/// The tree of the audit: a row for each database whose server wrote one, copies included.
+const AUDIT: &str = "duramen/audit";
 
 /// All rows, in order of their keys.
 ///
@@ -36,8 +40,20 @@ pub fn user_rows(within: &impl LocalReads) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
 /// # Errors
 /// Those of a [read](crate::Error#reads).
 pub fn user_row(within: &impl LocalReads, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    row(within, USERS, key)
+}
+
+/// The row of a database's audit.
+///
+/// # Errors
+/// Those of a [read](crate::Error#reads).
+pub fn audit_row(within: &impl LocalReads, database: &[u8]) -> Result<Option<Vec<u8>>> {
+    row(within, AUDIT, database)
+}
+
+fn row(within: &impl LocalReads, tree: &str, key: &[u8]) -> Result<Option<Vec<u8>>> {
     let source = within.source();
-    source.tree(USERS)?.map_or(Ok(None), |tree| source.get(tree, key))
+    source.tree(tree)?.map_or(Ok(None), |tree| source.get(tree, key))
 }
 
 /// Stores a row.
@@ -45,14 +61,26 @@ pub fn user_row(within: &impl LocalReads, key: &[u8]) -> Result<Option<Vec<u8>>>
 /// # Errors
 /// Those of a [write](crate::Error#writes).
 pub fn put_user_row(tx: &mut Transaction<'_>, key: &[u8], value: &[u8]) -> Result<()> {
-    let shared = tx.shared();
-    let tree = match shared.tree(USERS)? {
-        Some(tree) => tree,
-        None => shared.create_tree(USERS, None)?,
-    };
-    shared.put(tree, key, value)?;
+    put_row(tx, USERS, key, value)?;
     told(tx);
     Ok(())
+}
+
+/// Stores the row of a database's audit.
+///
+/// # Errors
+/// Those of a [write](crate::Error#writes).
+pub fn put_audit_row(tx: &mut Transaction<'_>, database: &[u8], value: &[u8]) -> Result<()> {
+    put_row(tx, AUDIT, database, value)
+}
+
+fn put_row(tx: &mut Transaction<'_>, tree: &str, key: &[u8], value: &[u8]) -> Result<()> {
+    let shared = tx.shared();
+    let tree = match shared.tree(tree)? {
+        Some(tree) => tree,
+        None => shared.create_tree(tree, None)?,
+    };
+    shared.put(tree, key, value)
 }
 
 /// Deletes a row. Returns whether it was there.
