@@ -2,6 +2,7 @@
 //!
 //! Owns no behaviour. What is invalid regardless of any database is refused here, with exit code 2.
 
+mod audit;
 mod bench;
 mod find;
 mod observe;
@@ -22,6 +23,7 @@ use duramen_client::Address;
 use crate::database::Session;
 use crate::output::shell_word;
 
+pub(crate) use audit::{AuditArgs, AuditCommand, AuditVerifyArgs};
 pub(crate) use bench::{BenchArgs, BenchCommand, BenchSyncArgs, PatternWord, SyncWord};
 pub(crate) use find::{AggregateFlags, FindArgs, FindFormat};
 pub(crate) use observe::{TopArgs, WatchArgs};
@@ -120,6 +122,8 @@ pub(crate) enum Command {
     User(UserArgs),
     /// Make, revoke and list the tokens by which users call
     Token(TokenArgs),
+    /// Tell whether the audit of a served database is what was written
+    Audit(AuditArgs),
     /// Repair a corrupt database: write everything that can still be read to a new, sound one. Only reads the
     /// corrupt one
     #[command(alias = "recover")]
@@ -458,6 +462,7 @@ impl Command {
             Command::Serve(args) => &mut args.database,
             Command::User(args) => args.database_mut(),
             Command::Token(args) => args.database_mut(),
+            Command::Audit(args) => args.database_mut(),
             Command::Repair(args) => &mut args.database,
             Command::Doctor(_)
             | Command::Bench(_)

@@ -15,6 +15,7 @@
 
 mod args;
 mod at;
+mod audit;
 mod backend;
 mod backup;
 mod bench;
@@ -112,6 +113,7 @@ pub(crate) fn run(command: &Command, out: Output) -> Result<()> {
         Command::Serve(args) => serve::run(args, out),
         Command::User(args) => users::user(args, out),
         Command::Token(args) => users::token(args, out),
+        Command::Audit(args) => audit::run(args, out),
         Command::Backup(args) => backup::run(args, out),
         Command::Compact(args) => compact::run(args, out),
         Command::Repair(args) => repair::run(args, out),

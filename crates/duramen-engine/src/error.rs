@@ -190,6 +190,7 @@ codes! {
     LogMissing = 503, Corrupt, "the log of this database is missing";
     CorruptSuperblock = 504, Corrupt, "no superblock can be read";
     CorruptFeed = 505, Corrupt, "a file of the change feed is corrupt";
+    CorruptAudit = 506, Corrupt, "the audit of a server is not what was written";
     EnginePoisoned = 601, Poisoned, "a sync failed, and no commit is acknowledged any more";
     DatabaseLocked = 701, Locked, "another process has the database open";
     SnapshotExpired = 801, Expired, "the snapshot was ended to free its space";

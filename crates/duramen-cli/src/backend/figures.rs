@@ -59,6 +59,10 @@ pub(crate) fn add_to(shown: &mut Document, stats: &v1::StatsReply) {
     shown.set("slow_commits", slow.collect::<Vec<_>>());
     shown.set("hot_keys", hot.collect::<Vec<_>>());
     shown.set("held_snapshots", held.collect::<Vec<_>>());
+    let listeners = stats.listeners.iter().map(|of| {
+        Value::Map(doc! { "address": of.address.as_str(), "tls": of.has_tls, "auth": of.has_auth })
+    });
+    shown.set("listeners", listeners.collect::<Vec<_>>());
 }
 
 fn published_at(commit: &v1::SlowCommit) -> Value {
@@ -130,6 +134,11 @@ pub(crate) fn as_text(stats: &v1::StatsReply) -> Vec<(String, String)> {
             grouped(oldest.seq)
         );
         rows.push(("held snapshots".to_owned(), text));
+    }
+    for listener in &stats.listeners {
+        let who = if listener.has_auth { "tokens or certificates" } else { "everybody may do everything" };
+        let tls = if listener.has_tls { "with TLS" } else { "without TLS" };
+        rows.push((format!("listener: {}", listener.address), format!("{tls}; {who}")));
     }
     rows
 }

@@ -1,7 +1,8 @@
-//! Users and tokens of a database, or of a server's.
+//! Users, tokens and the audit of a database, or of a server's.
 
-use duramen::Time;
+use duramen::{Db, Time};
 use duramen_proto::{key, v1};
+use duramen_server::audit::{self, Actor, Audit, Mark};
 use duramen_server::users::{self, Grant, User, Users};
 
 use super::{Reading, Writing};
@@ -49,6 +50,29 @@ impl Reading {
     }
 }
 
+impl Reading {
+    /// How far the audit has come.
+    pub(crate) fn audit_mark(&self) -> Result<Option<Mark>> {
+        match self {
+            Reading::Local { db, .. } => Ok(audit::mark_of(db)?),
+            Reading::Served(served) => {
+                let v1::AuditReply { first, last, hash } = served.client.audit()?;
+                let hash = audit::Hash::try_from(&hash[..]);
+                Ok(hash.ok().map(|hash| Mark { first, last, hash }))
+            }
+        }
+    }
+}
+
+/// Does what the audit tells of, in the place of a server.
+fn audited<T>(db: &Db, act: (&str, &str), work: impl FnOnce() -> duramen::Result<T>) -> Result<T> {
+    let audit = Audit::open(db)?;
+    let actor = Actor { user: "admin".to_owned(), from: "command line".to_owned() };
+    let done = audit.act(&actor, act, work);
+    audit.flush(true)?;
+    Ok(done?)
+}
+
 impl KnownToken {
     fn of(token: users::Token) -> KnownToken {
         let users::Token { id, user, created, expires, .. } = token;
@@ -69,7 +93,8 @@ impl Writing {
         match self {
             Writing::Local(db) => {
                 let grants = rights.iter().map(|right| right.parse()).collect::<duramen::Result<_>>()?;
-                Ok(users::put_user(db, &User { name, grants, certificates }, is_new)?)
+                let user = User { name, grants, certificates };
+                audited(db, ("put_user", &user.name), || users::put_user(db, &user, is_new))
             }
             Writing::Served(served) => {
                 Ok(served.client.put_user(v1::User { name, rights, certificates }, is_new)?)
@@ -80,7 +105,7 @@ impl Writing {
     /// Drops a user and its tokens. Returns whether it was there.
     pub(crate) fn drop_user(&self, name: &str) -> Result<bool> {
         match self {
-            Writing::Local(db) => Ok(users::drop_user(db, name)?),
+            Writing::Local(db) => audited(db, ("drop_user", name), || users::drop_user(db, name)),
             Writing::Served(served) => Ok(served.client.drop_user(name)?),
         }
     }
@@ -90,7 +115,8 @@ impl Writing {
         let seconds = days * 24 * 3600;
         match self {
             Writing::Local(db) => {
-                let (token, text) = users::add_token(db, user, seconds)?;
+                let add = || users::add_token(db, user, seconds);
+                let (token, text) = audited(db, ("add_token", user), add)?;
                 Ok((KnownToken::of(token), text))
             }
             Writing::Served(served) => {
@@ -103,7 +129,7 @@ impl Writing {
     /// Ends a token. Returns whether it was there.
     pub(crate) fn revoke_token(&self, id: &str) -> Result<bool> {
         match self {
-            Writing::Local(db) => Ok(users::revoke_token(db, id)?),
+            Writing::Local(db) => audited(db, ("revoke_token", id), || users::revoke_token(db, id)),
             Writing::Served(served) => Ok(served.client.revoke_token(id)?),
         }
     }

@@ -34,6 +34,7 @@ mod repairing;
 mod repeated_keys;
 mod round_trip;
 mod runner;
+mod secure;
 mod serving;
 mod shell;
 mod shell_blocks;

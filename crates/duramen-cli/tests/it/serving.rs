@@ -21,7 +21,12 @@ impl Serve {
 
     /// Serves the database of this name.
     pub(crate) fn of(scratch: &Scratch, name: &str) -> Serve {
-        let mut command = scratch.command_as_is(&["serve", name, "--listen", "127.0.0.1:0", "--json"]);
+        Serve::with(scratch, name, &["--listen", "127.0.0.1:0"])
+    }
+
+    /// Serves it with these arguments.
+    pub(crate) fn with(scratch: &Scratch, name: &str, arguments: &[&str]) -> Serve {
+        let mut command = scratch.command_as_is(&[&["serve", name, "--json"], arguments].concat());
         let mut child = start(command.stdout(Stdio::piped())).unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -42,7 +47,7 @@ impl Serve {
     }
 
     /// Stops it as a service manager does; returns its exit code.
-    fn stop(mut self) -> Option<i32> {
+    pub(crate) fn stop(mut self) -> Option<i32> {
         self.signal(Signal::TERM);
         self.child.wait().unwrap().code()
     }
