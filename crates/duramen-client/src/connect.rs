@@ -76,12 +76,7 @@ fn endpoint(text: String) -> Result<Endpoint> {
         .keep_alive_timeout(PING_TIMEOUT))
 }
 
-async fn by_tcp(
-    host: &str,
-    port: u16,
-    token: Option<String>,
-    tls: Option<&TlsFiles>,
-) -> Result<Connected> {
+async fn by_tcp(host: &str, port: u16, token: Option<String>, tls: Option<&TlsFiles>) -> Result<Connected> {
     let shown = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let scheme = if tls.is_some() { "https" } else { "http" };
     let mut endpoint = endpoint(format!("{scheme}://{shown}"))?;

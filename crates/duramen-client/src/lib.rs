@@ -2,8 +2,8 @@
 //!
 //! [`Remote`] is such a database with the types and closures of the library: it is a
 //! [`Store`](duramen::Store), as [`Db`](duramen::Db) is. [`Address`] says where it is: a directory, a socket,
-//! a host and a port, with TLS or without. [`Client`] makes calls of the protocol and waits for the answers; errors are those of
-//! the library, with their codes.
+//! a host and a port, with TLS or without. [`Client`] makes calls of the protocol and waits for the answers;
+//! errors are those of the library, with their codes.
 
 #![allow(
     clippy::disallowed_methods,

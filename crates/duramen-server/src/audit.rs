@@ -1,9 +1,9 @@
 //! The audit: who came, who was refused, and who changed users and definitions.
 //!
-//! It is lines of JSON in the directory `audit` of the database's, in 16 files of 64 MiB. Two lines tell of each
-//! change: the first is on disk before it begins, the second says how it ended. Logins and refusals are written
-//! once a second, and equal ones counted together: no call waits for them, and no client can fill the disk
-//! with them.
+//! It is lines of JSON in the directory `audit` of the database's, in 16 files of 64 MiB. Two lines tell of
+//! each change: the first is on disk before it begins, the second says how it ended. Logins and refusals are
+//! written once a second, and equal ones counted together: no call waits for them, and no client can fill the
+//! disk with them.
 //!
 //! Each line has the hash of the one before, and once a minute a row of the database says how far the audit
 //! has come: [`verify`] tells what was changed, taken out, moved or cut off. Who may write the files and the
@@ -22,8 +22,8 @@ use duramen::error::{Code, Error, Result};
 use duramen::{Db, Document, Durability, LocalReads, Value, doc, wire};
 
 pub use self::chain::{Mark, Verified, verify};
-pub use self::line::Hash;
 pub(crate) use self::line::Event;
+pub use self::line::Hash;
 use self::log::Log;
 
 /// Between two rows of the database.
@@ -104,7 +104,10 @@ impl Audit {
         let mut log = self.log();
         let number = log.append(&event)?;
         log.sync()?;
-        Ok(Begun { audit: Arc::clone(self), event: Event { step: Some("end"), begin: Some(number), ..event } })
+        Ok(Begun {
+            audit: Arc::clone(self),
+            event: Event { step: Some("end"), begin: Some(number), ..event },
+        })
     }
 
     /// Tells what is done already, or was refused, within a second.
@@ -221,4 +224,3 @@ fn put_mark(db: &Db, mark: &Mark) -> Result<()> {
 fn key_of(db: &Db) -> Vec<u8> {
     db.durability_status().database.to_string().into_bytes()
 }
-

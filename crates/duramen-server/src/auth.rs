@@ -96,9 +96,8 @@ impl Auth {
                 "send a user's token (`duramen token add` makes one) as `authorization: Bearer TOKEN`, or show a certificate of a user; the command line takes a token from DURAMEN_TOKEN"
             }
         };
-        let refused = |why: &str| {
-            Err(Error::new(Code::Unauthenticated, format!("the call has {why}")).with_hint(hint))
-        };
+        let refused =
+            |why: &str| Err(Error::new(Code::Unauthenticated, format!("the call has {why}")).with_hint(hint));
         let Some(given) = headers.get(AUTHORIZATION) else { return refused("no token") };
         let given = given.as_bytes();
         let token = match given.split_at_checked(7) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duramen::error::{Code, Error, Result};
 use http::HeaderMap;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::audit::Actor;
 use crate::auth::Caller;
@@ -70,17 +70,25 @@ impl Call {
     }
 
     /// Takes a place among the calls of its class. Its message has arrived: a client that sends slowly takes
-    /// none from others.
+    /// none from others. Nor does one that takes none of its replies: its calls wait until it does.
     ///
     /// # Errors
-    /// `Overloaded` (E1103) if none is free within 100 ms.
+    /// `Overloaded` (E1103) if none is free within 100 ms; `DeadlinePassed` (E1108) if replies are not taken.
     pub(crate) async fn take_place(&self) -> Result<()> {
         self.take_place_of(self.class).await
     }
 
     /// As [`Call::take_place`], of another class.
     pub(crate) async fn take_place_of(&self, class: Class) -> Result<()> {
-        let place = self.places.take(class).await?;
+        let place = loop {
+            let caught_up = timeout_at(self.answer_by(), self.holder.caught_up()).await;
+            caught_up.map_err(|_| deadline_passed())?;
+            let place = self.places.take(class, self.holder.number()).await?;
+            // Calls before this one have been answered while it waited for its turn.
+            if self.holder.is_caught_up() {
+                break place;
+            }
+        };
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
         Ok(())
     }

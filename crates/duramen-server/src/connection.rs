@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::auth::Peer;
-use crate::limit::budget::Holder;
+use crate::limit::budget::{Holder, UNTAKEN_BYTES_MAX};
 use crate::limit::entrance::Entered;
 use crate::route::{self, Shared};
 use crate::tls::TLS_BYTES;
@@ -35,9 +35,6 @@ pub(crate) const WINDOW_BYTES: u32 = 64 << 10;
 
 /// The send buffer of each stream.
 const SEND_BUFFER_BYTES: usize = 64 << 10;
-
-/// A client may leave so many bytes of what streams have sent.
-const UNREAD_BYTES_MAX: usize = 1 << 20;
 
 const HEADER_BYTES_MAX: u32 = 16 << 10;
 
@@ -144,7 +141,7 @@ impl<'a> Watch<'a> {
         }
         let (waiting, of_streams, taken) = self.client.holder.replies();
         // A stream that is read slowly, or not at all, ends by itself.
-        if (waiting == 0 && of_streams < UNREAD_BYTES_MAX) || taken != self.taken.0 {
+        if (waiting == 0 && of_streams < UNTAKEN_BYTES_MAX) || taken != self.taken.0 {
             self.taken = (taken, now);
         }
         now - self.taken.1 >= limits.unread_replies

@@ -13,10 +13,10 @@
 //!
 //! # The users that may call
 //! The socket `DB/serve.sock` belongs to the user of the process. The kernel says which user is at the other
-//! end: the directory's owner and root may do everything, others nothing. By TCP (see [`Builder::listen`]) each
-//! call carries a token of a [user](users), or its connection has shown a certificate of one; from this machine
-//! it may carry the token in `DB/serve.token`, a file that only the owner can read, and may then do everything.
-//! An address that other machines reach needs [TLS](Builder::tls) and a user.
+//! end: the directory's owner and root may do everything, others nothing. By TCP (see [`Builder::listen`])
+//! each call carries a token of a [user](users), or its connection has shown a certificate of one; from this
+//! machine it may carry the token in `DB/serve.token`, a file that only the owner can read, and may then do
+//! everything. An address that other machines reach needs [TLS](Builder::tls) and a user.
 //!
 //! # Modules
 //!

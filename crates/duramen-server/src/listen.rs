@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -18,6 +18,10 @@ use crate::route::Shared;
 
 /// The rest after an error of the system, such as too many open files.
 const REST: Duration = Duration::from_millis(50);
+
+/// Of what is sent by TCP, and waits in the system.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES_MAX: u32 = 128 << 10;
 
 /// What a server listens on.
 #[derive(Debug, Default)]
@@ -65,6 +69,18 @@ fn connections_max(limits: &Limits) -> usize {
     limits.connections.min(usize::try_from(files).unwrap_or(usize::MAX)).max(2)
 }
 
+/// The system keeps no more of what was not sent yet: without that it takes megabytes for each client that
+/// asks and does not read. What is on its way is not counted, so a long way is filled all the same.
+fn keep_little(stream: &TcpStream) {
+    #[cfg(target_os = "linux")]
+    {
+        // Where it is not possible the buffers of the system are the limit.
+        let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = stream;
+}
+
 struct Accept {
     shared: Arc<Shared>,
     entrance: Arc<Entrance>,
@@ -79,8 +95,7 @@ impl Accept {
                     // Without the other's user there is no connection.
                     let Ok(credentials) = stream.peer_cred() else { continue };
                     let Some(entered) = self.entrance.enter(None).await else { continue };
-                    let (peer, shared) =
-                        (Peer::Local { uid: credentials.uid() }, Arc::clone(&self.shared));
+                    let (peer, shared) = (Peer::Local { uid: credentials.uid() }, Arc::clone(&self.shared));
                     self.begin(connection::serve(stream, peer, entered, shared)).await;
                 }
                 Err(_) => sleep(REST).await,
@@ -95,6 +110,7 @@ impl Accept {
                     let Some(entered) = self.entrance.enter(Some(address.ip())).await else { continue };
                     // Small answers go out at once. Without that they are only later.
                     let _ = stream.set_nodelay(true);
+                    keep_little(&stream);
                     let shared = Arc::clone(&self.shared);
                     self.begin(connection::serve_tcp(stream, address, entered, shared)).await;
                 }

@@ -238,12 +238,7 @@ fn refusal(response: &Response<Body>) -> Option<Code> {
 }
 
 /// Everything before the body is read.
-fn begin(
-    shared: &Shared,
-    client: &Client,
-    path: &str,
-    headers: &HeaderMap,
-) -> Result<Call, Error> {
+fn begin(shared: &Shared, client: &Client, path: &str, headers: &HeaderMap) -> Result<Call, Error> {
     let class = class_of(path);
     let caller = shared.auth.caller(&client.peer, headers)?;
     if class != Class::Control && *shared.draining.borrow() {

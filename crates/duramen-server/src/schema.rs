@@ -173,7 +173,8 @@ impl schema_server::Schema for SchemaService {
             tx.drop_collection(&name)?;
             Ok(count)
         };
-        let (count, receipt) = self.change(call, ("drop_collection", &collection), request.level, change).await?;
+        let (count, receipt) =
+            self.change(call, ("drop_collection", &collection), request.level, change).await?;
         Ok(Response::new(v1::DropCollectionReply { receipt: Some(receipt), count }))
     }
 

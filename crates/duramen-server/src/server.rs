@@ -135,4 +135,3 @@ impl fmt::Debug for Server {
         f.debug_struct("Server").field("serving", &self.serving).finish_non_exhaustive()
     }
 }
-

@@ -12,19 +12,18 @@ fn scratch() -> Scratch {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    scratch.write("ca.pem", &params.self_signed(&key).unwrap().pem());
+    scratch.write("ca.pem", params.self_signed(&key).unwrap().pem());
     let issuer = Issuer::new(params, key);
     for (file, name) in [("server", "localhost"), ("web", "web.internal")] {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        scratch.write(&format!("{file}.pem"), &params.signed_by(&key, &issuer).unwrap().pem());
-        scratch.write(&format!("{file}.key"), &key.serialize_pem());
+        scratch.write(&format!("{file}.pem"), params.signed_by(&key, &issuer).unwrap().pem());
+        scratch.write(&format!("{file}.key"), key.serialize_pem());
     }
     scratch
 }
 
-const TLS: &[&str] =
-    &["--tls-cert", "server.pem", "--tls-key", "server.key", "--tls-client-ca", "ca.pem"];
+const TLS: &[&str] = &["--tls-cert", "server.pem", "--tls-key", "server.key", "--tls-client-ca", "ca.pem"];
 
 fn port(serve: &Serve) -> String {
     serve.address().rsplit_once(':').unwrap().1.to_owned()
@@ -91,7 +90,11 @@ fn an_audit_is_verified_beside_the_server_and_without_it() {
     scratch.ok(&["token", "add", "db", "web"]);
     let beside = json(&scratch.ok(&["audit", "verify", "db", "--json"]));
     assert_eq!((beside["first"].as_u64(), beside["last"].as_u64()), (Some(1), Some(4)), "{beside}");
-    assert_refused(&scratch.run(&["audit", "verify", "--at", "unix:db/serve.sock"]), 2, "files of a database");
+    assert_refused(
+        &scratch.run(&["audit", "verify", "--at", "unix:db/serve.sock"]),
+        2,
+        "files of a database",
+    );
     assert_eq!(serve.stop(), Some(0));
     let alone = json(&scratch.ok(&["audit", "verify", "db", "--json"]));
     assert_eq!((alone["last"].as_u64(), alone["after_mark"].as_u64()), (Some(4), Some(0)), "{alone}");

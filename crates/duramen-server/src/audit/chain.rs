@@ -110,7 +110,8 @@ pub(super) fn read(
     let (mut line, mut before) = (Vec::new(), before);
     loop {
         line.clear();
-        let count = io::Read::take(&mut lines, LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(failed)?;
+        let count =
+            io::Read::take(&mut lines, LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(failed)?;
         if count == 0 {
             return Ok(part);
         }
@@ -150,9 +151,9 @@ fn fault_of(line: &[u8], number: u64, before: Option<&Hash>) -> Option<String> {
 
 /// Reads all files of the audit of a database's directory, and holds them against the mark.
 ///
-/// A line that was changed, is missing or stands elsewhere is a fault, and so is an end that was cut off before
-/// the line of the mark. Lines after it were written in the last minute, or after the last stop of the server:
-/// that nothing is missing behind them nobody knows.
+/// A line that was changed, is missing or stands elsewhere is a fault, and so is an end that was cut off
+/// before the line of the mark. Lines after it were written in the last minute, or after the last stop of the
+/// server: that nothing is missing behind them nobody knows.
 ///
 /// # Errors
 /// `System` (E1001) if a file cannot be read.

@@ -69,7 +69,11 @@ pub(super) fn text(n: u64, at: Time, event: &Event, prev: &Hash) -> Result<Strin
     let mut plain = String::with_capacity(text.len());
     for char in text.chars() {
         match char {
-            '\u{7f}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            '\u{7f}'..='\u{9f}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => {
                 // Writing to a text cannot fail.
                 let _ = write!(plain, "\\u{:04x}", u32::from(char));
             }

@@ -1,7 +1,8 @@
 //! Writing the files of an audit.
 //!
 //! A line is appended, and is on disk once a later [`Log::sync`] has returned. A write that fails is undone.
-//! After a sync that failed the log is not used again: nobody knows what is on disk. Opening it anew finds out.
+//! After a sync that failed the log is not used again: nobody knows what is on disk. Opening it anew finds
+//! out.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -123,7 +124,8 @@ impl Log {
     }
 
     fn write(&mut self, text: &[u8]) -> io::Result<()> {
-        let is_full = |(_, bytes): &(File, u64)| *bytes > 0 && bytes + text.len() as u64 > self.file_bytes_max;
+        let is_full =
+            |(_, bytes): &(File, u64)| *bytes > 0 && bytes + text.len() as u64 > self.file_bytes_max;
         if self.file.as_ref().is_none_or(is_full) {
             self.begin_file()?;
         }
@@ -180,7 +182,8 @@ impl Log {
     /// [dropped](Log::drop_old_files).
     pub(super) fn mark_without_old_files(&self) -> Option<Mark> {
         let kept = self.files.len().saturating_sub(FILES_MAX);
-        self.mark().map(|mark| Mark { first: self.files.get(kept).map_or(mark.first, |(first, _)| *first), ..mark })
+        self.mark()
+            .map(|mark| Mark { first: self.files.get(kept).map_or(mark.first, |(first, _)| *first), ..mark })
     }
 
     pub(super) fn drop_old_files(&mut self) {

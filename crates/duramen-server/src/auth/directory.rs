@@ -98,8 +98,11 @@ impl Directory {
         let known = self.known()?;
         let mut found = names.iter().filter_map(|name| Some((name, known.certificates.get(name)?)));
         let refused = |why: &str| {
-            Err(Error::new(Code::Unauthenticated, format!("the certificate of {} is {why}", names.join(", ")))
-                .with_hint("an administrator names one of its names: `duramen user set ... --cert NAME`"))
+            Err(Error::new(
+                Code::Unauthenticated,
+                format!("the certificate of {} is {why}", names.join(", ")),
+            )
+            .with_hint("an administrator names one of its names: `duramen user set ... --cert NAME`"))
         };
         let Some((name, user)) = found.next() else { return refused("that of no user") };
         if found.any(|(_, other)| other != user) {

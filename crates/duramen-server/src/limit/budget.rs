@@ -23,6 +23,10 @@ const HOLDS_MUCH: usize = 256 << 10;
 /// small calls.
 const OWN_BYTES: usize = 16 << 10;
 
+/// A connection that has not taken so much of its single replies begins no call; of streams, it is closed
+/// after a while.
+pub(crate) const UNTAKEN_BYTES_MAX: usize = 1 << 20;
+
 /// The part of all bytes that is kept for this, as a divisor: a thousand connections of [`OWN_BYTES`] of the
 /// usual 128 MiB.
 const KEPT_PART: usize = 8;
@@ -207,6 +211,28 @@ impl Holder {
 
     fn waiting(&self, of: Of) -> &AtomicUsize {
         if of == Of::Stream { &self.of_streams } else { &self.replies }
+    }
+
+    /// Tells this connection from all others.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Until the client has taken so much of its replies that it may have others: one that asks and takes
+    /// nothing waits for itself, and the others do not wait for it.
+    pub(crate) async fn caught_up(&self) {
+        loop {
+            // Registered before the look, so that nothing is missed in between.
+            let given_back = self.budget.given_back.notified();
+            if self.is_caught_up() {
+                return;
+            }
+            given_back.await;
+        }
+    }
+
+    pub(crate) fn is_caught_up(&self) -> bool {
+        self.replies.load(Ordering::Relaxed) < UNTAKEN_BYTES_MAX
     }
 
     /// The window of the connection: what arrives there is held before any call sees it.

@@ -66,8 +66,9 @@ impl Builder {
         }
     }
 
-    /// Also listens on an address: 127.0.0.1 or ::1 for programs of this machine. Others, such as 0.0.0.0, let
-    /// other machines connect; they need [`Builder::tls`] and a user of the database. Port 0 is any free one.
+    /// Also listens on an address: 127.0.0.1 or ::1 for programs of this machine. Others, such as 0.0.0.0,
+    /// let other machines connect; they need [`Builder::tls`] and a user of the database. Port 0 is any free
+    /// one.
     #[must_use]
     pub fn listen(mut self, address: SocketAddr) -> Builder {
         self.listen.push(address);

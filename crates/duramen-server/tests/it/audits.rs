@@ -49,7 +49,8 @@ fn verified(db: &Db) -> Verified {
 #[test]
 fn who_came_was_refused_or_changed_users_and_definitions_is_told() {
     let served = Served::with(|server| server.listen(any_port()));
-    let user = v1::User { name: "web".to_owned(), rights: vec!["reader".to_owned()], certificates: Vec::new() };
+    let user =
+        v1::User { name: "web".to_owned(), rights: vec!["reader".to_owned()], certificates: Vec::new() };
     served.client.put_user(user.clone(), true).expect("added");
     assert_eq!(served.client.put_user(user, true).expect_err("there").code(), Code::AlreadyExists);
     let token = served.client.add_token("web", 0).expect("made");

@@ -472,8 +472,12 @@ fn tokens_end_when_they_expire_are_revoked_or_lose_their_user() {
     let users = served.client.users().expect("listed");
     assert!(users.users.len() == 1 && users.tokens.len() == 1, "those of the writer");
     // One that has expired.
-    users::put_user(&served.db, &users::User { name: "old".to_owned(), grants: Vec::new(), certificates: Vec::new() }, true)
-        .expect("added");
+    users::put_user(
+        &served.db,
+        &users::User { name: "old".to_owned(), grants: Vec::new(), certificates: Vec::new() },
+        true,
+    )
+    .expect("added");
     let (_, expired) = users::add_token(&served.db, "old", 1).expect("made");
     until_it_expires(&served, &expired);
     assert_eq!(connect(&served, &expired).expect_err("refused").code(), Code::Unauthenticated);

@@ -133,10 +133,7 @@ fn a_certificate_is_the_user_that_has_its_name() {
     let (_, admin) = served.tcp();
     let owner = connect(&served, Some(&admin), &authority, Some(identity.clone())).expect("let in");
     assert_eq!(owner.users().expect("the administrator").users.len(), 3);
-    assert_eq!(
-        refused(connect(&served, Some("dur_0_0"), &authority, Some(identity))),
-        Code::Unauthenticated
-    );
+    assert_eq!(refused(connect(&served, Some("dur_0_0"), &authority, Some(identity))), Code::Unauthenticated);
     // One that the name was made up for by another authority.
     let other = Authority::new("other", files.path());
     let forged = other.files("forged", &["web.internal"]);

@@ -61,7 +61,8 @@ fn blobs_take_little_memory_and_leave_no_space_behind() {
 fn good_clients_are_served_beside_hostile_ones() {
     let directory = tempfile::tempdir().unwrap();
     let db = directory.path().join("db");
-    let words = ["hostile", "--connections", "60", "--seconds", "3", "--seed", "5", "--db"];
+    let words =
+        ["hostile", "--connections", "78", "--alone-seconds", "1", "--seconds", "4", "--seed", "5", "--db"];
     let attacked = Command::new(SERVED).args(words).arg(db).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&attacked.stdout), String::from_utf8_lossy(&attacked.stderr));
     assert!(attacked.status.success(), "{out}{err}");

@@ -39,7 +39,8 @@ impl Until<'_> {
 
 /// Clients of one server.
 pub(crate) struct Clients {
-    pub(crate) address: Address,
+    /// Each two clients one after the other have the next one.
+    pub(crate) addresses: Vec<Address>,
     pub(crate) count: u64,
     pub(crate) seed: u64,
     /// Every error is one too many, once the server has answered.
@@ -47,19 +48,20 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Runs them all, each acknowledgement told to `told`.
+    /// Runs them all, each acknowledgement told to `told`, with the time that it took.
     pub(crate) fn run(
         &self,
         until: &Until<'_>,
-        told: &(dyn Fn(&Ack) -> Result<(), Wrong> + Sync),
+        told: &(dyn Fn(&Ack, Duration) -> Result<(), Wrong> + Sync),
     ) -> Result<(), Wrong> {
         let failed = Mutex::new(None);
         std::thread::scope(|scope| {
             for number in 0..self.count {
                 let failed = &failed;
                 scope.spawn(move || {
+                    let at = usize::try_from(number / 2).unwrap_or(0) % self.addresses.len();
                     let one = One {
-                        address: &self.address,
+                        address: &self.addresses[at],
                         client: number,
                         is_strict: self.is_strict,
                         random: Random::new(self.seed ^ number << 32),
@@ -82,15 +84,20 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    fn run(mut self, until: &Until<'_>, told: &dyn Fn(&Ack) -> Result<(), Wrong>) -> Result<(), Wrong> {
+    fn run(
+        mut self,
+        until: &Until<'_>,
+        told: &dyn Fn(&Ack, Duration) -> Result<(), Wrong>,
+    ) -> Result<(), Wrong> {
         let mut connection = self.connect()?;
         if self.client % 2 == 1 {
             return self.run_closures(&Remote::from(connection), until, told);
         }
         let mut number = 0;
         while !until.is_over() {
+            let start = Instant::now();
             let id = self.send(&mut connection, number)?;
-            told(&Ack { client: self.client, number, id: shown(&id) })?;
+            told(&Ack { client: self.client, number, id: shown(&id) }, start.elapsed())?;
             number += 1;
         }
         Ok(())
@@ -102,10 +109,11 @@ impl One<'_> {
         mut self,
         remote: &Remote,
         until: &Until<'_>,
-        told: &dyn Fn(&Ack) -> Result<(), Wrong>,
+        told: &dyn Fn(&Ack, Duration) -> Result<(), Wrong>,
     ) -> Result<(), Wrong> {
         let mut number = 0;
         while !until.is_over() {
+            let start = Instant::now();
             let done = remote.transact(|tx| {
                 let id = format!("{:016x}", self.random.bits());
                 let counter = tx.kv(COUNTERS).get::<i64>(self.client)?.unwrap_or(0);
@@ -116,7 +124,7 @@ impl One<'_> {
             });
             match done {
                 Ok((id, counter)) if u64::try_from(counter) == Ok(number) => {
-                    told(&Ack { client: self.client, number, id })?;
+                    told(&Ack { client: self.client, number, id }, start.elapsed())?;
                     number += 1;
                 }
                 // The server was away for half a minute: nothing has happened.

@@ -1,25 +1,28 @@
-//! Hostile connections beside good clients: the good ones must get every answer, and the server must not
-//! grow.
-//!
-//! The frames of HTTP/2 are written by hand: no library sends such.
+//! Hostile connections beside good clients: the good ones must get every answer, about as soon as without the
+//! others, and the server must not grow.
 
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
+mod frames;
+mod manner;
+pub(crate) mod wire;
+
+use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use duramen::prelude::*;
-use duramen_client::Address;
-use duramen_disk::memory::Random;
-use duramen_proto::discovery;
+use duramen_client::{Address, Client};
+use duramen_proto::discovery::{self, Serving};
+use duramen_proto::v1;
+
+pub(crate) use manner::Manner;
+use manner::{Attacker, Target};
+use wire::Certificate;
 
 use crate::client::{Clients, Until};
 use crate::{Hostile, Wrong, killed, wrong};
-
-/// How many good clients there are.
-const GOOD_CLIENTS: u64 = 8;
 
 /// What the server may hold for its clients, beside the engine's memory.
 const SERVER_BYTES: u64 = 128 << 20;
@@ -27,47 +30,23 @@ const SERVER_BYTES: u64 = 128 << 20;
 /// Documents that scans send to clients which take nothing.
 const BIG_DOCUMENTS: u64 = 2_000;
 const BIG_DOCUMENT_BYTES: usize = 32 << 10;
-
 const BIG: &str = "big";
 
-/// What a connection does to the server.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub(crate) enum Manner {
-    /// Connects, and says nothing.
-    HalfOpen,
-    /// Sends a call, a byte at a time.
-    Slow,
-    /// Declares a message as long as one may be, and sends a part of it.
-    Giant,
-    /// Sends as many empty messages inside of a message as fit.
-    Empty,
-    /// Asks for much, and takes nothing of it.
-    Unread,
-    /// Asks for everything in another order, and takes nothing of it.
-    Sorted,
-    /// Begins a transaction, asks for much in it, again and again, and takes nothing of it.
-    Transact,
-    /// Sends what is no HTTP/2.
-    Garbage,
-}
+/// A blob for clients which take nothing.
+const FILES: &str = "files";
+const BLOB_BYTES: usize = 64 << 20;
 
-const MANNERS: [Manner; 8] = [
-    Manner::HalfOpen,
-    Manner::Slow,
-    Manner::Giant,
-    Manner::Empty,
-    Manner::Unread,
-    Manner::Sorted,
-    Manner::Transact,
-    Manner::Garbage,
-];
+/// How often the 99th percentile may be that of good clients alone.
+const SLOWER_MAX: u32 = 3;
 
 /// Runs good clients alone, then beside hostile connections.
 pub(crate) fn run(args: &Hostile) -> Result<(), Wrong> {
     let path = &args.of.db;
     let engine_bytes = fill(path)?;
-    let mut server = killed::start(path)?;
-    let done = beside(args, path, &mut server, engine_bytes);
+    let certificate = Certificate::in_directory(path);
+    certificate.make()?;
+    let mut server = killed::start_with(path, &["--tls".as_ref(), path.as_os_str()])?;
+    let done = beside(args, &certificate, &mut server, engine_bytes);
     killed::end(&mut server)?;
     done
 }
@@ -83,68 +62,258 @@ fn fill(path: &Path) -> Result<u64, Wrong> {
             (first..first + 100).try_for_each(|id| documents.put(doc! { "id": id, "text": text.as_str() }))
         })?;
     }
+    db.blobs(FILES).put("big", &vec![7; BLOB_BYTES][..])?;
     let bytes = db.durability_status().memory_bytes;
     db.close()?;
     Ok(bytes)
 }
 
-fn beside(args: &Hostile, path: &Path, server: &mut Child, engine_bytes: u64) -> Result<(), Wrong> {
-    let is_over = AtomicBool::new(false);
-    let (acknowledged, made) = (AtomicU64::new(0), AtomicU64::new(0));
-    let clients = Clients {
-        address: Address::Directory(path.to_owned()),
-        count: GOOD_CLIENTS,
-        seed: args.seed,
-        is_strict: true,
+/// Where good clients find the server, and the token of the hostile ones.
+fn find(path: &Path, certificate: &Certificate) -> Result<(Vec<Address>, String), Wrong> {
+    let start = Instant::now();
+    let directory = Address::Directory(path.to_owned());
+    let owner = loop {
+        match Client::connect(&directory) {
+            Ok(client) => break client,
+            Err(error) if start.elapsed() > Duration::from_secs(60) => return Err(error.into()),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
     };
-    let socket = discovery::socket_of(path);
-    let peak = std::thread::scope(|scope| {
-        let good = scope.spawn(|| {
-            clients.run(&Until::Told(&is_over), &|_| {
-                acknowledged.fetch_add(1, Ordering::Relaxed);
-                Ok(())
-            })
-        });
+    let token = |name: &str, rights: &[&str]| {
+        let rights = rights.iter().map(|right| (*right).to_owned()).collect();
+        owner.put_user(v1::User { name: name.to_owned(), rights, certificates: Vec::new() }, true)?;
+        owner.add_token(name, 0).map(|made| made.text)
+    };
+    let good = token("good", &["writer=collection:*", "writer=kv:*", "schema"])?;
+    let hostile = token("hostile", &["reader", "writer=blob:*"])?;
+    Ok((vec![directory, certificate.address(address(path)?, &good)], hostile))
+}
+
+/// The address of TCP.
+fn address(path: &Path) -> Result<SocketAddr, Wrong> {
+    let text =
+        std::fs::read_to_string(path.join(discovery::FILE)).map_err(|error| wrong(error.to_string()))?;
+    let serving = Serving::parse(&text).ok_or_else(|| wrong("it is not known how the database is served"))?;
+    let address = serving.addresses.first().and_then(|address| address.parse().ok());
+    address.ok_or_else(|| wrong("the server has no address"))
+}
+
+fn beside(
+    args: &Hostile,
+    certificate: &Certificate,
+    server: &mut Child,
+    engine_bytes: u64,
+) -> Result<(), Wrong> {
+    let (addresses, token) = find(&args.of.db, certificate)?;
+    let good = Good {
+        clients: Clients { addresses, count: args.clients, seed: args.seed, is_strict: true },
+        took: [Mutex::default(), Mutex::default()],
+        is_beside: AtomicBool::new(false),
+        is_over: AtomicBool::new(false),
+    };
+    let (made, peak) = std::thread::scope(|scope| {
+        let served = scope.spawn(|| good.run());
+        let ran = phases(args, &token, server, &good);
+        good.is_over.store(true, Ordering::Relaxed);
+        served.join().expect("it does not panic").and(ran)
+    })?;
+    report(args, &good, made, (peak, (engine_bytes + SERVER_BYTES) / 10 * 11))
+}
+
+/// Good clients alone, then beside attackers in a process of their own. Returns how many connections these
+/// have made, and the most memory of the server.
+fn phases(args: &Hostile, token: &str, server: &mut Child, good: &Good) -> Result<(u64, u64), Wrong> {
+    let failed = |error: std::io::Error| wrong(format!("the attackers: {error}"));
+    watch(server, Duration::from_secs(args.alone_seconds), good)?;
+    good.is_beside.store(true, Ordering::Relaxed);
+    let me = std::env::current_exe().map_err(failed)?;
+    // They stand for other machines: what they compute themselves takes no processor from the server and its
+    // good clients. Of 2,000 threads the lowest `nice` would still take most.
+    let has_chrt = Command::new("chrt").arg("--version").stdout(Stdio::null()).status();
+    let mut command = match has_chrt {
+        Ok(status) if status.success() => {
+            let mut idle = Command::new("chrt");
+            idle.args(["--idle", "0"]).arg(&me);
+            idle
+        }
+        _ => Command::new(&me),
+    };
+    command.arg("attack").arg("--db").arg(&args.of.db).args(["--token", token]);
+    for (flag, value) in
+        [("--connections", args.connections), ("--new-a-second", args.new_a_second), ("--seed", args.seed)]
+    {
+        command.arg(flag).arg(value.to_string());
+    }
+    if let Some(manner) = args.manner.as_ref().and_then(clap::ValueEnum::to_possible_value) {
+        command.arg("--manner").arg(manner.get_name());
+    }
+    let mut attackers = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let peak = watch(server, Duration::from_secs(args.seconds), good);
+    // It ends with its input.
+    drop(attackers.stdin.take());
+    let out = attackers.wait_with_output().map_err(failed)?;
+    let made =
+        String::from_utf8_lossy(&out.stdout).trim().parse().map_err(|_| wrong("no attack was made"))?;
+    Ok((made, peak?))
+}
+
+/// The attackers of `hostile`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Attack {
+    #[command(flatten)]
+    of: crate::Of,
+    #[arg(long)]
+    token: String,
+    #[arg(long)]
+    connections: u64,
+    #[arg(long)]
+    new_a_second: u64,
+    #[arg(long)]
+    seed: u64,
+    #[arg(long)]
+    manner: Option<Manner>,
+}
+
+/// Attacks until the input ends; prints how many connections were made.
+pub(crate) fn attack(args: &Attack) -> Result<(), Wrong> {
+    let path = &args.of.db;
+    let target = Target {
+        socket: discovery::socket_of(path),
+        address: address(path)?,
+        trust: Certificate::in_directory(path).trust()?,
+        token: args.token.clone(),
+    };
+    let (is_over, made, gate) = (AtomicBool::new(false), AtomicU64::new(0), Gate::new(args.new_a_second));
+    std::thread::scope(|scope| {
+        let (is_over, made, gate, target) = (&is_over, &made, &gate, &target);
         for number in 0..args.connections {
-            let (socket, is_over, made) = (&socket, &is_over, &made);
             scope.spawn(move || {
-                let mut random = Random::new(args.seed ^ number << 20);
-                let mixed = MANNERS[usize::try_from(number).unwrap_or(0) % MANNERS.len()];
-                let manner = args.manner.unwrap_or(mixed);
-                while !is_over.load(Ordering::Relaxed) {
+                let mut attacker = Attacker::new(target, number, args.manner, args.seed, is_over);
+                while gate.wait(is_over) {
                     made.fetch_add(1, Ordering::Relaxed);
                     // The server closes it, or refuses it: then comes the next.
-                    let _ = attack(manner, socket, &mut random, is_over);
-                    std::thread::sleep(Duration::from_millis(random.below(200) as u64));
+                    let _ = attacker.attack();
+                    attacker.rest();
                 }
             });
         }
-        let peak = watch(server, Duration::from_secs(args.seconds));
+        // Nothing comes: it ends when the other process does.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         is_over.store(true, Ordering::Relaxed);
-        good.join().expect("it does not panic").and(peak)
-    })?;
-    let bound = (engine_bytes + SERVER_BYTES) / 10 * 11;
+    });
+    println!("{}", made.into_inner());
+    Ok(())
+}
+
+fn report(args: &Hostile, good: &Good, made: u64, (peak, bound): (u64, u64)) -> Result<(), Wrong> {
+    let [alone, beside] = good.took.each_ref().map(Quantiles::of);
     println!(
-        "seed {}: {} connections at once, {} made, {} s: {} batches of {GOOD_CLIENTS} good clients acknowledged without an error; {} MiB of memory at most, {} allowed",
+        "seed {}: {} good clients, {} s alone: {alone}; {} s beside {} connections, {made} made: {beside}; no error; {} MiB of memory at most, {} allowed",
         args.seed,
-        args.connections,
-        made.into_inner(),
+        args.clients,
+        args.alone_seconds,
         args.seconds,
-        acknowledged.load(Ordering::Relaxed),
+        args.connections,
         peak >> 20,
         bound >> 20,
     );
     if peak > bound {
         return Err(wrong("the server grew beyond its memory"));
     }
-    if acknowledged.into_inner() == 0 { Err(wrong("nothing was acknowledged")) } else { Ok(()) }
+    if alone.count == 0 || beside.count == 0 {
+        return Err(wrong("nothing was acknowledged"));
+    }
+    if args.check_p99 && beside.p99 > alone.p99 * SLOWER_MAX {
+        return Err(wrong("good clients waited too long"));
+    }
+    Ok(())
+}
+
+/// The good clients, and how long each of their batches and closures took: alone, and beside hostile ones.
+struct Good {
+    clients: Clients,
+    took: [Mutex<Vec<Duration>>; 2],
+    is_beside: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl Good {
+    fn run(&self) -> Result<(), Wrong> {
+        let ran = self.clients.run(&Until::Told(&self.is_over), &|_, time| {
+            let took = &self.took[usize::from(self.is_beside.load(Ordering::Relaxed))];
+            took.lock().unwrap_or_else(PoisonError::into_inner).push(time);
+            Ok(())
+        });
+        // Nothing is to be seen without them.
+        self.is_over.store(true, Ordering::Relaxed);
+        ran
+    }
+}
+
+struct Quantiles {
+    count: usize,
+    p50: Duration,
+    p99: Duration,
+    max: Duration,
+}
+
+impl Quantiles {
+    fn of(took: &Mutex<Vec<Duration>>) -> Quantiles {
+        let mut took = took.lock().unwrap_or_else(PoisonError::into_inner);
+        took.sort_unstable();
+        let at = |percent: usize| took.get(took.len() * percent / 100).copied().unwrap_or_default();
+        Quantiles {
+            count: took.len(),
+            p50: at(50),
+            p99: at(99),
+            max: took.last().copied().unwrap_or_default(),
+        }
+    }
+}
+
+impl std::fmt::Display for Quantiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Quantiles { count, p50, p99, max } = self;
+        write!(f, "{count} acknowledged, half within {p50:.1?}, 99 % within {p99:.1?}, all within {max:.1?}")
+    }
+}
+
+/// Lets so many through in a second.
+struct Gate {
+    next: Mutex<Instant>,
+    every: Duration,
+}
+
+impl Gate {
+    fn new(a_second: u64) -> Gate {
+        let a_second = u32::try_from(a_second.max(1)).unwrap_or(u32::MAX);
+        Gate { next: Mutex::new(Instant::now()), every: Duration::from_secs(1) / a_second }
+    }
+
+    /// Waits for a turn; whether there is one before all is over.
+    fn wait(&self, is_over: &AtomicBool) -> bool {
+        let turn = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let turn = (*next).max(Instant::now());
+            *next = turn + self.every;
+            turn
+        };
+        while !is_over.load(Ordering::Relaxed) {
+            let left = turn.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(Duration::from_millis(100)));
+        }
+        false
+    }
 }
 
 /// The largest anonymous memory of the server, over some time.
-fn watch(server: &mut Child, time: Duration) -> Result<u64, Wrong> {
+fn watch(server: &mut Child, time: Duration, good: &Good) -> Result<u64, Wrong> {
     let start = Instant::now();
     let mut peak = 0;
-    while start.elapsed() < time {
+    while start.elapsed() < time && !good.is_over.load(Ordering::Relaxed) {
         peak = peak.max(anonymous(server.id())?);
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -158,156 +327,4 @@ pub(crate) fn anonymous(process: u32) -> Result<u64, Wrong> {
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
     Ok(kib.ok_or_else(|| wrong(format!("process {process} has ended")))? << 10)
-}
-
-fn attack(manner: Manner, socket: &Path, random: &mut Random, is_over: &AtomicBool) -> std::io::Result<()> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_write_timeout(Some(Duration::from_secs(1)))?;
-    match manner {
-        Manner::HalfOpen => {}
-        Manner::Garbage => {
-            let garbage: Vec<u8> = (0..1_000).map(|_| random.bits().to_le_bytes()[0]).collect();
-            stream.write_all(&garbage)?;
-        }
-        Manner::Slow => {
-            let call = [begin(), headers("/duramen.v1.Data/Batch"), data(&[0; 5_000], true)].concat();
-            for byte in call {
-                stream.write_all(&[byte])?;
-                if hold(&mut stream, Duration::from_secs(1), is_over)? {
-                    return Ok(());
-                }
-            }
-        }
-        Manner::Giant => {
-            stream.write_all(&[begin(), headers("/duramen.v1.Data/Batch")].concat())?;
-            let length = 16_000_000_u32.to_be_bytes();
-            stream.write_all(&data(&[&[0], &length[..]].concat(), false))?;
-            // As much as the window lets in, and no more.
-            for _ in 0..3 {
-                stream.write_all(&data(&[0x5a; 16_000], false))?;
-            }
-        }
-        Manner::Empty => {
-            stream.write_all(&[begin(), headers("/duramen.v1.Data/Read")].concat())?;
-            let message = [0x0a, 0x00].repeat(8_000_000 / 2);
-            let length = u32::try_from(message.len()).expect("short").to_be_bytes();
-            let framed = [&[0], &length[..], &message].concat();
-            // It takes what the server's windows let in; the rest is refused.
-            for part in framed.chunks(16_000) {
-                stream.write_all(&data(part, false))?;
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        }
-        Manner::Transact => return transact(&mut stream, is_over),
-        Manner::Unread | Manner::Sorted => {
-            stream.write_all(&[begin(), headers("/duramen.v1.Data/Scan")].concat())?;
-            // `collection`, of the scan or of its query, which has an `order_by`.
-            let mut request = [&[0x0a, 3], BIG.as_bytes()].concat();
-            if matches!(manner, Manner::Sorted) {
-                request.extend([&[0x32, 9], &b"text:desc"[..]].concat());
-                let length = u8::try_from(request.len()).expect("short");
-                request = [&[0x42, length], &request[..]].concat();
-            }
-            let length = u32::try_from(request.len()).expect("short").to_be_bytes();
-            stream.write_all(&data(&[&[0], &length[..], &request].concat(), true))?;
-            // Nothing is read.
-            let start = Instant::now();
-            while start.elapsed() < Duration::from_secs(20) && !is_over.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            return Ok(());
-        }
-    }
-    hold(&mut stream, Duration::from_secs(20), is_over).map(drop)
-}
-
-/// A transaction that asks for ten documents, again and again.
-fn transact(stream: &mut UnixStream, is_over: &AtomicBool) -> std::io::Result<()> {
-    stream.write_all(&[begin(), headers("/duramen.v1.Data/Transact")].concat())?;
-    // A `begin`, then steps that each get ten documents.
-    let key = [&[0x0a, 2, 0x18], &[2_u8][..]].concat();
-    let get = within(0x0a, &[within(0x0a, BIG.as_bytes()), within(0x12, &key)].concat());
-    let step = within(0x12, &within(0x12, &get).repeat(10));
-    let framed = |message: &[u8]| {
-        let length = u32::try_from(message.len()).expect("short").to_be_bytes();
-        data(&[&[0], &length[..], message].concat(), false)
-    };
-    let mut sent = framed(&within(0x0a, &[]));
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(20) && !is_over.load(Ordering::Relaxed) {
-        stream.write_all(&sent)?;
-        sent = framed(&step);
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
-}
-
-/// A field of a message, with its tag and its length.
-fn within(tag: u8, bytes: &[u8]) -> Vec<u8> {
-    let mut field = vec![tag];
-    let mut length = bytes.len();
-    while length >= 0x80 {
-        field.push(u8::try_from(length & 0x7f).expect("7 bits") | 0x80);
-        length >>= 7;
-    }
-    field.push(u8::try_from(length).expect("7 bits"));
-    field.extend_from_slice(bytes);
-    field
-}
-
-/// Keeps the connection for a time; whether it was closed, or all is over.
-fn hold(stream: &mut UnixStream, time: Duration, is_over: &AtomicBool) -> std::io::Result<bool> {
-    let start = Instant::now();
-    stream.set_read_timeout(Some(Duration::from_millis(100)))?;
-    let mut bytes = [0; 4096];
-    while start.elapsed() < time {
-        if is_over.load(Ordering::Relaxed) {
-            return Ok(true);
-        }
-        match stream.read(&mut bytes) {
-            Ok(0) => return Ok(true),
-            Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(false)
-}
-
-/// The preface, and settings that let the server send without end.
-fn begin() -> Vec<u8> {
-    let window = [0, 4, 0x7f, 0xff, 0xff, 0xff];
-    let settings = frame(4, 0, 0, &window);
-    let update = frame(8, 0, 0, &0x7fff_0000_u32.to_be_bytes());
-    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &settings, &update].concat()
-}
-
-fn headers(path: &str) -> Vec<u8> {
-    let fields = [
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":path", path),
-        (":authority", "duramen"),
-        ("content-type", "application/grpc"),
-        ("te", "trailers"),
-    ];
-    let mut block = Vec::new();
-    for (name, value) in fields {
-        // Without index and without Huffman's code; all are short.
-        block.push(0);
-        for text in [name, value] {
-            block.push(u8::try_from(text.len()).expect("short"));
-            block.extend_from_slice(text.as_bytes());
-        }
-    }
-    frame(1, 0x4, 1, &block)
-}
-
-fn data(bytes: &[u8], is_last: bool) -> Vec<u8> {
-    frame(0, u8::from(is_last), 1, bytes)
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }

@@ -20,12 +20,13 @@ const LIFE_MS_MAX: usize = 400;
 pub(crate) fn run(args: &Kill) -> Result<(), Wrong> {
     let acks = Mutex::new(Acks::default());
     let is_over = AtomicBool::new(false);
-    let address = Address::Directory(args.of.db.clone());
-    let clients = Clients { address, count: args.clients, seed: args.seed, is_strict: false };
+    let addresses = vec![Address::Directory(args.of.db.clone())];
+    let clients = Clients { addresses, count: args.clients, seed: args.seed, is_strict: false };
     let told = std::thread::scope(|scope| {
         let told = scope.spawn(|| {
-            clients
-                .run(&Until::Told(&is_over), &|ack| acks.lock().expect("no thread panics").add(ack.clone()))
+            clients.run(&Until::Told(&is_over), &|ack, _| {
+                acks.lock().expect("no thread panics").add(ack.clone())
+            })
         });
         let killed = kill(args, &is_over, &|| acks.lock().expect("no thread panics").count());
         is_over.store(true, Ordering::Relaxed);
@@ -75,8 +76,13 @@ fn kill(args: &Kill, is_over: &AtomicBool, count: &dyn Fn() -> usize) -> Result<
 
 /// A server in a process of its own.
 pub(crate) fn start(db: &Path) -> Result<Child, Wrong> {
+    start_with(db, &[])
+}
+
+/// With arguments of `serve`.
+pub(crate) fn start_with(db: &Path, arguments: &[&std::ffi::OsStr]) -> Result<Child, Wrong> {
     let me = std::env::current_exe().map_err(|error| wrong(error.to_string()))?;
-    let started = Command::new(me).arg("serve").arg("--db").arg(db).spawn();
+    let started = Command::new(me).arg("serve").arg("--db").arg(db).args(arguments).spawn();
     started.map_err(|error| wrong(format!("the server does not start: {error}")))
 }
 

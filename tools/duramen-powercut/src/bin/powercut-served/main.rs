@@ -30,6 +30,7 @@ use duramen_client::Address;
 
 use acks::Acks;
 use client::{Clients, Until};
+use hostile::wire::Certificate;
 
 #[derive(Debug, Parser)]
 struct Cli {
@@ -40,7 +41,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serves a database until it is killed
-    Serve(Of),
+    Serve(Serve),
     /// Serves a database, with clients in the same process, until the power goes; prints what was
     /// acknowledged
     Load(Load),
@@ -52,6 +53,8 @@ enum Command {
     Client(kill_clients::OneClient),
     /// Attacks a server with hostile connections beside good clients, and watches its memory
     Hostile(Hostile),
+    /// These connections: attacks until the input ends
+    Attack(hostile::Attack),
     /// Runs transactions of several messages by many clients, and checks that they could have run one after
     /// the other
     History(history::History),
@@ -73,6 +76,15 @@ struct Of {
     /// The database
     #[arg(long)]
     db: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct Serve {
+    #[command(flatten)]
+    of: Of,
+    /// Also by TCP, with the certificate in this directory
+    #[arg(long)]
+    tls: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -104,8 +116,20 @@ pub(crate) struct Hostile {
     /// Hostile connections at once
     #[arg(long, default_value_t = 500)]
     connections: u64,
+    /// New ones a second at most, of all
+    #[arg(long, default_value_t = 200)]
+    new_a_second: u64,
+    /// Good clients: half of them by the socket, half by TLS
+    #[arg(long, default_value_t = 16)]
+    clients: u64,
+    /// How long good clients run alone, before
+    #[arg(long, default_value_t = 30)]
+    alone_seconds: u64,
     #[arg(long, default_value_t = 120)]
     seconds: u64,
+    /// Fail if the 99th percentile of good clients is more than three times that of them alone
+    #[arg(long)]
+    check_p99: bool,
     /// All of them behave like this; without it each like another
     #[arg(long)]
     manner: Option<hostile::Manner>,
@@ -138,12 +162,13 @@ impl From<Error> for Wrong {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Serve(args) => serve(&args.db),
+        Command::Serve(args) => serve(&args),
         Command::Load(args) => load(&args),
         Command::Kill(args) => killed::run(&args),
         Command::KillClients(args) => kill_clients::run(&args),
         Command::Client(args) => kill_clients::run_one(&args),
         Command::Hostile(args) => hostile::run(&args),
+        Command::Attack(args) => hostile::attack(&args),
         Command::History(args) => history::run(&args),
         Command::Blobs(args) => blobs::run(&args),
         Command::Upload(args) => blobs::upload(&args),
@@ -167,9 +192,15 @@ fn open(path: &Path) -> Result<Db> {
     Ok(db)
 }
 
-fn serve(path: &Path) -> Result<(), Wrong> {
-    let db = open(path)?;
-    let _server = duramen_server::local(&db)?;
+fn serve(args: &Serve) -> Result<(), Wrong> {
+    let db = open(&args.of.db)?;
+    let mut server = duramen_server::Server::builder(db);
+    if let Some(directory) = &args.tls {
+        let files = Certificate::in_directory(directory);
+        let any_port = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
+        server = server.listen(any_port).tls(files.certificate, files.key);
+    }
+    let _server = server.start()?;
     loop {
         std::thread::park();
     }
@@ -179,10 +210,10 @@ fn load(args: &Load) -> Result<(), Wrong> {
     let path = &args.of.db;
     let db = open(path)?;
     let _server = duramen_server::local(&db)?;
-    let address = Address::Directory(path.clone());
-    let clients = Clients { address, count: args.clients, seed: args.seed, is_strict: false };
+    let addresses = vec![Address::Directory(path.clone())];
+    let clients = Clients { addresses, count: args.clients, seed: args.seed, is_strict: false };
     // A line for each acknowledgement, whole.
-    clients.run(&Until::Forever, &|ack| {
+    clients.run(&Until::Forever, &|ack, _| {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{ack}").and_then(|()| out.flush()).map_err(|error| wrong(error.to_string()))
     })
