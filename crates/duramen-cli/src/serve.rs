@@ -108,6 +108,7 @@ fn told(db: &Db, server: &Server, args: &ServeArgs, is_new: bool, out: Output) -
     if let Some(error) = server.without_socket() {
         out.warning(&format!("there is no socket: {}", error.message()), "clients use the address");
     }
+    warn(server, args, out);
     if out.is_json() {
         let addresses = addresses.iter().map(|address| duramen::Value::from(address.as_str()));
         let fields = doc! {
@@ -140,6 +141,11 @@ fn told(db: &Db, server: &Server, args: &ServeArgs, is_new: bool, out: Output) -
         };
         out.line(&format!("gRPC          {address}{tls}, {who}"))?;
     }
+    Ok(())
+}
+
+/// Says what everybody may do.
+fn warn(server: &Server, args: &ServeArgs, out: Output) {
     let is_wide = server.addresses().iter().any(|address| !address.ip().to_canonical().is_loopback());
     if args.no_auth {
         let what = "everybody who reaches an address of the server may read and change everything";
@@ -149,5 +155,4 @@ fn told(db: &Db, server: &Server, args: &ServeArgs, is_new: bool, out: Output) -
         let what = "tokens and data go over the network so that whoever is between can read them";
         out.warning(what, "stop it, and start it with --tls-cert and --tls-key");
     }
-    Ok(())
 }

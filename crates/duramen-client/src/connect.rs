@@ -93,6 +93,9 @@ async fn by_tcp(host: &str, port: u16, token: Option<String>, tls: Option<&TlsFi
                 "name the file of the authority of the server's certificate, `duramens://HOST:PORT?ca=FILE`, and the host as the certificate does",
             )
         }
+        why if tls.is_none() => unreachable(&shown, &why).with_hint(
+            "look whether `duramen serve` runs there, and whether the address is right; a server with TLS is duramens://HOST:PORT",
+        ),
         why => unreachable(&shown, &why),
     })?;
     Ok(Connected { channel, token })

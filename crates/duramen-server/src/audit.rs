@@ -15,7 +15,7 @@ mod log;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use duramen::error::{Code, Error, Result};
@@ -32,14 +32,29 @@ const MARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Kinds of logins and refusals that are told in a second; the others are counted together.
 const TOLD_MAX: usize = 10;
 
+/// What is told of a name.
+const ON_CHARS_MAX: usize = 256;
+
 /// The audit of a database.
 pub struct Audit {
     db: Db,
     log: Mutex<Log>,
-    waiting: Mutex<HashMap<Event, u64>>,
+    waiting: Mutex<Waiting>,
     /// When the row of the database was written, and the last line that it has.
     marked: Mutex<(Instant, u64)>,
 }
+
+/// What was not written yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Logins and refusals, and how often.
+    counted: HashMap<Event, u64>,
+    /// Ends of what was begun, in their order.
+    ends: Vec<Event>,
+}
+
+/// The audits that are open in this process, by database and opening: two servers of one database have one.
+static OPEN: Mutex<Vec<((Vec<u8>, u64), Weak<Audit>)>> = Mutex::new(Vec::new());
 
 /// Who does something.
 #[derive(Debug, Clone, Default)]
@@ -51,20 +66,24 @@ pub struct Actor {
 }
 
 impl Audit {
-    /// Opens the audit of a database. Its files are made with the first line.
+    /// Opens the audit of a database, which may be open already. Its files are made with the first line.
     ///
     /// # Errors
     /// `System` (E1001) if a file cannot be read; those of a [read](duramen::Error#reads).
     pub fn open(db: &Db) -> Result<Arc<Audit>> {
+        let key = (key_of(db), db.opening());
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(_, audit)| audit.strong_count() > 0);
+        if let Some(audit) = open.iter().find(|(of, _)| *of == key).and_then(|(_, audit)| audit.upgrade()) {
+            return Ok(audit);
+        }
         let mark = mark_of(db)?;
         let log = Log::open(&db.durability_status().path, mark)?;
         let marked = (Instant::now(), mark.map_or(0, |mark| mark.last));
-        Ok(Arc::new(Audit {
-            db: db.clone(),
-            log: Mutex::new(log),
-            waiting: Mutex::default(),
-            marked: Mutex::new(marked),
-        }))
+        let (log, waiting, marked) = (Mutex::new(log), Mutex::default(), Mutex::new(marked));
+        let audit = Arc::new(Audit { db: db.clone(), log, waiting, marked });
+        open.push((key, Arc::downgrade(&audit)));
+        Ok(audit)
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
@@ -98,10 +117,11 @@ impl Audit {
             step: Some("begin"),
             user: actor.user.clone(),
             from: actor.from.clone(),
-            on: on.to_owned(),
+            on: on.chars().take(ON_CHARS_MAX).collect(),
             ..Event::default()
         };
         let mut log = self.log();
+        self.write_ends(&mut log)?;
         let number = log.append(&event)?;
         log.sync()?;
         Ok(Begun {
@@ -112,14 +132,31 @@ impl Audit {
 
     /// Tells what is done already, or was refused, within a second.
     pub(crate) fn tell(&self, event: Event) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = waiting.contains_key(&event);
-        let event = if is_known || waiting.len() < TOLD_MAX {
+        let counted = &mut self.waiting().counted;
+        // Those who are nobody leave room for those who are somebody.
+        let max = if event.user.is_empty() { TOLD_MAX / 2 } else { TOLD_MAX };
+        let event = if counted.contains_key(&event) || counted.len() < max {
             event
         } else {
             Event { what: "others".to_owned(), ..Event::default() }
         };
-        *waiting.entry(event).or_default() += 1;
+        *counted.entry(event).or_default() += 1;
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_ends(&self, log: &mut Log) -> Result<()> {
+        let mut ends = std::mem::take(&mut self.waiting().ends);
+        while let Some(end) = ends.first() {
+            if let Err(error) = log.append(end) {
+                self.waiting().ends.splice(0..0, ends);
+                return Err(error);
+            }
+            ends.remove(0);
+        }
+        Ok(())
     }
 
     /// Writes what waits, and the row of the database if it is time, or if the audit is to be closed.
@@ -128,11 +165,18 @@ impl Audit {
     /// `DiskFull` (E0301) or `System` (E1001) if the lines cannot be written; those of a
     /// [commit](duramen::Error#commits).
     pub fn flush(&self, is_last: bool) -> Result<()> {
-        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         let mut log = self.log();
-        for (event, count) in waiting {
-            let count = (count > 1).then_some(count);
-            log.append(&Event { count, ..event })?;
+        self.write_ends(&mut log)?;
+        let mut counted = std::mem::take(&mut self.waiting().counted);
+        while let Some((event, count)) = counted.iter().next().map(|(event, count)| (event.clone(), *count)) {
+            if let Err(error) = log.append(&Event { count: (count > 1).then_some(count), ..event.clone() }) {
+                let mut waiting = self.waiting();
+                counted
+                    .into_iter()
+                    .for_each(|(event, count)| *waiting.counted.entry(event).or_default() += count);
+                return Err(error);
+            }
+            counted.remove(&event);
         }
         log.sync()?;
         let has_old_files = log.has_old_files();
@@ -141,12 +185,19 @@ impl Audit {
         drop(log);
         let mut marked = self.marked.lock().unwrap_or_else(PoisonError::into_inner);
         let is_time = is_last || has_old_files || marked.0.elapsed() >= MARK_INTERVAL;
-        if let Some(mark) = mark.filter(|mark| is_time && mark.last != marked.1) {
+        if let Some(mark) = mark.filter(|mark| is_time && mark.last > marked.1) {
             put_mark(&self.db, &mark)?;
             *marked = (Instant::now(), mark.last);
-            self.log().drop_old_files();
+            self.log().drop_old_files(&mark);
         }
         Ok(())
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        // Ends that cannot be written now are missing: their begins are there.
+        let _ = self.write_ends(&mut self.log());
     }
 }
 
@@ -174,8 +225,8 @@ impl Begun {
 
     fn tell(&mut self) {
         let event = std::mem::take(&mut self.event);
-        // A log that has failed refuses what must be told from now on.
-        let _ = self.audit.log().append(&event);
+        // Written with the next line, or within a second: nobody waits for it.
+        self.audit.waiting().ends.push(event);
     }
 }
 

@@ -8,7 +8,7 @@ use duramen::error::{Code, Error, Result};
 use http::HeaderMap;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::audit::Actor;
+use crate::audit::{Actor, Audit, Event};
 use crate::auth::Caller;
 use crate::blobs::kept::KeptUploads;
 use crate::limit::body::Charges;
@@ -26,8 +26,10 @@ const TIMEOUT: &str = "grpc-timeout";
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) caller: Caller,
-    /// Where the client is, for the audit.
+    /// Where the client is, and what it calls, for the audit.
     from: Arc<str>,
+    path: Arc<str>,
+    audit: Arc<Audit>,
     pub(crate) deadline: Instant,
     begun: Arc<AtomicBool>,
     /// The client waits for no answer any more.
@@ -43,7 +45,8 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(
-        (caller, from): (Caller, Arc<str>),
+        (caller, from, path): (Caller, &Arc<str>, &str),
+        audit: &Arc<Audit>,
         deadline: Instant,
         (uploads, places): (&Arc<KeptUploads>, &Arc<Places>),
         class: Class,
@@ -51,7 +54,9 @@ impl Call {
     ) -> Call {
         Call {
             caller,
-            from,
+            from: Arc::clone(from),
+            path: path.into(),
+            audit: Arc::clone(audit),
             deadline,
             begun: Arc::default(),
             gone: Arc::default(),
@@ -67,6 +72,15 @@ impl Call {
     /// Who calls.
     pub(crate) fn actor(&self) -> Actor {
         Actor { user: self.caller.name().to_owned(), from: self.from.to_string() }
+    }
+
+    /// Tells the audit of an error, if it says that the caller may not do what it asked for.
+    pub(crate) fn tell_if_refused(&self, code: Code) {
+        if let Code::Unauthenticated | Code::Forbidden = code {
+            let Actor { user, from } = self.actor();
+            let (what, on, code) = ("refused".to_owned(), self.path.to_string(), Some(code.to_string()));
+            self.audit.tell(Event { what, user, from, on, code, ..Event::default() });
+        }
     }
 
     /// Takes a place among the calls of its class. Its message has arrived: a client that sends slowly takes

@@ -122,6 +122,9 @@ impl<S: Source> Stream for OnDemand<S> {
         let made = ready!(making.as_mut().poll(cx));
         self.making = None;
         self.is_over = !matches!(made, Ok(Some(_)));
+        if let Err(error) = &made {
+            self.call.tell_if_refused(error.code());
+        }
         Poll::Ready(made.map_err(|error| status::of(&error)).transpose())
     }
 }

@@ -20,7 +20,7 @@ use tonic::server::NamedService;
 use tower_service::Service;
 
 use crate::admin::AdminService;
-use crate::audit::{Actor, Audit, Event};
+use crate::audit::{Audit, Event};
 use crate::auth::Auth;
 use crate::blobs::kept::KeptUploads;
 use crate::blobs::{BlobService, UPLOAD_BYTES_MAX};
@@ -178,9 +178,10 @@ pub(crate) async fn answer(
     let call = match begin(&shared, &client, request.uri().path(), request.headers()) {
         Ok(call) => call,
         Err(error) => {
-            if let Code::Unauthenticated | Code::Forbidden = error.code() {
-                let actor = Actor { user: String::new(), from: client.place.to_string() };
-                tell_refused(&shared.audit, actor, request.uri().path(), error.code());
+            // What a stranger calls it may have made up.
+            if let code @ (Code::Unauthenticated | Code::Forbidden) = error.code() {
+                let (what, from) = ("refused".to_owned(), client.place.to_string());
+                shared.audit.tell(Event { what, from, code: Some(code.to_string()), ..Event::default() });
             }
             return Ok(reply(refused(error).into_http(), None));
         }
@@ -194,8 +195,7 @@ pub(crate) async fn answer(
     }
     let (mut head, body) = request.into_parts();
     head.extensions.insert(call.clone());
-    let path = head.uri.path().to_owned();
-    let takes = shared.services.takes(&path);
+    let takes = shared.services.takes(head.uri.path());
     let request = Request::from_parts(head, RequestBody::new(body, &client.holder, &call.charges, takes));
     let Some(answering) = shared.services.dispatch(request) else {
         return Ok(reply(Status::unimplemented("there is no such service").into_http(), None));
@@ -210,22 +210,13 @@ pub(crate) async fn answer(
         Err(_) => status::of(&call::deadline_passed()).into_http(),
     };
     if let Some(code) = refusal(&response) {
-        tell_refused(&shared.audit, call.actor(), &path, code);
+        call.tell_if_refused(code);
     }
     // A scan keeps its place as long as its reply.
     if class != Class::Bulk {
         call.give_place_back();
     }
     Ok(reply(response, Some(call)))
-}
-
-/// Names that clients make up are told no longer than this.
-const TOLD_BYTES: usize = 128;
-
-fn tell_refused(audit: &Audit, actor: Actor, path: &str, code: Code) {
-    let on = path.chars().take(TOLD_BYTES).collect();
-    let (what, code) = ("refused".to_owned(), Some(code.to_string()));
-    audit.tell(Event { what, user: actor.user, from: actor.from, on, code, ..Event::default() });
 }
 
 /// The code of an answer that says that the caller may not do what it asked for.
@@ -255,6 +246,6 @@ fn begin(shared: &Shared, client: &Client, path: &str, headers: &HeaderMap) -> R
     // That of a watch is for its beginning: it has no end.
     let headers = if path == WATCH { &HeaderMap::new() } else { headers };
     let deadline = call::deadline(headers, usual, most)?;
-    let (caller, kept) = ((caller, Arc::clone(&client.place)), (&shared.uploads, &shared.places));
-    Ok(Call::new(caller, deadline, kept, class, &client.holder))
+    let (caller, kept) = ((caller, &client.place, path), (&shared.uploads, &shared.places));
+    Ok(Call::new(caller, &shared.audit, deadline, kept, class, &client.holder))
 }

@@ -4,16 +4,16 @@ mod collections;
 mod types;
 mod views;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use duramen::error::{Error, Result};
+use duramen::error::{Code, Error, Result};
 use duramen::wire;
 use duramen::{AsyncDb, Db, Durability, LocalReads as _, Receipt, Snapshot, Span, Transaction};
 use duramen_proto::v1::{self, schema_server};
 use duramen_proto::view;
 use tonic::{Request, Response, Status};
 
-use crate::audit::{Audit, Event};
+use crate::audit::{Actor, Audit, Begun};
 use crate::auth::{Caller, Named, Right};
 use crate::call::Call;
 use crate::data::{DataService, Identity, Room, call_of, refused};
@@ -58,11 +58,12 @@ impl SchemaService {
         change: impl FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     ) -> std::result::Result<(T, v1::Receipt), Status> {
         call.caller.needs(Right::Schema, Some((Named::Collection, collection))).map_err(refused)?;
-        let (audit, actor, on) = (Arc::clone(&self.audit), call.actor(), collection.to_owned());
-        let begun = self.writes.run(move |_| audit.begin(&actor, what, &on)).await.map_err(refused)?;
-        let done = self.change_by(call, level, change).await;
-        begun.end(done.as_ref().err().map(Error::code));
-        done.map_err(refused)
+        let (on, mut change) = (collection.to_owned(), change);
+        let told = move |tx: &mut Transaction<'_>, tell: &Tell| {
+            tell.begin(what, &on)?;
+            change(tx)
+        };
+        self.change_by(call, level, told).await.map_err(refused)
     }
 
     /// A change of definitions by a caller that has been looked at.
@@ -70,18 +71,52 @@ impl SchemaService {
         &self,
         call: Call,
         level: i32,
-        mut change: impl FnMut(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+        mut change: impl FnMut(&mut Transaction<'_>, &Tell) -> Result<T> + Send + 'static,
     ) -> Result<(T, v1::Receipt)> {
         call.take_place().await?;
+        let tell = Tell::new(&self.audit, call.actor());
+        let within = tell.clone();
         let db = self.writes.at(durability(level)?);
         let run = move |tx: &mut Transaction<'_>| {
             call.begin()?;
             let checked = call.clone();
             tx.only_if(move || checked.check_deadline());
-            change(tx)
+            change(tx, &within)
         };
-        let (out, receipt): (T, Receipt) = db.transact_with_receipt(run).await?;
+        let done = db.transact_with_receipt(run).await;
+        tell.end(done.as_ref().err().map(Error::code));
+        let (out, receipt): (T, Receipt) = done?;
         Ok((out, self.identity.receipt(&receipt, false)))
+    }
+}
+
+/// Tells the audit of a change, once, however often its transaction runs.
+#[derive(Clone)]
+struct Tell {
+    audit: Arc<Audit>,
+    actor: Actor,
+    begun: Arc<Mutex<Option<Begun>>>,
+}
+
+impl Tell {
+    fn new(audit: &Arc<Audit>, actor: Actor) -> Tell {
+        Tell { audit: Arc::clone(audit), actor, begun: Arc::default() }
+    }
+
+    /// Before the change is committed.
+    fn begin(&self, what: &str, on: &str) -> Result<()> {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        if begun.is_none() {
+            *begun = Some(self.audit.begin(&self.actor, what, on)?);
+        }
+        Ok(())
+    }
+
+    /// If this is not reached, the client is gone, and the last run tells that its end is not known.
+    fn end(&self, code: Option<Code>) {
+        if let Some(begun) = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            begun.end(code);
+        }
     }
 }
 
@@ -147,14 +182,15 @@ impl schema_server::Schema for SchemaService {
         let definitions = Arc::new(types::definitions(&request).map_err(refused)?);
         let declared = Arc::clone(&definitions);
         let caller = call.caller.clone();
-        let change = move |tx: &mut Transaction<'_>| types::ensure(tx, &definitions, &caller);
-        let (caller, actor) = (call.caller.clone(), call.actor());
-        let ((collection, is_changed), receipt) =
-            self.change_by(call, level, change).await.map_err(refused)?;
-        if is_changed {
-            let (what, on) = ("ensure_type".to_owned(), collection.name.clone());
-            self.audit.tell(Event { what, user: actor.user, from: actor.from, on, ..Event::default() });
-        }
+        let change = move |tx: &mut Transaction<'_>, tell: &Tell| {
+            let (collection, changed) = types::ensure(tx, &definitions, &caller)?;
+            if !changed.is_empty() {
+                tell.begin("ensure_type", &changed.join(", "))?;
+            }
+            Ok(collection)
+        };
+        let caller = call.caller.clone();
+        let (collection, receipt) = self.change_by(call, level, change).await.map_err(refused)?;
         // A type that only reads and writes decides nothing for others.
         if types::may_change(&declared, &caller).map_err(refused)? {
             wire::declare_types(self.writes.blocking(), &declared).map_err(refused)?;

@@ -28,8 +28,11 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// Between two looks at the files.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What a connection holds for TLS: a record that is read, and one that is written.
-pub(crate) const TLS_BYTES: usize = 36 << 10;
+/// What waits to be written of a connection.
+const BUFFER_BYTES: usize = 16 << 10;
+
+/// What a connection holds for TLS: that, and a record that is read, as it comes and as it is.
+pub(crate) const TLS_BYTES: usize = BUFFER_BYTES + (36 << 10);
 
 /// The files of a server's certificate.
 #[derive(Debug, Clone)]
@@ -73,16 +76,24 @@ impl Tls {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The configuration for a new connection. Changed files are read meanwhile, for those after it.
-    fn config(self: &Arc<Self>) -> Arc<ServerConfig> {
-        let mut now = self.now();
-        if now.looked.elapsed() >= LOOK {
-            now.looked = Instant::now();
+    /// The configuration for a new connection, of the files as they are.
+    async fn config(self: &Arc<Self>) -> Arc<ServerConfig> {
+        if self.is_due() {
             let tls = Arc::clone(self);
-            // Not waited for.
-            drop(tokio::task::spawn_blocking(move || tls.read_again()));
+            // A thread that cannot begin leaves it at what there is.
+            let _ = tokio::task::spawn_blocking(move || tls.read_again()).await;
         }
-        Arc::clone(&now.config)
+        Arc::clone(&self.now().config)
+    }
+
+    /// Whether it is time to look at the files; one connection does.
+    fn is_due(&self) -> bool {
+        let mut now = self.now();
+        let is_due = now.looked.elapsed() >= LOOK;
+        if is_due {
+            now.looked = Instant::now();
+        }
+        is_due
     }
 
     fn read_again(&self) {
@@ -102,7 +113,10 @@ impl Tls {
     where
         I: AsyncRead + AsyncWrite + Unpin,
     {
-        let accepting = TlsAcceptor::from(self.config()).accept(stream);
+        let accepting = async {
+            let acceptor = TlsAcceptor::from(self.config().await);
+            acceptor.accept_with(stream, |connection| connection.set_buffer_limit(Some(BUFFER_BYTES))).await
+        };
         let stream = timeout(HANDSHAKE_MAX, accepting).await.ok()?.ok()?;
         let names = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(names_of);
         Some((stream, names.unwrap_or_default()))

@@ -1,7 +1,7 @@
 //! Reading the files of an audit, and telling whether they are what was written.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Seek as _};
 use std::path::{Path, PathBuf};
 
 use duramen::error::{Error, Result};
@@ -14,7 +14,7 @@ const DIRECTORY: &str = "audit";
 /// How the name of a file ends; before stands the number of its first line.
 const EXTENSION: &str = "jsonl";
 
-/// A line is no longer: names that clients send are at most 64 KiB.
+/// A line is shorter: what clients send is cut.
 pub(super) const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// How far an audit has come, as a row of the database keeps it.
@@ -135,6 +135,27 @@ pub(super) fn read(
     }
 }
 
+/// Whether a whole line of an audit stands behind an offset of a file.
+///
+/// # Errors
+/// `System` (E1001) if the file cannot be read.
+pub(super) fn has_line(path: &Path, offset: u64) -> Result<bool> {
+    let failed = |error: io::Error| Error::io("read", path, &error);
+    let mut file = File::open(path).map_err(failed)?;
+    file.seek(io::SeekFrom::Start(offset)).map_err(failed)?;
+    let (mut lines, mut line) = (BufReader::new(file), Vec::new());
+    loop {
+        line.clear();
+        let count =
+            io::Read::take(&mut lines, LINE_BYTES_MAX).read_until(b'\n', &mut line).map_err(failed)?;
+        match line.pop_if(|last| *last == b'\n') {
+            _ if count == 0 => return Ok(false),
+            Some(_) if line::link(&line).is_some() => return Ok(true),
+            _ => {}
+        }
+    }
+}
+
 /// What is wrong with a line that should have this number and follow the line of this hash.
 fn fault_of(line: &[u8], number: u64, before: Option<&Hash>) -> Option<String> {
     let Some(link) = line::link(line) else { return Some("is not one that was written".to_owned()) };
@@ -166,7 +187,9 @@ pub fn verify(database: &Path, mark: Option<Mark>) -> Result<Verified> {
     let mut next = first;
     for (index, (begin, path)) in files.iter().enumerate() {
         if *begin != next {
-            verified.fault = Some(format!("{}: lines {next} to {} are missing", path.display(), begin - 1));
+            let what = if *begin > next { "are missing" } else { "are there twice" };
+            let (from, to) = (next.min(*begin), next.max(*begin) - 1);
+            verified.fault = Some(format!("{}: lines {from} to {to} {what}", path.display()));
             return Ok(verified);
         }
         let mut look = |number, hash: &Hash| {

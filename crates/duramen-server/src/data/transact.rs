@@ -266,6 +266,7 @@ impl Session {
     }
 
     fn failed(&self, Failure { error, of }: &Failure) -> Told {
+        self.call.tell_if_refused(error.code());
         Told::Failed(v1::Failed {
             code: error.code().to_string(),
             message: status::cut(error.message()).to_owned(),

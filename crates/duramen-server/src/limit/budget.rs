@@ -52,6 +52,8 @@ pub(crate) struct Holder {
     /// Those of streams, which end by themselves if they are not read.
     of_streams: AtomicUsize,
     taken: AtomicU64,
+    /// Bytes of a reply were taken.
+    given_back: Notify,
     /// It is to be closed; told once.
     is_closing: AtomicBool,
     close: Notify,
@@ -101,6 +103,7 @@ impl Budget {
             replies: AtomicUsize::new(0),
             of_streams: AtomicUsize::new(0),
             taken: AtomicU64::new(0),
+            given_back: Notify::new(),
             is_closing: AtomicBool::new(false),
             close: Notify::new(),
         });
@@ -223,7 +226,7 @@ impl Holder {
     pub(crate) async fn caught_up(&self) {
         loop {
             // Registered before the look, so that nothing is missed in between.
-            let given_back = self.budget.given_back.notified();
+            let given_back = self.given_back.notified();
             if self.is_caught_up() {
                 return;
             }
@@ -281,6 +284,7 @@ impl Drop for Charge {
         if *of != Of::Work {
             holder.waiting(*of).fetch_sub(*bytes, Ordering::Relaxed);
             holder.taken.fetch_add(1, Ordering::Relaxed);
+            holder.given_back.notify_waiters();
         }
         holder.budget.used.fetch_sub(*bytes, Ordering::Relaxed);
         holder.budget.given_back.notify_waiters();

@@ -83,8 +83,23 @@ impl Places {
             Ok(place) => return Ok(place),
             Err(turn) => turn,
         };
-        // One that is given when nobody waits any more is dropped, and goes to the next.
-        timeout(WAIT, turn).await.ok().and_then(|given| given.ok()).ok_or_else(|| overloaded("place"))
+        let mut waiting = Waiting { turns, connection, turn };
+        let given = timeout(WAIT, &mut waiting.turn).await;
+        given.ok().and_then(|given| given.ok()).ok_or_else(|| overloaded("place"))
+    }
+}
+
+/// A call that waits. If it gives up, it is not kept; a place that came in this moment goes to the next.
+struct Waiting<'a> {
+    turns: &'a Turns,
+    connection: u64,
+    turn: oneshot::Receiver<Place>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.turn.close();
+        self.turns.state().forget(self.connection);
     }
 }
 
@@ -111,6 +126,16 @@ impl Turns {
 }
 
 impl State {
+    /// Takes out the calls of a connection that have given up.
+    fn forget(&mut self, connection: u64) {
+        let Some(waiting) = self.waiting.get_mut(&connection) else { return };
+        waiting.retain(|given| !given.is_closed());
+        if waiting.is_empty() {
+            self.waiting.remove(&connection);
+            self.order.retain(|other| *other != connection);
+        }
+    }
+
     /// The next who waits; those who have given up are passed over.
     fn next(&mut self) -> Option<oneshot::Sender<Place>> {
         while let Some(connection) = self.order.pop_front() {
@@ -180,10 +205,11 @@ mod tests {
                     drop(place);
                 });
             }
-            // Given up before its turn.
-            let given_up = places.calls.enter(2);
             tokio::task::yield_now().await;
-            drop(given_up);
+            // Given up before its turn: nothing is kept of it.
+            let given_up = places.take(Class::Calls, 4);
+            assert!(timeout(WAIT / 2, given_up).await.is_err());
+            assert_eq!(places.calls.state().order, [1, 2, 3]);
             drop(first);
             while let Some(done) = calls.join_next().await {
                 done.expect("no panic");

@@ -30,8 +30,8 @@ pub(super) fn cost(request: &v1::EnsureTypeRequest) -> Result<usize> {
     Ok(parts.sum::<usize>() * document::PART_BYTES + bytes * document::PART_BYTES)
 }
 
-/// Fits collections to the definitions, and returns that of the last one, and whether any was changed. A
-/// caller without the right to change them may ask: nothing is changed then.
+/// Fits collections to the definitions, and returns that of the last one, and the names of those that were
+/// changed. A caller without the right to change them may ask: nothing is changed then.
 ///
 /// # Errors
 /// As [`wire::ensure_types`]; `Forbidden` (E1102) if a collection does not fit yet, and the caller may not
@@ -40,7 +40,7 @@ pub(super) fn ensure(
     tx: &mut Transaction<'_>,
     definitions: &[TypeDefinition],
     caller: &Caller,
-) -> Result<(v1::Collection, bool)> {
+) -> Result<(v1::Collection, Vec<String>)> {
     for name in definitions.iter().map(TypeDefinition::name) {
         if !caller.knows(Named::Collection, name)? {
             caller.needs(Right::Schema, Some((Named::Collection, name)))?;
@@ -54,14 +54,14 @@ pub(super) fn ensure(
         before.push((name, message_of(tx, name)?));
     }
     let schema = wire::ensure_types(tx, definitions)?;
-    let mut is_changed = false;
+    let mut changed = Vec::new();
     for (name, before) in before {
         if message_of(tx, name)? != before {
             caller.needs(Right::Schema, Some((Named::Collection, name)))?;
-            is_changed = true;
+            changed.push(name.to_owned());
         }
     }
-    Ok((collections::message(tx, &schema)?, is_changed))
+    Ok((collections::message(tx, &schema)?, changed))
 }
 
 /// Whether a caller may change the collections of all definitions.

@@ -159,12 +159,72 @@ fn what_was_changed_taken_out_moved_or_cut_off_is_found() {
     let audit = Audit::open(&db).expect("opened");
     audit.act(&actor(), ("put_user", "later"), || Ok(())).expect("done");
     audit.flush(true).expect("written");
+    assert!(verified(&db).fault.expect("still gone").contains("lines 1 to 80 are missing"));
     let mark = audit::mark_of(&db).expect("read").expect("written");
     assert_eq!(mark.last, 82);
     fs::write(&file, &whole).expect("written");
     assert_eq!(verified(&db).fault, None, "put back, it is whole");
     fs::write(&file, lines[..70].join("\n") + "\n").expect("written");
     assert!(verified(&db).fault.expect("cut").contains("lines 71 to 80 are missing"));
+}
+
+/// Lines that follow one another anew are not those that the database knows, also after the next start.
+#[test]
+fn lines_that_were_written_anew_are_found_also_later() {
+    let (db, path, directory) = audited();
+    let other = Db::open(directory.path().join("other")).expect("a database");
+    let audit = Audit::open(&other).expect("opened");
+    for number in 0..45 {
+        audit.act(&actor(), ("put_user", &format!("other {number}")), || Ok(())).expect("done");
+    }
+    audit.flush(true).expect("written");
+    let forged = fs::read(files(&directory.path().join("other")).remove(0)).expect("bytes");
+    fs::write(files(&path).remove(0), forged).expect("written");
+    assert!(verified(&db).fault.expect("forged").contains("line 80 was changed"));
+    let audit = Audit::open(&db).expect("opened");
+    audit.act(&actor(), ("put_user", "later"), || Ok(())).expect("done");
+    audit.flush(true).expect("written");
+    assert!(verified(&db).fault.expect("still forged").contains("does not follow"));
+}
+
+/// One byte of a line that nobody vouches for yet: the lines behind it stay.
+#[test]
+fn lines_behind_one_that_was_changed_are_kept() {
+    let (db, path, _directory) = audited();
+    let audit = Audit::open(&db).expect("opened");
+    for _ in 0..3 {
+        audit.act(&actor(), ("add_token", "x"), || Ok(())).expect("done");
+    }
+    drop(audit);
+    let file = files(&path).remove(0);
+    let text = fs::read_to_string(&file).expect("text").replacen("add_token", "bad_token", 1);
+    fs::write(&file, &text).expect("written");
+    let audit = Audit::open(&db).expect("opened");
+    audit.act(&actor(), ("put_user", "later"), || Ok(())).expect("done");
+    audit.flush(true).expect("written");
+    assert_eq!(fs::read_to_string(&file).expect("text"), text);
+    assert!(verified(&db).fault.is_some());
+}
+
+/// Two servers of one database, as a program may have, have one audit.
+#[test]
+fn two_servers_of_a_database_have_one_audit() {
+    let served = Served::new();
+    let second = Server::builder(served.db.clone()).listen(any_port()).start().expect("started");
+    let (address, token) = (second.addresses()[0], second.token().expect("there is one").to_owned());
+    let (host, port) = (address.ip().to_string(), address.port());
+    let client =
+        Client::connect(&Address::Tcp { host, port, token: Some(token), tls: None }).expect("let in");
+    for number in 0..10 {
+        let user = |of: &str| v1::User { name: format!("{of}{number}"), ..v1::User::default() };
+        served.client.put_user(user("a"), true).expect("added");
+        client.put_user(user("b"), true).expect("added");
+    }
+    drop((second, client));
+    let mut served = served;
+    drop(served.server.take());
+    let verified = verified(&served.db);
+    assert!(verified.last >= 40 && verified.fault.is_none(), "{verified:?}");
 }
 
 /// A power cut leaves a line in part, or zeros behind the last one: no more than nobody vouched for.
@@ -215,6 +275,7 @@ fn without_room_for_the_line_nothing_is_done() {
     assert!(!is_done);
     fs::remove_file(directory.path().join("db/audit")).expect("removed");
     audit.act(&actor(), ("put_user", "x"), || Ok(())).expect("there is room again");
+    drop(audit);
     let none: Option<Mark> = None;
     let verified = audit::verify(&directory.path().join("db"), none).expect("read");
     assert_eq!((verified.last, verified.fault), (2, None));
