@@ -54,7 +54,10 @@ struct Waiting {
 }
 
 /// The audits that are open in this process, by database and opening: two servers of one database have one.
-static OPEN: Mutex<Vec<((Vec<u8>, u64), Weak<Audit>)>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<(Opening, Weak<Audit>)>> = Mutex::new(Vec::new());
+
+/// The id of a database, and which opening of it this is.
+type Opening = (Vec<u8>, u64);
 
 /// Who does something.
 #[derive(Debug, Clone, Default)]
