@@ -170,7 +170,6 @@ impl Builder {
             Err(error) if tcp.is_empty() => return Err(error),
             Err(error) => (None, Some(error)),
         };
-        flush(runtime, Arc::clone(&audit));
         let ended = spawn(runtime, &socket, listeners, Arc::new(shared))?;
         let serving = Serving {
             v: 1,
@@ -316,16 +315,18 @@ impl Builder {
 /// Between two looks at what the audit has to tell.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Writes what the audit has to tell, until the runtime ends.
-fn flush(runtime: &Runtime, audit: Arc<Audit>) {
-    runtime.spawn(async move {
-        loop {
-            tokio::time::sleep(FLUSH_INTERVAL).await;
-            let audit = Arc::clone(&audit);
-            // What cannot be written now is told to those whose calls must be told.
-            let _ = tokio::task::spawn_blocking(move || audit.flush(false)).await;
+/// Writes what the audit has to tell, until the server goes down.
+async fn flush(audit: Arc<Audit>, mut draining: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            // The sender is dropped only after it has said so.
+            _ = draining.wait_for(|draining| *draining) => return,
+            () = tokio::time::sleep(FLUSH_INTERVAL) => {}
         }
-    });
+        let audit = Arc::clone(&audit);
+        // What cannot be written now is told to those whose calls must be told.
+        let _ = tokio::task::spawn_blocking(move || audit.flush(false)).await;
+    }
 }
 
 /// Serves on threads of the runtime. What is returned is told when all connections have ended.
@@ -347,7 +348,9 @@ fn spawn(
     }
     let (told, ended) = sync_channel(1);
     runtime.spawn(async move {
-        listen::run(listeners, shared).await;
+        // Nothing holds the database when it is told.
+        let flushing = flush(Arc::clone(&shared.audit), shared.draining.clone());
+        tokio::join!(flushing, listen::run(listeners, shared));
         // Without a receiver the server was dropped and waits no longer.
         let _ = told.send(());
     });
