@@ -144,15 +144,15 @@ fn told(db: &Db, server: &Server, args: &ServeArgs, is_new: bool, out: Output) -
     Ok(())
 }
 
-/// Says what everybody may do.
+/// Warns of what the options leave open.
 fn warn(server: &Server, args: &ServeArgs, out: Output) {
     let is_wide = server.addresses().iter().any(|address| !address.ip().to_canonical().is_loopback());
     if args.no_auth {
-        let what = "everybody who reaches an address of the server may read and change everything";
+        let what = "every client that reaches an address of the server may read and change everything";
         out.warning(what, "stop it, and start it without --no-auth");
     }
     if is_wide && args.tls_cert.is_none() {
-        let what = "tokens and data go over the network so that whoever is between can read them";
+        let what = "tokens and data are sent without TLS: anyone on the network between can read them";
         out.warning(what, "stop it, and start it with --tls-cert and --tls-key");
     }
 }

@@ -22,7 +22,7 @@ pub enum Address {
         port: u16,
         /// The token.
         token: Option<String>,
-        /// With TLS, and with which files. Without it whoever is between reads and changes what goes by.
+        /// The files for TLS. Without TLS anyone on the network between can read and change what is sent.
         tls: Option<TlsFiles>,
     },
 }

@@ -76,8 +76,7 @@ impl admin_server::Admin for AdminService {
         call.take_place().await.map_err(refused)?;
         let listeners = Arc::clone(&self.listeners);
         let read = move |db: &Db| {
-            let mut stats = stats(db)?;
-            stats.listeners = listeners.to_vec();
+            let mut stats = stats(db, &listeners)?;
             if !call.caller.has(Right::Reader, None)? {
                 stats.hot_keys.iter_mut().for_each(|hot| hot.key.clear());
             }
@@ -145,7 +144,7 @@ impl admin_server::Admin for AdminService {
     }
 }
 
-fn stats(db: &Db) -> Result<v1::StatsReply> {
+fn stats(db: &Db, listeners: &[v1::Listener]) -> Result<v1::StatsReply> {
     let timings = db.timings();
     let parts = [
         ("order", &timings.order),
@@ -172,7 +171,7 @@ fn stats(db: &Db) -> Result<v1::StatsReply> {
         hot_keys: hot.collect(),
         held_snapshots: held.collect(),
         durable: db.durability_status().durable.0,
-        listeners: Vec::new(),
+        listeners: listeners.to_vec(),
     })
 }
 

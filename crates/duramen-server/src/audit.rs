@@ -278,3 +278,20 @@ fn put_mark(db: &Db, mark: &Mark) -> Result<()> {
 fn key_of(db: &Db) -> Vec<u8> {
     db.durability_status().database.to_string().into_bytes()
 }
+
+#[cfg(test)]
+mod tests {
+    //! A change of which a power cut leaves no line was done in secret.
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_change_is_on_disk_before_it_begins() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let db = Db::open(directory.path().join("db")).expect("a database");
+        let audit = Audit::open(&db).expect("opened");
+        for what in ["put_user", "drop_user"] {
+            let is_synced = audit.act(&Actor::default(), (what, "x"), || Ok(audit.log().is_synced()));
+            assert!(is_synced.expect("done"), "{what}");
+        }
+    }
+}

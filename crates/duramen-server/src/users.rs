@@ -40,7 +40,7 @@ pub struct User {
     pub name: String,
     /// What it may do.
     pub grants: Vec<Grant>,
-    /// Names of DNS and URIs: who shows a certificate with one of them is this user.
+    /// Names of DNS and URIs: a client that shows a certificate with one of them is this user.
     pub certificates: Vec<String>,
 }
 

@@ -30,16 +30,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// The authorities of clients' certificates (PEM): who shows one with a name that `user add --cert` has
-    /// given to a user is that user
+    /// The authorities of clients' certificates (PEM): a client with a certificate is the user that has one
+    /// of its names by `user add --cert`
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_client_ca: Option<PathBuf>,
 
-    /// Let other machines connect without TLS: whoever is between reads and changes what goes by
+    /// Let other machines connect without TLS: anyone on the network between can read and change what is sent
     #[arg(long, conflicts_with = "tls_cert")]
     pub(crate) no_tls: bool,
 
-    /// Let everybody who connects by TCP do everything
+    /// Let every client that connects by TCP do everything, without a token
     #[arg(long)]
     pub(crate) no_auth: bool,
 }

@@ -49,7 +49,7 @@ pub(crate) struct UserRightsArgs {
     #[arg(long = "right", value_name = "RIGHT")]
     pub(crate) rights: Vec<String>,
 
-    /// A name of DNS or a URI: who shows a certificate with it, signed by an authority of `serve
+    /// A name of DNS or a URI: a client with a certificate of this name, signed by an authority of `serve
     /// --tls-client-ca`, is this user. Repeat it for several
     #[arg(long = "cert", value_name = "NAME")]
     pub(crate) certificates: Vec<String>,

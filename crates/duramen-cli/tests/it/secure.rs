@@ -1,4 +1,4 @@
-//! Servers that other machines reach: what they need, and what is told of who came.
+//! Servers that other machines reach: what such servers need, and what the audit says about their clients.
 
 use std::fs;
 

@@ -5728,8 +5728,8 @@ pub struct User {
     /// that begin so.
     #[prost(string, repeated, tag = "2")]
     pub rights: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Names of DNS and URIs: who shows a certificate with one of them, signed by an authority of the server's, is this
-    /// user.
+    /// Names of DNS and URIs: a client that shows a certificate with one of them, signed by an authority that the server
+    /// trusts, is this user.
     #[prost(string, repeated, tag = "3")]
     pub certificates: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -5943,7 +5943,7 @@ pub struct Listener {
     /// Host and port.
     #[prost(string, tag = "1")]
     pub address: ::prost::alloc::string::String,
-    /// Without it whoever is between can read and change what goes by.
+    /// Without it anyone on the network between can read and change what is sent.
     #[prost(bool, tag = "2")]
     pub has_tls: bool,
     /// Without it whoever connects may do everything.

@@ -125,7 +125,7 @@ impl Log {
         if self.file.as_ref().is_none_or(is_full) {
             self.begin_file()?;
         }
-        let Some((file, bytes)) = &mut self.file else { return Ok(number) };
+        let (file, bytes) = self.file.as_mut().expect("a file was begun");
         if let Err(error) = file.write_all(text.as_bytes()) {
             // A part of a line would be in the way of the next one.
             let undone = file.set_len(*bytes);
@@ -159,7 +159,7 @@ impl Log {
     /// `System` (E1001) if the system cannot.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.check()?;
-        if self.synced < self.next
+        if !self.is_synced()
             && let Some((file, _)) = &self.file
         {
             let synced = file.sync_data();
@@ -167,6 +167,11 @@ impl Log {
             self.synced = self.next;
         }
         Ok(())
+    }
+
+    /// Whether all lines are on disk.
+    pub(super) fn is_synced(&self) -> bool {
+        self.synced == self.next
     }
 
     /// Whether there are more files than are kept.

@@ -1,9 +1,9 @@
 //! The connections of a listener: how many there are, in all and of one address, and which of them belong to
 //! clients that are not known yet.
 //!
-//! Whoever can reach a listener can open connections. Those without a call that was let in are strangers, and
-//! may take half of the places; for one more, the oldest of them is closed. So strangers who take all that
-//! they can get do not keep a client out that makes its first call at once.
+//! Any machine that reaches a listener can open connections. Those without a call that was let in are
+//! strangers, and may take half of the places; for one more, the oldest of them is closed. So strangers who
+//! take all that they can get do not keep a client out that makes its first call at once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;

@@ -91,8 +91,8 @@ impl Builder {
         self
     }
 
-    /// Lets other machines connect without TLS: whoever is between can read and change everything, tokens
-    /// too.
+    /// Lets other machines connect without TLS: anyone who can read the network between them can read and
+    /// change everything, tokens too.
     #[must_use]
     pub fn without_tls(mut self) -> Builder {
         self.without_tls = true;
@@ -197,7 +197,7 @@ impl Builder {
         })
     }
 
-    /// Whoever reaches an address must not read what goes by, and must be someone.
+    /// An address that other machines reach needs TLS, and a user that could call.
     fn check_addresses(&self) -> Result<()> {
         let Some(wide) = self.listen.iter().find(|address| !address.ip().to_canonical().is_loopback()) else {
             return Ok(());
@@ -208,7 +208,7 @@ impl Builder {
         };
         if self.tls.is_none() && !self.without_tls {
             let hint = "give a certificate with --tls-cert and --tls-key; or listen on 127.0.0.1, and let other machines come through a tunnel such as `ssh -L`; or say --no-tls";
-            return refused("whoever is between can read all that goes by", hint);
+            return refused("without TLS anyone on the network between can read what is sent", hint);
         }
         if !self.without_auth && Users::of(&self.db.snapshot()?)?.users.is_empty() {
             return refused("the database has no user that could call", "add one with `duramen user add`");
