@@ -1,13 +1,15 @@
 //! `duramen serve`: opens a database and serves it, until a signal comes or the database cannot commit any
 //! more.
 
+mod handed_over;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use duramen::{Code, Db, Durability, Event, doc};
 use duramen_proto::discovery::PORT;
-use duramen_server::Server;
+use duramen_server::{Builder, Server};
 
 use crate::args::ServeArgs;
 use crate::database;
@@ -15,6 +17,7 @@ use crate::failure::{Failure, POISONED, Result};
 use crate::numbers::{bytes, counted};
 use crate::output::{Output, shell_word};
 use crate::signals::Signals;
+use handed_over::HandedOver;
 
 /// Between two looks at the signals.
 const LOOK: Duration = Duration::from_millis(50);
@@ -24,10 +27,13 @@ pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
     let signals = Signals::watch()?;
     let is_new = !args.database.db.exists();
     let (poisoned, poison) = channel();
+    let handed_over = HandedOver::take()?;
     let db = open(args, poisoned)?;
-    let server = start(&db, args)?;
+    let server = start(&db, args, handed_over)?;
     told(&db, &server, args, is_new, out)?;
+    handed_over::is_ready();
     let cause = wait(&signals, &poison);
+    handed_over::is_stopping();
     // No new calls; those under way end. Then the database is closed.
     server.stop();
     if let Some(cause) = cause {
@@ -58,9 +64,9 @@ fn open(args: &ServeArgs, poisoned: Sender<String>) -> Result<Db> {
     Ok(options.open(path)?)
 }
 
-fn start(db: &Db, args: &ServeArgs) -> Result<Server> {
+fn start(db: &Db, args: &ServeArgs, handed_over: HandedOver) -> Result<Server> {
     let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let with = |addresses: &[SocketAddr]| {
+    let builder = |addresses: &[SocketAddr]| {
         let mut server = addresses.iter().fold(Server::builder(db.clone()), |server, at| server.listen(*at));
         if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
             server = server.tls(certificate, key);
@@ -74,14 +80,16 @@ fn start(db: &Db, args: &ServeArgs) -> Result<Server> {
         if args.no_auth {
             server = server.without_auth();
         }
-        server.start()
+        server
     };
-    if args.socket_only || !args.listen.is_empty() {
-        return Ok(with(&args.listen)?);
+    if args.socket_only || !args.listen.is_empty() || !handed_over.is_empty() {
+        let server = handed_over.tcp.into_iter().fold(builder(&args.listen), Builder::listener);
+        let server = handed_over.sockets.into_iter().fold(server, Builder::socket_listener);
+        return Ok(server.start()?);
     }
-    match with(&[loopback(PORT)]) {
+    match builder(&[loopback(PORT)]).start() {
         // The usual port may be another server's.
-        Err(error) if error.code() == Code::System => Ok(with(&[loopback(0)])?),
+        Err(error) if error.code() == Code::System => Ok(builder(&[loopback(0)]).start()?),
         started => Ok(started?),
     }
 }

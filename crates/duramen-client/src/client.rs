@@ -426,7 +426,8 @@ impl Shared {
 
     fn failed(&self, status: &Status) -> Error {
         status::error(status).unwrap_or_else(|| {
-            let why = format!("the server at {} gave no answer: {}", self.address, status.message());
+            let cause = connect::why(status);
+            let why = format!("the server at {} gave no answer: {cause}", self.address);
             Error::new(Code::Unreachable, why).with_hint("look whether it still runs, and try again")
         })
     }

@@ -163,7 +163,7 @@ fn unreachable(shown: &str, why: &str) -> Error {
 }
 
 /// The innermost cause, which says most.
-fn why(error: &dyn std::error::Error) -> String {
+pub(crate) fn why(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;

@@ -48,7 +48,6 @@ impl Socket {
         let path = discovery::socket_of(directory);
         fs::rename(&made, &path).map_err(failed)?;
         fs::remove_dir(&new).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
         Ok(Socket { path, inode: metadata.ino(), listener })
     }
 }

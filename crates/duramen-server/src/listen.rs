@@ -1,4 +1,4 @@
-//! Accepting connections, from the socket and from TCP.
+//! Accepting connections, from sockets of this machine and from TCP.
 //!
 //! A listener that fails for want of files waits a moment: others may close theirs. Connections for which
 //! there is no place are closed at once.
@@ -26,7 +26,7 @@ const UNSENT_BYTES_MAX: u32 = 128 << 10;
 /// What a server listens on.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
-    pub(crate) socket: Option<UnixListener>,
+    pub(crate) sockets: Vec<UnixListener>,
     pub(crate) tcp: Vec<TcpListener>,
 }
 
@@ -41,10 +41,10 @@ pub(crate) async fn run(listeners: Listeners, shared: Arc<Shared>) {
         entrance,
         connections: Arc::clone(&connections),
     };
-    if let Some(socket) = listeners.socket {
-        accepting.spawn(accept(entrance()).socket(socket));
+    let (of_sockets, of_tcp) = (entrance(), entrance());
+    for socket in listeners.sockets {
+        accepting.spawn(accept(Arc::clone(&of_sockets)).socket(socket));
     }
-    let of_tcp = entrance();
     for tcp in listeners.tcp {
         accepting.spawn(accept(Arc::clone(&of_tcp)).tcp(tcp));
     }

@@ -18,6 +18,7 @@ mod first_queries;
 mod flights;
 mod formats;
 mod golden;
+mod handed_over;
 mod hostile;
 mod inferring;
 mod interrupted;

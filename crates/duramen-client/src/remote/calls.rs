@@ -196,7 +196,12 @@ impl Far for Remote {
                 }
             }
             let request = v1::ScanRequest { rows: Some(asked), marks, ..v1::ScanRequest::default() };
-            Ok(Box::new(Scan::of(Some(self.client.scan(request)?), Vec::new())))
+            let mut scanned = self.client.scan(request)?;
+            // Until the caller has a row the scan can be repeated: if it was accepted, and the server stops
+            // before it answers, for example.
+            let first = scanned.next()?;
+            let rest = first.is_some().then_some(scanned);
+            Ok(Box::new(Scan::of(rest, first.map(|reply| reply.rows).unwrap_or_default())))
         })
     }
 

@@ -1,6 +1,8 @@
 //! How a database is served: addresses, TLS, limits.
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -15,6 +17,7 @@ use duramen_proto::v1::data_server::DataServer;
 use duramen_proto::v1::feed_server::FeedServer;
 use duramen_proto::v1::schema_server::SchemaServer;
 use duramen_proto::{DESCRIPTORS, MESSAGE_BYTES_MAX, v1};
+use socket2::SockRef;
 use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
 
@@ -44,6 +47,8 @@ const SMALL_BYTES_MAX: usize = 4 << 10;
 pub struct Builder {
     db: Db,
     listen: Vec<SocketAddr>,
+    inherited: Vec<TcpListener>,
+    sockets: Vec<UnixListener>,
     tls: Option<(PathBuf, PathBuf)>,
     client_ca: Option<PathBuf>,
     without_tls: bool,
@@ -57,6 +62,8 @@ impl Builder {
         Builder {
             db,
             listen: Vec::new(),
+            inherited: Vec::new(),
+            sockets: Vec::new(),
             tls: None,
             client_ca: None,
             without_tls: false,
@@ -72,6 +79,24 @@ impl Builder {
     #[must_use]
     pub fn listen(mut self, address: SocketAddr) -> Builder {
         self.listen.push(address);
+        self
+    }
+
+    /// Also accepts connections of a listener that is bound already, as a service manager hands it over. A
+    /// client that connects while no server runs waits, as long as some process has the listener open. The
+    /// rules are those of [`Builder::listen`].
+    #[must_use]
+    pub fn listener(mut self, listener: TcpListener) -> Builder {
+        self.inherited.push(listener);
+        self
+    }
+
+    /// As [`Builder::listener`], for a socket of this machine. Its callers are those of the socket in the
+    /// directory of the database: the kernel names their users, and the owner of the directory and root may
+    /// do everything.
+    #[must_use]
+    pub fn socket_listener(mut self, listener: UnixListener) -> Builder {
+        self.sockets.push(listener);
         self
     }
 
@@ -125,22 +150,23 @@ impl Builder {
     /// # Errors
     /// `Forbidden` (E1102) for an address that other machines reach, without TLS or without a user, and if
     /// the directory is another user's; `ReadOnly` (E0204) if the database was opened read-only;
-    /// `InvalidArgument` (E0201) if a file of TLS is not what it should be. `System` (E1001) if one cannot be
-    /// read, if the database is in memory, where other processes cannot find it, if an address is taken, or
-    /// if the system gives no thread.
-    pub fn start(self) -> Result<Server> {
+    /// `InvalidArgument` (E0201) if a file of TLS is not what it should be, or a socket that was handed over
+    /// does not listen. `System` (E1001) if a file cannot be read, if the database is in memory, where other
+    /// processes cannot find it, if an address is taken, or if the system gives no thread.
+    pub fn start(mut self) -> Result<Server> {
         let status = self.db.durability_status();
         if status.read_only {
             let what = "a database that was opened read-only is not served";
             return Err(Error::new(Code::ReadOnly, what).with_hint("open it to write, and serve it then"));
         }
-        self.check_addresses()?;
+        let inherited = self.inherited_addresses()?;
+        self.check_addresses(&inherited)?;
         let tls = self.read_tls()?;
         let directory = status.path.clone();
         let database = status.database.to_string();
         let owner = discover::owner(&directory)?;
         let audit = Audit::open(&self.db)?;
-        let (listeners, tcp) = self.bind()?;
+        let (listeners, tcp) = self.bind(inherited)?;
         let token = match tcp.is_empty() {
             true => None,
             false => Some(discover::token(&directory, &database)?),
@@ -167,10 +193,11 @@ impl Builder {
         let (socket, without_socket) = match Socket::bind(&directory) {
             Ok(socket) => (Some(socket), None),
             // Without a socket and without an address no client could call.
-            Err(error) if tcp.is_empty() => return Err(error),
+            Err(error) if tcp.is_empty() && self.sockets.is_empty() => return Err(error),
             Err(error) => (None, Some(error)),
         };
-        let ended = spawn(runtime, &socket, listeners, Arc::new(shared))?;
+        let sockets = self.local_listeners(socket.as_ref())?;
+        let ended = spawn(runtime, sockets, listeners, Arc::new(shared))?;
         let serving = Serving {
             v: 1,
             pid: std::process::id(),
@@ -197,11 +224,18 @@ impl Builder {
         })
     }
 
+    /// The addresses of the listeners that are bound already.
+    fn inherited_addresses(&self) -> Result<Vec<SocketAddr>> {
+        self.inherited.iter().try_for_each(must_listen)?;
+        self.sockets.iter().try_for_each(must_listen)?;
+        let address = |listener: &TcpListener| listener.local_addr().map_err(|error| cannot_listen(&error));
+        self.inherited.iter().map(address).collect()
+    }
+
     /// An address that other machines reach needs TLS, and a user that could call.
-    fn check_addresses(&self) -> Result<()> {
-        let Some(wide) = self.listen.iter().find(|address| !address.ip().to_canonical().is_loopback()) else {
-            return Ok(());
-        };
+    fn check_addresses(&self, inherited: &[SocketAddr]) -> Result<()> {
+        let is_wide = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
+        let Some(wide) = self.listen.iter().chain(inherited).find(is_wide) else { return Ok(()) };
         let refused = |why: &str, hint: &str| {
             let what = format!("other machines can reach {wide}, and {why}");
             Err(Error::new(Code::Forbidden, what).with_hint(hint))
@@ -238,19 +272,28 @@ impl Builder {
         runtime.map_err(|error| Error::new(Code::System, format!("the system gives no threads: {error}")))
     }
 
-    /// Listeners of TCP, and their addresses.
-    fn bind(&self) -> Result<(Vec<TcpListener>, Vec<SocketAddr>)> {
-        let bind = |address: &SocketAddr| {
+    /// Listeners of TCP, and their addresses. Those that are bound already are `inherited`.
+    fn bind(&mut self, inherited: Vec<SocketAddr>) -> Result<(Vec<TcpListener>, Vec<SocketAddr>)> {
+        let (mut listeners, mut addresses) = (std::mem::take(&mut self.inherited), inherited);
+        for address in &self.listen {
             let failed = |error: std::io::Error| {
                 Error::new(Code::System, format!("cannot listen on {address}: {error}"))
                     .with_hint("name another port with --listen, or port 0 for any that is free")
             };
             let listener = TcpListener::bind(address).map_err(failed)?;
-            listener.set_nonblocking(true).map_err(failed)?;
-            let bound = listener.local_addr().map_err(failed)?;
-            Ok((listener, bound))
-        };
-        Ok(self.listen.iter().map(bind).collect::<Result<Vec<_>>>()?.into_iter().unzip())
+            addresses.push(listener.local_addr().map_err(failed)?);
+            listeners.push(listener);
+        }
+        Ok((listeners, addresses))
+    }
+
+    /// The listeners of this machine: those that are bound already, and the socket.
+    fn local_listeners(&mut self, socket: Option<&Socket>) -> Result<Vec<UnixListener>> {
+        let mut listeners = std::mem::take(&mut self.sockets);
+        if let Some(socket) = socket {
+            listeners.push(socket.listener.try_clone().map_err(|error| cannot_listen(&error))?);
+        }
+        Ok(listeners)
     }
 
     /// As they are told to operators.
@@ -329,21 +372,36 @@ async fn flush(audit: Arc<Audit>, mut draining: watch::Receiver<bool>) {
     }
 }
 
+/// Refuses a socket that is bound and does not listen.
+fn must_listen(listener: &impl AsFd) -> Result<()> {
+    match SockRef::from(listener).is_listener() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::invalid("a socket that was handed over does not listen")
+            .with_hint("call `listen` before it is handed over")),
+        Err(error) => Err(cannot_listen(&error)),
+    }
+}
+
+fn cannot_listen(error: &std::io::Error) -> Error {
+    Error::new(Code::System, format!("cannot listen: {error}"))
+}
+
 /// Serves on threads of the runtime. What is returned is told when all connections have ended.
 fn spawn(
     runtime: &Runtime,
-    socket: &Option<Socket>,
+    sockets: Vec<UnixListener>,
     tcp: Vec<TcpListener>,
     shared: Arc<Shared>,
 ) -> Result<Receiver<()>> {
-    let failed = |error: std::io::Error| Error::new(Code::System, format!("cannot listen: {error}"));
+    let failed = |error: std::io::Error| cannot_listen(&error);
     let _inside = runtime.enter();
     let mut listeners = Listeners::default();
-    if let Some(socket) = socket {
-        let listener = socket.listener.try_clone().map_err(failed)?;
-        listeners.socket = Some(tokio::net::UnixListener::from_std(listener).map_err(failed)?);
+    for listener in sockets {
+        listener.set_nonblocking(true).map_err(failed)?;
+        listeners.sockets.push(tokio::net::UnixListener::from_std(listener).map_err(failed)?);
     }
     for listener in tcp {
+        listener.set_nonblocking(true).map_err(failed)?;
         listeners.tcp.push(tokio::net::TcpListener::from_std(listener).map_err(failed)?);
     }
     let (told, ended) = sync_channel(1);

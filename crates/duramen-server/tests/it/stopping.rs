@@ -1,10 +1,15 @@
 //! A server that stops lets calls end, and leaves the database as it is.
 
-use duramen::Code;
-use duramen_client::{Address, Client};
-use duramen_proto::v1;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 
-use super::{Served, count, put};
+use duramen::{Code, Reads as _};
+use duramen_client::{Address, Client, Remote};
+use duramen_proto::v1;
+use duramen_server::Server;
+use socket2::{Domain, Socket, Type};
+
+use super::{Served, any_port, count, put};
 
 #[test]
 fn a_stopped_server_answers_no_more_and_the_database_stays_open() {
@@ -52,7 +57,7 @@ fn a_scan_under_way_does_not_hold_a_stop_up() {
 fn a_server_starts_and_stops_inside_of_a_runtime() {
     let directory = tempfile::tempdir().expect("a directory");
     let db = duramen::Db::open(directory.path().join("db")).expect("a database");
-    let holding = std::net::TcpListener::bind(super::any_port()).expect("bound");
+    let holding = std::net::TcpListener::bind(any_port()).expect("bound");
     let taken = holding.local_addr().expect("an address");
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
@@ -72,4 +77,51 @@ fn a_server_removes_only_its_own_files() {
     assert_eq!(count(&served.another_client()), 3);
     drop(second);
     assert!(!served.path().join("serve.sock").exists() && !served.path().join("serve.json").exists());
+}
+
+/// A client of a listener that stays open waits for the next server, and no call of it fails.
+#[test]
+fn a_listener_that_is_handed_over_is_served_by_one_server_after_the_other() {
+    let listener = TcpListener::bind(any_port()).expect("bound");
+    let address = listener.local_addr().expect("an address");
+    let scratch = tempfile::tempdir().expect("a directory");
+    let socket = scratch.path().join("shop.sock");
+    let local = UnixListener::bind(&socket).expect("bound");
+    let mut served = Served::with(|server| {
+        server
+            .listener(listener.try_clone().expect("cloned"))
+            .socket_listener(local.try_clone().expect("cloned"))
+    });
+    let (told, token) = served.tcp();
+    assert_eq!(told, address);
+    let by_tcp =
+        Address::Tcp { host: address.ip().to_string(), port: address.port(), token: Some(token), tls: None };
+    let remotes = [by_tcp, Address::Socket(socket)]
+        .map(|address| Remote::from(Client::connect(&address).expect("a connection")));
+    for run in 1..4 {
+        served.server.take().expect("it runs").stop();
+        let waiting = remotes.each_ref().map(|remote| remote.kv("runs"));
+        std::thread::scope(|scope| {
+            for runs in &waiting {
+                scope.spawn(move || runs.increment("count", 1).expect("answered by the next server"));
+            }
+            let server = Server::builder(served.db.clone())
+                .listener(listener.try_clone().expect("cloned"))
+                .socket_listener(local.try_clone().expect("cloned"));
+            served.server = Some(server.start().expect("served again"));
+        });
+        assert_eq!(remotes[0].kv("runs").get::<i64>("count").expect("read"), Some(2 * run));
+    }
+}
+
+#[test]
+fn what_is_handed_over_obeys_the_rules_of_addresses() {
+    let served = Served::new();
+    let everywhere = TcpListener::bind("0.0.0.0:0").expect("bound");
+    let refused = Server::builder(served.db.clone()).listener(everywhere).start();
+    assert_eq!(refused.expect_err("without TLS").code(), Code::Forbidden);
+    let silent = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    silent.bind(&any_port().into()).expect("bound");
+    let refused = Server::builder(served.db.clone()).listener(silent.into()).start();
+    assert_eq!(refused.expect_err("it does not listen").code(), Code::InvalidArgument);
 }

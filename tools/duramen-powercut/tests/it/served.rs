@@ -32,6 +32,18 @@ fn what_killed_clients_were_told_is_there_once() {
     assert!(out.contains("24 kills of 6 clients, 2 of the server"), "{out}");
 }
 
+/// A server that is stopped and started again fails no call of its clients.
+#[test]
+fn no_call_fails_while_a_server_is_restarted() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = directory.path().join("db");
+    let words = ["restart", "--restarts", "2", "--clients", "4", "--seed", "13", "--db"];
+    let restarted = Command::new(SERVED).args(words).arg(db).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&restarted.stdout), String::from_utf8_lossy(&restarted.stderr));
+    assert!(restarted.status.success(), "{out}{err}");
+    assert!(out.contains("2 restarts under 4 clients: no error"), "{out}");
+}
+
 /// A consumer that is killed has handled each change once.
 #[test]
 fn what_a_killed_consumer_handled_is_there_once() {

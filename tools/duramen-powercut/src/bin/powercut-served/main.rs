@@ -19,10 +19,16 @@ mod history;
 mod hostile;
 mod kill_clients;
 mod killed;
+mod restart;
 
 use std::io::Write as _;
+use std::net::TcpListener;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use duramen::prelude::*;
@@ -32,6 +38,9 @@ use acks::Acks;
 use client::{Clients, Until};
 use hostile::wire::Certificate;
 
+/// Between two looks at whether the server is to stop.
+const LOOK: Duration = Duration::from_millis(20);
+
 #[derive(Debug, Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -40,7 +49,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serves a database until it is killed
+    /// Serves a database until it is killed, or stopped by SIGTERM
     Serve(Serve),
     /// Serves a database, with clients in the same process, until the power goes; prints what was
     /// acknowledged
@@ -51,6 +60,8 @@ enum Command {
     KillClients(kill_clients::KillClients),
     /// One of these clients: runs closures until it is killed
     Client(kill_clients::OneClient),
+    /// Stops a server and starts it again under clients, none of whose calls may fail
+    Restart(restart::Restart),
     /// Attacks a server with hostile connections beside good clients, and watches its memory
     Hostile(Hostile),
     /// These connections: attacks until the input ends
@@ -85,6 +96,9 @@ struct Serve {
     /// Also by TCP, with the certificate in this directory
     #[arg(long)]
     tls: Option<PathBuf>,
+    /// Also by a listener of TCP that the parent has open: it is in the place of the standard input
+    #[arg(long)]
+    listener_in_stdin: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -167,6 +181,7 @@ fn main() -> ExitCode {
         Command::Kill(args) => killed::run(&args),
         Command::KillClients(args) => kill_clients::run(&args),
         Command::Client(args) => kill_clients::run_one(&args),
+        Command::Restart(args) => restart::run(&args),
         Command::Hostile(args) => hostile::run(&args),
         Command::Attack(args) => hostile::attack(&args),
         Command::History(args) => history::run(&args),
@@ -194,16 +209,25 @@ fn open(path: &Path) -> Result<Db> {
 
 fn serve(args: &Serve) -> Result<(), Wrong> {
     let db = open(&args.of.db)?;
-    let mut server = duramen_server::Server::builder(db);
+    let mut server = duramen_server::Server::builder(db.clone());
     if let Some(directory) = &args.tls {
         let files = Certificate::in_directory(directory);
         let any_port = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
         server = server.listen(any_port).tls(files.certificate, files.key);
     }
-    let _server = server.start()?;
-    loop {
-        std::thread::park();
+    if args.listener_in_stdin {
+        let listener = std::io::stdin().as_fd().try_clone_to_owned();
+        server = server.listener(TcpListener::from(listener.map_err(|error| wrong(error.to_string()))?));
     }
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&is_stopped))
+        .map_err(|error| wrong(error.to_string()))?;
+    let server = server.start()?;
+    while !is_stopped.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+    }
+    server.stop();
+    Ok(db.close()?)
 }
 
 fn load(args: &Load) -> Result<(), Wrong> {

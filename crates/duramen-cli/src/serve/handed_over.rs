@@ -1,0 +1,61 @@
+//! What a service manager such as systemd hands over to a server, and is told by it.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+
+use duramen::Code;
+use listenfd::ListenFd;
+use sd_notify::NotifyState;
+
+use crate::failure::{FAILED, Failure, Result};
+
+/// Listeners that were open before this process: the variable `LISTEN_FDS` says how many, from file 3 on.
+#[derive(Debug, Default)]
+pub(super) struct HandedOver {
+    pub(super) tcp: Vec<TcpListener>,
+    pub(super) sockets: Vec<UnixListener>,
+}
+
+impl HandedOver {
+    /// Takes them. Later calls find none.
+    pub(super) fn take() -> Result<HandedOver> {
+        let mut files = ListenFd::from_env();
+        let mut handed_over = HandedOver::default();
+        for index in 0..files.len() {
+            if let Ok(Some(listener)) = files.take_tcp_listener(index) {
+                handed_over.tcp.push(listener);
+                continue;
+            }
+            let socket = files.take_unix_listener(index).map_err(|error| no_listener(index, &error))?;
+            handed_over.sockets.extend(socket);
+        }
+        Ok(handed_over)
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tcp.is_empty() && self.sockets.is_empty()
+    }
+}
+
+fn no_listener(index: usize, error: &io::Error) -> Failure {
+    let what = format!("listener {} of LISTEN_FDS cannot be used: {error}", index + 1);
+    let hint = "hand over sockets of TCP or of this machine that listen (systemd: `ListenStream=` in a .socket unit), or unset LISTEN_FDS";
+    Failure::said(FAILED, Code::System, what, hint)
+}
+
+/// Tells the service manager that clients can connect, if it wants to know (`Type=notify`).
+pub(super) fn is_ready() {
+    tell(NotifyState::Ready);
+}
+
+/// Tells the service manager that the server goes down.
+pub(super) fn is_stopping() {
+    tell(NotifyState::Stopping);
+}
+
+fn tell(state: NotifyState<'_>) {
+    // Without one it does nothing. One that cannot be told ends a server that it takes for dead.
+    let _ = sd_notify::notify(&[state]);
+}
