@@ -42,15 +42,21 @@ pub(crate) enum Command {
     /// Filters, sorts, groups and joins the flights, beside SQLite.
     #[cfg(feature = "sqlite")]
     Queries(crate::queries::Queries),
-    /// Writes rows over TCP, beside etcd and PostgreSQL.
+    /// Stores rows or makes transfers over TCP, beside etcd and PostgreSQL.
     #[cfg(feature = "serve")]
     Serve(crate::serve::Serve),
-    /// Serves a new database; what `serve` starts.
+    /// Scans a collection embedded, by a socket, by TCP and by TLS.
+    #[cfg(feature = "serve")]
+    ServeScan(crate::serve::ServeScan),
+    /// Serves a database; what `serve` starts.
     #[cfg(feature = "serve")]
     #[command(hide = true)]
     Served {
-        /// The directory of the database.
+        /// The directory in which the database is.
         dir: PathBuf,
+        /// With the certificate that is there.
+        #[arg(long)]
+        tls: bool,
     },
     /// Shows the workloads, exactly.
     Workloads,

@@ -77,7 +77,9 @@ fn run(words: Words) -> Result<()> {
         #[cfg(feature = "serve")]
         Command::Serve(words) => serve::run(&words)?,
         #[cfg(feature = "serve")]
-        Command::Served { dir } => serve::serve(&dir)?,
+        Command::ServeScan(words) => serve::scan::run(&words)?,
+        #[cfg(feature = "serve")]
+        Command::Served { dir, tls } => serve::serve(&dir, tls)?,
         Command::Compare(args) => report::show(&args, &compare::run(&args)?)?,
     }
     Ok(())

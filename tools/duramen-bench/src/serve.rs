@@ -1,17 +1,20 @@
-//! `serve`: one new row of 1 KiB a transaction over TCP, beside etcd and PostgreSQL.
+//! `serve`: one new row of 1 KiB a transaction over TCP, or a transfer between two accounts, beside etcd and
+//! PostgreSQL; `serve-scan`: a scan, beside that of an embedded database.
 //!
-//! Each server is a process of its own with a new database, and the tasks that write are in this one. A round
-//! takes each server once, in turns. At the end of a turn the server must have exactly the acknowledged rows.
+//! Each server is a process of its own with a new database, and the tasks are in this one. A round takes each
+//! server once, in turns. At the end of a turn the server must have exactly the acknowledged rows, or as much
+//! money as at its beginning.
 
 mod clients;
 mod duramen;
 mod etcd;
 mod postgres;
+pub(crate) mod scan;
 mod server;
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::engine::Result;
 use crate::job::Outcome;
@@ -22,6 +25,7 @@ use crate::{child, machine, output};
 use server::Entry;
 
 pub(crate) use duramen::serve;
+pub(crate) use scan::ServeScan;
 
 /// How to measure servers.
 #[derive(Debug, Args)]
@@ -32,7 +36,10 @@ pub(crate) struct Serve {
     /// Only these servers.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub engines: Vec<String>,
-    /// The numbers of tasks that write at the same time.
+    /// What the tasks do.
+    #[arg(long, default_value = "put")]
+    pub work: Work,
+    /// The numbers of tasks at the same time.
     #[arg(long, value_delimiter = ',', default_value = "1,64", value_name = "1,64")]
     pub tasks: Vec<usize>,
     /// Connections that the tasks share, at most one each; PostgreSQL takes one transaction at a time on
@@ -53,16 +60,36 @@ pub(crate) struct Serve {
     pub seed: u64,
 }
 
-const ENTRIES: &[Entry] = &[duramen::ENTRY, duramen::WITH_IDS, etcd::ENTRY, postgres::ENTRY];
+/// What tasks do, one piece after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Work {
+    /// Store a new row of 1 KiB.
+    Put,
+    /// Read two of 100,000 accounts, one after the other, and store both: strictly serialisable.
+    Transfer,
+}
+
+impl Work {
+    fn entries(self) -> &'static [Entry] {
+        match self {
+            Work::Put => {
+                &[duramen::ENTRY, duramen::WITH_IDS, duramen::WITH_TLS, etcd::ENTRY, postgres::ENTRY]
+            }
+            Work::Transfer => &[duramen::ENTRY, duramen::WITH_TLS, postgres::ENTRY, postgres::PLAIN],
+        }
+    }
+}
 
 /// The figures that are shown.
 const FIGURES: [&str; 5] =
     ["commits/s", "p50 us", "p99 us", "processor us a commit, server", "processor us a commit, clients"];
 
 /// The ratios of commits per second that are wanted of one server to another, with one task and with many.
-const GOALS: [(&str, &str, [f64; 2]); 3] = [
+const GOALS: [(&str, &str, [f64; 2]); 5] = [
     ("duramen", "etcd", [1.2, 4.0]),
     ("duramen", "postgres", [1.0, 1.0]),
+    ("duramen", "postgres-plain", [1.0, 1.0]),
+    ("duramen-tls", "duramen", [0.85, 0.85]),
     ("duramen-ids", "duramen", [0.9, 0.9]),
 ];
 
@@ -73,9 +100,10 @@ const GOALS: [(&str, &str, [f64; 2]); 3] = [
 pub(crate) fn run(words: &Serve) -> Result<()> {
     let is_wanted =
         |entry: &&Entry| words.engines.is_empty() || words.engines.iter().any(|name| name == entry.name);
-    let entries: Vec<&Entry> = ENTRIES.iter().filter(is_wanted).collect();
+    let entries: Vec<&Entry> = words.work.entries().iter().filter(is_wanted).collect();
     if entries.is_empty() {
-        return Err("no server has such a name; there are duramen, duramen-ids, etcd and postgres".into());
+        let names: Vec<&str> = words.work.entries().iter().map(|entry| entry.name).collect();
+        return Err(format!("no server has such a name; there are {}", names.join(", ")).into());
     }
     let dir = words.dir.join(format!("duramen-serve-{}", std::process::id()));
     child::fresh(&dir)?;
@@ -94,6 +122,9 @@ pub(crate) fn run(words: &Serve) -> Result<()> {
     Ok(())
 }
 
+/// What all accounts have together.
+const MONEY: u64 = (server::ACCOUNTS * server::BALANCE).unsigned_abs();
+
 /// A turn of a server: each number of tasks after the other, on one database.
 fn measure(words: &Serve, entry: &Entry, round: u32, dir: &Path) -> Vec<Measured> {
     let of = |tasks: usize, outcome| Measured::of_turn(&workload(tasks), entry.name, round, outcome);
@@ -101,12 +132,19 @@ fn measure(words: &Serve, entry: &Entry, round: u32, dir: &Path) -> Vec<Measured
         child::fresh(dir)?;
         machine::settle(dir);
         let server = (entry.start)(dir, words)?;
+        if words.work == Work::Transfer {
+            server.open_accounts()?;
+        }
         let mut acknowledged = 0;
         let mut outcomes = Vec::new();
         for tasks in &words.tasks {
             let driven = clients::drive(&*server, words, *tasks, acknowledged)?;
             acknowledged += driven.commits;
-            outcomes.push(driven.outcome.answering(server.count()?, acknowledged));
+            let (answer, expected) = match words.work {
+                Work::Put => (server.count()?, acknowledged),
+                Work::Transfer => (server.total()?, MONEY),
+            };
+            outcomes.push(driven.outcome.answering(answer, expected));
         }
         server.stop()?;
         child::remove(dir)?;
@@ -149,13 +187,18 @@ fn show(words: &Serve, entries: &[&Entry], results: &Results) {
         }
         for (ours, other, wanted) in GOALS {
             let wanted = wanted[usize::from(*tasks > 1)];
-            let median = |name| results.middle(&workload, name, FIGURES[0]).map(|middle| middle.median);
-            if let (Some(ours_rate), Some(other_rate)) = (median(ours), median(other)) {
-                let ratio = ours_rate / other_rate;
-                let verdict = if ratio >= wanted { "won" } else { "LOST" };
-                output::line(&format!("{ours} / {other}: {ratio:.2}, wanted {wanted}: {verdict}"));
-            }
+            show_goal(results, &workload, FIGURES[0], (ours, other, wanted));
         }
+    }
+}
+
+/// The ratio of a figure of two that is wanted, and the one that there is.
+fn show_goal(results: &Results, workload: &str, figure: &str, (ours, other, wanted): (&str, &str, f64)) {
+    let median = |name| results.middle(workload, name, figure).map(|middle| middle.median);
+    if let (Some(ours_rate), Some(other_rate)) = (median(ours), median(other)) {
+        let ratio = ours_rate / other_rate;
+        let verdict = if ratio >= wanted { "won" } else { "LOST" };
+        output::line(&format!("{ours} / {other}: {ratio:.2}, wanted {wanted}: {verdict}"));
     }
 }
 

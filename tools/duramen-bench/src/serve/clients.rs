@@ -1,14 +1,14 @@
-//! Tasks that write one row after the other, and what they measure.
+//! Tasks that store one row after the other, or make one transfer after the other, and what they measure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
-use super::Serve;
-use super::server::{Server, Writer};
-use crate::data::Rows;
+use super::server::{Done, Server, Teller, Transfer, Writer};
+use super::{Serve, Work};
+use crate::data::{Key, Rows};
 use crate::engine::{Result, Row};
 use crate::job::Outcome;
 use crate::machine;
@@ -24,20 +24,71 @@ pub(super) struct Driven {
     pub(super) outcome: Outcome,
 }
 
-/// Lets tasks write for the wanted time; rows are numbered from `first`.
+/// A task: does the piece of work of a number.
+trait Task: Send {
+    fn step(&mut self, number: u64) -> Done<'_>;
+}
+
+/// Stores the row of a number.
+struct Storing {
+    writer: Box<dyn Writer>,
+    rows: Rows,
+    key: Key,
+    value: Vec<u8>,
+}
+
+impl Task for Storing {
+    fn step(&mut self, number: u64) -> Done<'_> {
+        self.rows.value(number, &mut self.value);
+        self.key = self.rows.key(number);
+        self.writer.put(Row { key: self.key.bytes(), value: &self.value })
+    }
+}
+
+/// Makes the transfer of a number.
+struct Moving {
+    teller: Box<dyn Teller>,
+    seed: u64,
+}
+
+impl Task for Moving {
+    fn step(&mut self, number: u64) -> Done<'_> {
+        self.teller.transfer(Transfer::of(self.seed, number))
+    }
+}
+
+fn tasks_of(
+    server: &dyn Server,
+    words: &Serve,
+    runtime: &Runtime,
+    tasks: usize,
+) -> Result<Vec<Box<dyn Task>>> {
+    let connections = words.connections.clamp(1, tasks);
+    let rows = Rows::new(words.seed, VALUE_BYTES);
+    Ok(match words.work {
+        Work::Put => {
+            let writers = server.writers(runtime, tasks, connections)?.into_iter();
+            let task = |writer| Box::new(Storing { writer, rows, key: rows.key(0), value: Vec::new() });
+            writers.map(|writer| task(writer) as Box<dyn Task>).collect()
+        }
+        Work::Transfer => {
+            let tellers = server.tellers(runtime, tasks, connections)?.into_iter();
+            let task = |teller| Box::new(Moving { teller, seed: words.seed });
+            tellers.map(|teller| task(teller) as Box<dyn Task>).collect()
+        }
+    })
+}
+
+/// Lets tasks work for the wanted time; rows and transfers are numbered from `first`.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^53 commits")]
 pub(super) fn drive(server: &dyn Server, words: &Serve, tasks: usize, first: u64) -> Result<Driven> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
-    let connections = words.connections.clamp(1, tasks);
-    let writers = server.writers(&runtime, tasks, connections)?;
+    let tasks = tasks_of(server, words, &runtime, tasks)?;
     let next = Arc::new(AtomicU64::new(first));
-    let rows = Rows::new(words.seed, VALUE_BYTES);
     let begun = Instant::now() + WARM_UP;
     let end = begun + Duration::from_secs_f64(words.seconds);
-    let running: Vec<_> = writers
-        .into_iter()
-        .map(|writer| runtime.spawn(write(writer, rows, Arc::clone(&next), begun, end)))
-        .collect();
+    let running: Vec<_> =
+        tasks.into_iter().map(|task| runtime.spawn(work(task, Arc::clone(&next), begun, end))).collect();
     let (server_before, clients_before) = runtime.block_on(async {
         tokio::time::sleep_until(begun.into()).await;
         (machine::cpu_seconds_of(server.process()), machine::cpu_seconds())
@@ -62,24 +113,20 @@ pub(super) fn drive(server: &dyn Server, words: &Serve, tasks: usize, first: u64
     Ok(Driven { commits: next.load(Ordering::Relaxed) - first, outcome })
 }
 
-/// Writes until the end. Returns the nanoseconds of each commit of the measured time.
-async fn write(
-    mut writer: Box<dyn Writer>,
-    rows: Rows,
+/// Works until the end. Returns the nanoseconds of each commit of the measured time.
+async fn work(
+    mut task: Box<dyn Task>,
     next: Arc<AtomicU64>,
     begun: Instant,
     end: Instant,
 ) -> Result<Vec<u64>> {
-    let (mut latencies, mut value) = (Vec::new(), Vec::new());
+    let mut latencies = Vec::new();
     loop {
         let sent = Instant::now();
         if sent >= end {
             return Ok(latencies);
         }
-        let row = next.fetch_add(1, Ordering::Relaxed);
-        rows.value(row, &mut value);
-        let key = rows.key(row);
-        writer.put(Row { key: key.bytes(), value: &value }).await?;
+        task.step(next.fetch_add(1, Ordering::Relaxed)).await?;
         let answered = Instant::now();
         if sent >= begun && answered <= end {
             latencies.push(u64::try_from((answered - sent).as_nanos())?);

@@ -1,45 +1,65 @@
-//! Duramen: a batch with one put, by the generated client over TCP with a token.
+//! Duramen by the generated client over TCP with a token: a batch with one put, or a stream of transactions.
+
+mod teller;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::pin::Pin;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Instant;
 
 use bytes::Bytes;
 use duramen::{Db, Schema};
 use duramen_disk::memory::{Random, mixed};
-use duramen_proto::v1;
 use duramen_proto::v1::data_client::DataClient;
+use duramen_proto::{document, v1};
 use tokio::runtime::Runtime;
 use tonic::Request;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 
-use super::server::{Entry, Server, Writer};
+use super::server::{ACCOUNTS, BALANCE, Done, Entry, OPENED_TOGETHER, Server, Teller, Writer};
 use crate::engine::{Result, Row};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "duramen",
-    setting: "every option at its default, level DISK; one put of a document a batch; loopback TCP with a token",
-    start: |dir, _| Served::start(dir, false),
+    setting: "every option at its default, level DISK; documents; one put a batch, or three messages a transfer; \
+              loopback TCP with a token",
+    start: |dir, _| Served::start(dir, Way { has_ids: false, has_tls: false }),
 };
 
 pub(super) const WITH_IDS: Entry = Entry {
     name: "duramen-ids",
     setting: "the same, each batch with a request id",
-    start: |dir, _| Served::start(dir, true),
+    start: |dir, _| Served::start(dir, Way { has_ids: true, has_tls: false }),
 };
+
+pub(super) const WITH_TLS: Entry = Entry {
+    name: "duramen-tls",
+    setting: "as duramen, with TLS 1.3",
+    start: |dir, _| Served::start(dir, Way { has_ids: false, has_tls: true }),
+};
+
+/// How it is used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    pub(super) has_ids: bool,
+    pub(super) has_tls: bool,
+}
 
 const COLLECTION: &str = "rows";
 
-/// Serves a new database until standard input ends; what the child of a turn does.
-pub(crate) fn serve(dir: &Path) -> Result<()> {
-    let db = Db::open(dir)?;
+/// Serves a database until standard input ends; what the child of a turn does.
+pub(crate) fn serve(dir: &Path, has_tls: bool) -> Result<()> {
+    let db = Db::open(dir.join("db"))?;
     db.ensure(&Schema::new(COLLECTION).key(["key"]))?;
+    db.ensure(&Schema::new(teller::ACCOUNTS).key(["id"]))?;
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let server = duramen_server::Server::builder(db.clone()).listen(loopback).start()?;
+    let mut server = duramen_server::Server::builder(db.clone()).listen(loopback);
+    if has_tls {
+        server = server.tls(dir.join(CERTIFICATE), dir.join(KEY));
+    }
+    let server = server.start()?;
     let address = server.addresses().first().ok_or("no address")?;
     let mut out = std::io::stdout();
     writeln!(out, "{address} {}", server.token().ok_or("no token")?)?;
@@ -49,31 +69,72 @@ pub(crate) fn serve(dir: &Path) -> Result<()> {
     Ok(db.close()?)
 }
 
-struct Served {
+/// The server's certificate, which is its own authority, and its key.
+pub(super) const CERTIFICATE: &str = "server.pem";
+const KEY: &str = "server.key";
+
+/// Makes a certificate of 127.0.0.1.
+fn certify(dir: &Path) -> Result<String> {
+    let made = rcgen::generate_simple_self_signed([Ipv4Addr::LOCALHOST.to_string()])?;
+    std::fs::write(dir.join(KEY), made.signing_key.serialize_pem())?;
+    let certificate = made.cert.pem();
+    std::fs::write(dir.join(CERTIFICATE), &certificate)?;
+    Ok(certificate)
+}
+
+pub(super) struct Served {
     process: Child,
     /// The child ends once this is closed.
     stdin: Option<ChildStdin>,
     address: String,
     token: MetadataValue<Ascii>,
     has_ids: bool,
+    /// With TLS: the certificate.
+    certificate: Option<String>,
 }
 
 impl Served {
-    fn start(dir: &Path, has_ids: bool) -> Result<Box<dyn Server>> {
+    fn start(dir: &Path, way: Way) -> Result<Box<dyn Server>> {
+        Ok(Box::new(Served::open(dir, way)?))
+    }
+
+    /// Serves the database in a directory, a new one if there is none.
+    pub(super) fn open(dir: &Path, way: Way) -> Result<Served> {
+        let certificate = way.has_tls.then(|| certify(dir)).transpose()?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("served").arg(dir.join("db")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("served").arg(dir);
+        if way.has_tls {
+            command.arg("--tls");
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn()?;
         let stdin = process.stdin.take();
         let mut line = String::new();
         BufReader::new(process.stdout.take().ok_or("the server has no output")?).read_line(&mut line)?;
         let (address, token) = line.trim().split_once(' ').ok_or("the server did not start")?;
         let (address, token) = (address.to_owned(), format!("Bearer {token}").parse()?);
-        Ok(Box::new(Served { process, stdin, address, token, has_ids }))
+        Ok(Served { process, stdin, address, token, has_ids: way.has_ids, certificate })
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Stops it in order.
+    pub(super) fn end(mut self) -> Result<()> {
+        drop(self.stdin.take());
+        let status = self.process.wait()?;
+        if status.success() { Ok(()) } else { Err(format!("the server ended with {status}").into()) }
     }
 
     async fn connect(&self) -> Result<DataClient<Channel>> {
-        let channel = Endpoint::from_shared(format!("http://{}", self.address))?.connect().await?;
-        Ok(DataClient::new(channel))
+        let scheme = if self.certificate.is_some() { "https" } else { "http" };
+        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.address))?;
+        if let Some(certificate) = &self.certificate {
+            let trusted = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(certificate));
+            endpoint = endpoint.tls_config(trusted)?;
+        }
+        Ok(DataClient::new(endpoint.connect().await?))
     }
 
     fn request<T>(&self, message: T) -> Request<T> {
@@ -107,6 +168,16 @@ impl Server for Served {
         Ok((0..tasks).map(writer).collect())
     }
 
+    fn tellers(&self, runtime: &Runtime, tasks: usize, connections: usize) -> Result<Vec<Box<dyn Teller>>> {
+        let connect = |_| runtime.block_on(self.connect());
+        let clients = (0..connections).map(connect).collect::<Result<Vec<_>>>()?;
+        let teller = |task: usize| -> Result<Box<dyn Teller>> {
+            let client = clients[task % connections].clone();
+            Ok(Box::new(runtime.block_on(teller::Clerk::open(client, &self.token))?))
+        };
+        (0..tasks).map(teller).collect()
+    }
+
     fn count(&self) -> Result<u64> {
         let of = v1::RangeOf { collection: COLLECTION.to_owned(), ..Default::default() };
         let reads = vec![v1::Read { kind: Some(v1::read::Kind::Count(of)) }];
@@ -119,10 +190,37 @@ impl Server for Served {
         }
     }
 
-    fn stop(mut self: Box<Self>) -> Result<()> {
-        drop(self.stdin.take());
-        let status = self.process.wait()?;
-        if status.success() { Ok(()) } else { Err(format!("the server ended with {status}").into()) }
+    fn open_accounts(&self) -> Result<()> {
+        Runtime::new()?.block_on(async {
+            let mut client = self.connect().await?;
+            for first in (0..ACCOUNTS).step_by(usize::try_from(OPENED_TOGETHER)?) {
+                let accounts = first..first + OPENED_TOGETHER;
+                let operations =
+                    accounts.map(|account| teller::put(account, BALANCE)).collect::<Result<_>>()?;
+                let batch = v1::BatchRequest { operations, ..Default::default() };
+                client.batch(self.request(batch)).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn total(&self) -> Result<u64> {
+        let scan = v1::ScanRequest { collection: teller::ACCOUNTS.to_owned(), ..Default::default() };
+        let mut total = 0;
+        Runtime::new()?.block_on(async {
+            let mut replies = self.connect().await?.scan(self.request(scan)).await?.into_inner();
+            while let Some(reply) = replies.message().await? {
+                for account in &reply.documents {
+                    let account = document::required(Some(account))?;
+                    total += teller::cents(&account).ok_or("an account without cents")?;
+                }
+            }
+            Ok(u64::try_from(total)?)
+        })
+    }
+
+    fn stop(self: Box<Self>) -> Result<()> {
+        self.end()
     }
 }
 
@@ -162,7 +260,7 @@ impl Ids {
 }
 
 impl Writer for Task {
-    fn put<'a>(&'a mut self, row: Row<'a>) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+    fn put<'a>(&'a mut self, row: Row<'a>) -> Done<'a> {
         let put = v1::PutDocument {
             collection: COLLECTION.to_owned(),
             document: Some(v1::Document { form: Some(v1::document::Form::Msgpack(document(row))) }),

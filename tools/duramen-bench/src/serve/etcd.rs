@@ -1,7 +1,6 @@
 //! etcd, one member: a put over gRPC. The three messages that are needed are written out here.
 
 use std::path::Path;
-use std::pin::Pin;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use tonic::{Request, client};
 use tonic_prost::ProstCodec;
 
 use super::Serve;
-use super::server::{Entry, Server, Writer, free_port};
+use super::server::{Done, Entry, Server, Teller, Writer, free_port};
 use crate::engine::{Result, Row};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -111,6 +110,18 @@ impl Server for Etcd {
         Ok(u64::try_from(Runtime::new()?.block_on(asked)?.into_inner().count)?)
     }
 
+    fn tellers(&self, _: &Runtime, _: usize, _: usize) -> Result<Vec<Box<dyn Teller>>> {
+        Err("etcd has no transactions of several messages".into())
+    }
+
+    fn open_accounts(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn total(&self) -> Result<u64> {
+        Ok(0)
+    }
+
     fn stop(mut self: Box<Self>) -> Result<()> {
         // Its data is removed next.
         self.process.kill()?;
@@ -130,7 +141,7 @@ impl Drop for Etcd {
 struct Task(client::Grpc<Channel>);
 
 impl Writer for Task {
-    fn put<'a>(&'a mut self, row: Row<'a>) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>> {
+    fn put<'a>(&'a mut self, row: Row<'a>) -> Done<'a> {
         let (key, value) = (Bytes::copy_from_slice(row.key), Bytes::copy_from_slice(row.value));
         Box::pin(async move {
             self.0.ready().await?;

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::pin::Pin;
 
+use duramen_disk::memory::mixed;
 use tokio::runtime::Runtime;
 
 use super::Serve;
@@ -25,17 +26,61 @@ pub(super) trait Server {
     /// A writer for each task.
     fn writers(&self, runtime: &Runtime, tasks: usize, connections: usize) -> Result<Vec<Box<dyn Writer>>>;
 
+    /// A teller for each task; none if the server has no such transactions.
+    fn tellers(&self, runtime: &Runtime, tasks: usize, connections: usize) -> Result<Vec<Box<dyn Teller>>>;
+
     /// How many rows there are.
     fn count(&self) -> Result<u64>;
+
+    /// Stores the accounts, each with the same balance.
+    fn open_accounts(&self) -> Result<()>;
+
+    /// The sum of all accounts.
+    fn total(&self) -> Result<u64>;
 
     /// Stops it in order.
     fn stop(self: Box<Self>) -> Result<()>;
 }
 
+/// What a future of a task returns.
+pub(super) type Done<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+
 /// What one task does.
 pub(super) trait Writer: Send {
     /// Stores a new row. It is durable when the future is done.
-    fn put<'a>(&'a mut self, row: Row<'a>) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+    fn put<'a>(&'a mut self, row: Row<'a>) -> Done<'a>;
+}
+
+/// A task that moves money.
+pub(super) trait Teller: Send {
+    /// Reads two accounts, one after the other, then stores both with other balances: one transaction, which
+    /// runs again after a conflict. It is durable when the future is done.
+    fn transfer(&mut self, transfer: Transfer) -> Done<'_>;
+}
+
+/// From an account to another.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Transfer {
+    pub(super) from: i64,
+    pub(super) to: i64,
+    pub(super) cents: i64,
+}
+
+pub(super) const ACCOUNTS: i64 = 100_000;
+pub(super) const BALANCE: i64 = 1_000;
+
+/// Accounts of a transaction that opens them.
+pub(super) const OPENED_TOGETHER: i64 = 1_000;
+
+impl Transfer {
+    /// The transfer of a number: between two random accounts.
+    pub(super) fn of(seed: u64, number: u64) -> Transfer {
+        let drawn = |part: u64| mixed(mixed(seed ^ number) ^ part);
+        let account = |part| i64::try_from(drawn(part) % ACCOUNTS.unsigned_abs()).unwrap_or(0);
+        let (from, to) = (account(1), account(2));
+        let to = if from == to { (to + 1) % ACCOUNTS } else { to };
+        Transfer { from, to, cents: i64::try_from(drawn(3) % 10).unwrap_or(0) + 1 }
+    }
 }
 
 /// A port of this machine that was free a moment ago.
