@@ -54,6 +54,8 @@ impl<T: Message> Encoder for Encoding<T> {
     type Error = Status;
 
     fn encode(&mut self, message: T, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        // It would grow step by step, and be copied with each.
+        out.reserve(message.encoded_len());
         message.encode(out).map_err(|error| Status::internal(error.to_string()))
     }
 }

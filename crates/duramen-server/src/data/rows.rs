@@ -1,5 +1,6 @@
 //! Rows by their encoded keys, for clients that know the types of their documents.
 
+use bytes::Bytes;
 use duramen::error::{Code, Error, Result};
 use duramen::wire::{self, EncodedRows};
 use duramen::{Direction, LocalReads};
@@ -39,22 +40,50 @@ pub(super) fn some<S: LocalReads>(
 ) -> Result<v1::Rows> {
     let Some(rows) = encoded(state, of)? else { return Ok(v1::Rows { rows: Vec::new(), is_complete: true }) };
     let limit = if of.limit == 0 { u64::MAX } else { of.limit };
-    let mut found = v1::Rows { rows: Vec::new(), is_complete: true };
-    let mut bytes = 0;
+    let mut found = Found::default();
+    let (mut bytes, mut is_complete) = (0, true);
     rows.for_each(state, of.with_documents, |key, document| {
         let length = key.len() + document.len() + PER_ROW;
-        let is_full = bytes + length > bytes_max && !found.rows.is_empty();
-        if found.rows.len() == ROWS_MAX || is_full {
-            found.is_complete = false;
+        let is_full = bytes + length > bytes_max && !found.ends.is_empty();
+        if found.ends.len() == ROWS_MAX || is_full {
+            is_complete = false;
             return Ok(false);
         }
         find::check_length(length)?;
         hold(length)?;
         bytes += length;
-        found.rows.push(v1::Row { key: key.to_vec().into(), document: document.to_vec().into() });
-        Ok((found.rows.len() as u64) < limit)
+        found.push(key, document);
+        Ok((found.ends.len() as u64) < limit)
     })?;
-    Ok(found)
+    Ok(v1::Rows { rows: found.into_rows(), is_complete })
+}
+
+/// Keys and documents, one after the other in a buffer that the rows share: two allocations for each row were
+/// a third of the time of a scan.
+#[derive(Default)]
+struct Found {
+    bytes: Vec<u8>,
+    /// Where the key and the document of each row end.
+    ends: Vec<[usize; 2]>,
+}
+
+impl Found {
+    fn push(&mut self, key: &[u8], document: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(document);
+        self.ends.push([key_end, self.bytes.len()]);
+    }
+
+    fn into_rows(self) -> Vec<v1::Row> {
+        let (bytes, mut start) = (Bytes::from(self.bytes), 0);
+        let row = |[key_end, end]: [usize; 2]| {
+            let (key, document) = (bytes.slice(start..key_end), bytes.slice(key_end..end));
+            start = end;
+            v1::Row { key, document }
+        };
+        self.ends.into_iter().map(row).collect()
+    }
 }
 
 /// The rows of a read.

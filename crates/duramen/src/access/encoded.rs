@@ -26,7 +26,10 @@ use crate::view::reducer::without_code;
 #[doc(hidden)]
 pub fn get_named<S: LocalReads>(state: &S, collection: &str, key: &[u8]) -> Result<Option<Vec<u8>>> {
     let entry = state.entry(collection)?;
-    state.source().get(entry.tree, key)?.map(|stored| named(&entry, &stored)).transpose()
+    let Some(stored) = state.source().get(entry.tree, key)? else { return Ok(None) };
+    let mut document = Vec::new();
+    name(&entry, &stored, &mut document)?;
+    Ok(Some(document))
 }
 
 /// Rows of a collection or of one of its views.
@@ -124,17 +127,19 @@ impl EncodedRows<'_> {
             }
             return Ok(());
         }
+        let mut document = Vec::new();
         while let Some((row, stored)) = rows.next()? {
-            let document = match &view {
-                None => named(&entry, stored)?,
+            document.clear();
+            match &view {
+                None => name(&entry, stored, &mut document)?,
                 Some(view) => {
                     let key = &*ascending(&row[split_unread(row, view.spec.key_elements())?..])?;
                     match document_of(state, entry.tree, self.collection, key)? {
-                        Some(stored) => named(&entry, &stored)?,
+                        Some(stored) => name(&entry, &stored, &mut document)?,
                         None => continue,
                     }
                 }
-            };
+            }
             if !each(row, &document)? {
                 break;
             }
@@ -171,9 +176,11 @@ fn reduced(
     Ok((reduced.count, reduced.value.unwrap_or_default()))
 }
 
-/// A stored document with the names of its fields.
-fn named(entry: &Entry, stored: &[u8]) -> Result<Vec<u8>> {
+/// Appends a stored document with the names of its fields.
+fn name(entry: &Entry, stored: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let (version, document) = version::split(stored)?;
-    let mut named = Vec::new();
-    if forms::name(&entry.schema, version, document, &mut named)? { Ok(named) } else { Ok(document.to_vec()) }
+    if !forms::name(&entry.schema, version, document, out)? {
+        out.extend_from_slice(document);
+    }
+    Ok(())
 }
