@@ -69,7 +69,8 @@ fn is_served(command: &Command) -> bool {
     match command {
         Command::Inspect(args) => !args.space && args.tree.is_none(),
         Command::Reference(args) => matches!(args.what, ReferenceCommand::List(_)),
-        Command::Collections(_)
+        Command::Backup(_)
+        | Command::Collections(_)
         | Command::Count(_)
         | Command::Del(_)
         | Command::Drop(_)

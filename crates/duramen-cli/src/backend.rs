@@ -16,10 +16,10 @@ use std::path::Path;
 use duramen::tuple::Element;
 use duramen::view::ViewReduction;
 use duramen::{
-    Code, Direction, Document, Durability, Followed, LentDocument, LocalReads, Observer, Rows, Schema,
-    Snapshot, Span, Value, ViewSpec,
+    Code, CopyProgress, Direction, Document, Durability, Followed, LentDocument, LocalReads, Observer, Rows,
+    Schema, Snapshot, Span, Value, ViewSpec,
 };
-use duramen_client::{Address, Client};
+use duramen_client::{Address, Client, Remote};
 
 use crate::args::DatabaseArgs;
 use crate::database::{self, Opened};
@@ -155,6 +155,20 @@ impl Reading {
         match self {
             Reading::Local { db, .. } => Ok(db.keep_few_pages()?),
             Reading::Served(_) => Ok(()),
+        }
+    }
+
+    /// Copies the newest state into a new directory.
+    pub(crate) fn backup(
+        &self,
+        path: &Path,
+        progress: &mut dyn FnMut(&CopyProgress) -> duramen::Result<()>,
+    ) -> duramen::Result<CopyProgress> {
+        match self {
+            Reading::Local { db, .. } => db.backup_with(path, progress),
+            Reading::Served(served) => {
+                Remote::from(Client::clone(&served.client)).backup_with(path, progress)
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! `duramen backup`: copies one state into a new directory, which then opens as a database, or not at all.
+//! `duramen backup`: copies one state into a new directory, which then opens as a database, or not at all. The
+//! parts come from the files of the database, or from the process that serves it.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +7,7 @@ use duramen::{Error, doc};
 use indicatif::ProgressBar;
 
 use crate::args::BackupArgs;
-use crate::database;
+use crate::backend::Reading;
 use crate::failure::{Failure, Result};
 use crate::file_system;
 use crate::numbers::{bytes, counted, time};
@@ -19,11 +20,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Runs the command.
 pub(crate) fn run(args: &BackupArgs, out: Output) -> Result<()> {
     let itself = "a program copies the database that it has open itself: `Db::backup`";
-    let db = database::open_to_read(&args.database).map_err(|failure| failure.when_locked(itself))?;
+    let database = Reading::open(&args.database).map_err(|failure| failure.when_locked(itself))?;
     let signals = Signals::watch()?;
     let begun = Instant::now();
     let mut bar: Option<ProgressBar> = None;
-    let copied = db.backup_with(&args.out, |progress| {
+    let copied = database.backup(&args.out, &mut |progress| {
         if out.shows_progress() && begun.elapsed() > PATIENCE {
             bar.get_or_insert_with(|| ProgressBar::new(progress.of)).set_position(progress.entries);
         }

@@ -11,6 +11,7 @@
 )]
 
 mod address;
+mod backup;
 mod blobs;
 mod client;
 mod connect;

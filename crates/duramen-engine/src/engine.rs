@@ -47,7 +47,7 @@ use crate::verify::{Check, CheckReport};
 use crate::wal::{LogIdentity, read_through};
 
 pub use compact::{CompactProgress, CompactReport, HeldSnapshot};
-pub use copy::CopyProgress;
+pub use copy::{CopyPart, CopyProgress, CopySource, CopyTarget};
 use deferred_redo::DeferredRedo;
 pub use event::{Event, EventHook};
 pub use feed::{FeedReader, FeedStop, Wants};

@@ -1,9 +1,11 @@
 //! The service `Admin`: how the database fares, and its users.
 
+mod backup;
 mod facts;
 mod users;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use duramen::error::Result;
 use duramen::{Db, Histogram, SlowCommit};
@@ -15,7 +17,7 @@ use tonic::{Request, Response, Status};
 use crate::audit::{self, Audit};
 use crate::auth::Right;
 use crate::call::Call;
-use crate::data::{DataService, Room, call_of, refused};
+use crate::data::{DataService, Identity, Room, call_of, refused};
 pub use facts::facts;
 
 /// What is known of a database.
@@ -25,6 +27,10 @@ pub(crate) struct AdminService {
     writes: duramen::AsyncDb,
     listeners: Arc<[v1::Listener]>,
     audit: Arc<Audit>,
+    scans: duramen::AsyncDb,
+    identity: Arc<Identity>,
+    /// A backup of which no message is taken for so long ends.
+    unread: Duration,
 }
 
 impl AdminService {
@@ -34,8 +40,15 @@ impl AdminService {
         listeners: Arc<[v1::Listener]>,
         audit: &Arc<Audit>,
     ) -> AdminService {
-        let (reads, writes) = (data.reads.clone(), data.writes.clone());
-        AdminService { reads, writes, listeners, audit: Arc::clone(audit) }
+        AdminService {
+            reads: data.reads.clone(),
+            writes: data.writes.clone(),
+            listeners,
+            audit: Arc::clone(audit),
+            scans: data.scans.clone(),
+            identity: Arc::clone(&data.identity),
+            unread: data.unread,
+        }
     }
 
     /// What only an administrator may do, on a thread.
@@ -130,6 +143,12 @@ impl admin_server::Admin for AdminService {
             Ok(v1::RevokeTokenReply { was_there: crate::users::revoke_token(db, &request.id)? })
         };
         self.change(call, "revoke_token", on, end).await
+    }
+
+    type BackupStream = backup::Replies;
+
+    async fn backup(&self, request: Request<v1::BackupRequest>) -> Answer<Self::BackupStream> {
+        backup::run(self, call_of(&request)).await.map(Response::new).map_err(refused)
     }
 
     async fn audit(&self, request: Request<v1::AuditRequest>) -> Answer<v1::AuditReply> {

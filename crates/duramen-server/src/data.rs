@@ -38,7 +38,7 @@ pub(crate) struct DataService {
     /// Writers that the engine slows down keep their threads: reads have others.
     pub(crate) writes: AsyncDb,
     pub(crate) reads: AsyncDb,
-    scans: AsyncDb,
+    pub(crate) scans: AsyncDb,
     /// Queries that are answered whole keep their threads until they are.
     queries: AsyncDb,
     /// A permit for each transaction of several messages.
@@ -46,7 +46,7 @@ pub(crate) struct DataService {
     /// One without a message for so long is rolled back.
     silence: Duration,
     /// A scan of which no message is taken for so long ends.
-    unread: Duration,
+    pub(crate) unread: Duration,
     /// Whether the server goes down.
     draining: watch::Receiver<bool>,
     pub(crate) identity: Arc<Identity>,
@@ -76,7 +76,7 @@ impl Identity {
     }
 
     /// The state of a commit. It may not be on disk.
-    fn of_seq(&self, seq: CommitSeq, db: &Db) -> v1::Token {
+    pub(crate) fn of_seq(&self, seq: CommitSeq, db: &Db) -> v1::Token {
         let is_durable = seq <= db.durability_status().durable;
         self.token(seq.0, if is_durable { Durability::Disk } else { Durability::Process })
     }

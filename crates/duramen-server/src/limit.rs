@@ -84,5 +84,5 @@ impl Default for Limits {
 /// The most time that a call may ask for.
 pub(crate) const DEADLINE_MAX: Duration = Duration::from_secs(300);
 
-/// An upload may take longer: it ends if no bytes come.
-pub(crate) const UPLOAD_MAX: Duration = Duration::from_secs(24 * 3600);
+/// An upload and a backup may take longer: they end if no bytes come, or are taken.
+pub(crate) const LONG_MAX: Duration = Duration::from_secs(24 * 3600);

@@ -31,7 +31,7 @@ use crate::feed::FeedService;
 use crate::limit::body::{ReplyBody, RequestBody, Takes};
 use crate::limit::budget::Budget;
 use crate::limit::places::{Class, Places};
-use crate::limit::{DEADLINE_MAX, Limits, UPLOAD_MAX};
+use crate::limit::{DEADLINE_MAX, LONG_MAX, Limits};
 use crate::schema::SchemaService;
 use crate::tls::Tls;
 
@@ -143,6 +143,9 @@ const WATCH: &str = "/duramen.v1.Feed/Watch";
 /// Blobs, piece by piece.
 const UPLOAD: &str = "/duramen.v1.Blobs/Upload";
 
+/// The whole database, part by part.
+const BACKUP: &str = "/duramen.v1.Admin/Backup";
+
 /// Transactions of several messages.
 const TRANSACT: &str = "/duramen.v1.Data/Transact";
 
@@ -157,6 +160,7 @@ fn class_of(path: &str) -> Class {
         "/duramen.v1.Data/Scan" | "/duramen.v1.Blobs/Download" | "/duramen.v1.Schema/BuildViews" => {
             Class::Bulk
         }
+        BACKUP => Class::Bulk,
         "/duramen.v1.Data/Hello" | "/duramen.v1.Admin/Stats" => Class::Control,
         _ if path.starts_with("/duramen.v1.") => Class::Calls,
         _ => Class::Control,
@@ -238,7 +242,7 @@ fn begin(shared: &Shared, client: &Client, path: &str, headers: &HeaderMap) -> R
         return Err(error);
     }
     let (usual, most) = match path {
-        UPLOAD => (UPLOAD_MAX, UPLOAD_MAX),
+        UPLOAD | BACKUP => (LONG_MAX, LONG_MAX),
         TRANSACT => (DEADLINE_MAX, DEADLINE_MAX),
         _ if class == Class::Bulk => (DEADLINE_MAX, DEADLINE_MAX),
         _ => (shared.limits.deadline, DEADLINE_MAX),

@@ -16,13 +16,14 @@ pub(crate) use duramen_engine::limits;
 pub(crate) use duramen_engine::processors;
 pub(crate) use duramen_engine::side_by_side;
 pub(crate) use duramen_engine::{
-    Background, CheckReport, CommitSeq, Condition, Direction, Durability, DurabilityStatus, Engine, Event,
-    EventHook, Features, FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader, FeedRule, FeedStats,
-    FeedStop, FeedWhat, Hooks, HotKey, Keep, KeyRange, LogEntry, LostCommits, LostRange, Observer, Options,
-    Receipt, Reduced, Reducer, ReducerSpec, Repair, RepairProgress, Rest, Running, SlowCommit, Snapshot,
-    Stats, Timings, Transaction, TreeInfo, TreeLoss, TreeMark, TreeShape, UncertainTree, Worker,
+    Background, CheckReport, CommitSeq, Condition, CopySource, CopyTarget, Direction, Durability,
+    DurabilityStatus, Engine, Event, EventHook, FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader,
+    FeedRule, FeedStats, FeedStop, FeedWhat, Hooks, HotKey, Keep, KeyRange, LogEntry, LostCommits, LostRange,
+    Observer, Options, Receipt, Reduced, Reducer, Repair, RepairProgress, Rest, Running, SlowCommit,
+    Snapshot, Stats, Timings, Transaction, TreeInfo, TreeLoss, TreeMark, TreeShape, UncertainTree, Worker,
 };
-pub use duramen_engine::{CompactProgress, CopyProgress, HeldSnapshot, ObserveFrom, Observed};
+pub use duramen_engine::{CompactProgress, CopyPart, CopyProgress, HeldSnapshot, ObserveFrom, Observed};
+pub use duramen_engine::{Features, ReducerSpec};
 
 use crate::store::error::{Error, ErrorKind, Result};
 

@@ -43,9 +43,9 @@ pub(crate) struct UserRightsArgs {
     /// The name of the user
     pub(crate) name: String,
 
-    /// What it may do: `reader`, `writer`, `schema`, `consumer`, `operator` or `admin`; the first four also
-    /// on names, as `writer=collection:orders` or `reader=kv:sessions*`, with `collection`, `kv`, `blob`,
-    /// `bytes` or `consumer`. Repeat it for several
+    /// What it may do: `reader`, `writer`, `schema`, `consumer`, `operator`, `backup` or `admin`; the first
+    /// four also on names, as `writer=collection:orders` or `reader=kv:sessions*`, with `collection`, `kv`,
+    /// `blob`, `bytes` or `consumer`. Repeat it for several
     #[arg(long = "right", value_name = "RIGHT")]
     pub(crate) rights: Vec<String>,
 

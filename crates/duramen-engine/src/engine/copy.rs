@@ -4,33 +4,97 @@
 //! copy begins, and a directory with it does not open. It is removed when every entry is copied, checked and
 //! on disk. Entries are copied and not pages, so a copy is as small as its data and has a log of its own. D2
 //! rests here: what opens is one state of the original.
+//!
+//! A copy is read from a [`CopySource`] part by part, and each part is given to a [`CopyTarget`]: in this
+//! process, or in another one, to which the parts are sent.
 
+mod source;
+mod target;
+
+use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use duramen_disk::{Access, Disk};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::directory::{UNFINISHED, kind};
-use super::{Engine, Hooks, open};
-use crate::commit::ENTRY_BYTES;
+use super::{Engine, Hooks};
 use crate::error::{Code, Error, Result};
-use crate::ids::{CommitSeq, TreeId};
+use crate::features::Features;
+use crate::ids::CommitSeq;
 use crate::limits::MEMORY_BYTES_MIN;
-use crate::options::{Durability, Options};
-use crate::transaction::{Rows, Snapshot, TreeInfo};
-use crate::tree::{Direction, KeyRange};
+use crate::options::Options;
+use crate::tree::ReducerSpec;
 
-/// Bytes of entries in one transaction of the copy: small beside its memory, and large beside the fixed cost
-/// of a commit.
-const BATCH_BYTES: u64 = 256 * 1024;
+pub use source::CopySource;
+pub use target::CopyTarget;
 
-/// The level of each commit of the copy. A group without room must fail the commit, and not be dropped after
-/// it returned.
-const LEVEL: Durability = Durability::Process;
+/// Bytes of entries in one part, which is one transaction of the copy: small beside its memory, and large
+/// beside the fixed cost of a commit.
+const PART_BYTES: usize = 256 * 1024;
 
 /// The copy takes this part of the original's memory, while it is made.
 const MEMORY_PART: usize = 4;
+
+/// A part of a copy. Those of a tree come one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CopyPart {
+    /// A tree begins.
+    Tree {
+        /// Its name.
+        name: String,
+        /// Its reducer.
+        reducer: Option<ReducerSpec>,
+        /// What a build must know to read it.
+        features: Features,
+    },
+    /// Keys of the tree that has begun, with their values, in key order.
+    Entries(Vec<(Vec<u8>, Vec<u8>)>),
+}
+
+/// What all parts of a copy together are known by: a hash of them, in their order.
+#[derive(Default)]
+struct Digest(Box<Xxh3>);
+
+impl Digest {
+    fn add(&mut self, part: &CopyPart) {
+        match part {
+            CopyPart::Tree { name, reducer, features } => {
+                self.bytes(name.as_bytes());
+                self.bytes(&features.bits().to_le_bytes());
+                if let Some(ReducerSpec { name, version, params }) = reducer {
+                    self.bytes(name.as_bytes());
+                    self.bytes(&version.to_le_bytes());
+                    self.bytes(params);
+                }
+            }
+            CopyPart::Entries(entries) => {
+                for (key, value) in entries {
+                    self.bytes(key);
+                    self.bytes(value);
+                }
+            }
+        }
+    }
+
+    /// With their length: what belongs to the next bytes is not taken for these.
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.update(&(bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    fn get(&self) -> u128 {
+        self.0.digest128()
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.get())
+    }
+}
 
 /// The progress of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,28 +130,32 @@ impl Engine {
         value_in_copy: &dyn Fn(&str, Vec<u8>) -> Vec<u8>,
         progress: &mut dyn FnMut(&CopyProgress) -> Result<()>,
     ) -> Result<CopyProgress> {
-        let disk = &*self.inner.disk;
-        begin(disk, path)?;
-        let state = self.snapshot()?;
-        let trees = state.trees()?;
-        let copy = self.empty_beside(path)?;
-        let count = |(_, id): &(String, TreeId)| state.count(*id, &KeyRange::all());
-        let of = trees.iter().try_fold(0u64, |sum, tree| Ok::<_, Error>(sum.saturating_add(count(tree)?)))?;
-        let mut done = CopyProgress { seq: state.seq(), entries: 0, of, bytes: 0 };
-        for (name, id) in trees {
-            let value_of = |value| value_in_copy(&name, value);
-            copy_tree(&state, (&name, id), &value_of, &copy, &mut done, progress)?;
+        let mut source = self.copy_source()?;
+        let (disk, of) = (Arc::clone(&self.inner.disk), (source.seq(), source.entries()));
+        let mut target = CopyTarget::begin(disk, path, self.options_of_copy(), self.hooks_of_copy(), of)?;
+        while let Some(part) = source.next(value_in_copy)? {
+            let is_tree = matches!(part, CopyPart::Tree { .. });
+            target.take(part)?;
+            if !is_tree {
+                progress(&target.progress())?;
+            }
         }
-        check(&copy, done)?;
-        copy.close()?;
-        finish(disk, path)?;
-        Ok(done)
+        target.finish(source.digest())
     }
 
-    /// Opens a new database of the same geometry and with the same reducers.
-    fn empty_beside(&self, path: &Path) -> Result<Engine> {
+    /// The newest published state, part by part. It is held until the source is dropped, and its space with
+    /// it.
+    ///
+    /// # Errors
+    /// Those of a [read](crate::Error#reads).
+    pub fn copy_source(&self) -> Result<CopySource> {
+        CopySource::of(self.snapshot()?)
+    }
+
+    /// The geometry and the reducers are those of the original.
+    fn options_of_copy(&self) -> Options {
         let own = &self.inner.options;
-        let options = Options {
+        Options {
             memory_bytes: (own.memory_bytes / MEMORY_PART).max(MEMORY_BYTES_MIN),
             sync: own.sync,
             allow_network_fs: own.allow_network_fs,
@@ -96,9 +164,11 @@ impl Engine {
             compress: own.compress,
             patches: own.patches,
             ..Options::default()
-        };
-        let hooks = Hooks { reducers: self.inner.store.reducers.clone(), ..Hooks::default() };
-        open::open(Arc::clone(&self.inner.disk), path, options, hooks)
+        }
+    }
+
+    fn hooks_of_copy(&self) -> Hooks {
+        Hooks { reducers: self.inner.store.reducers.clone(), ..Hooks::default() }
     }
 }
 
@@ -149,59 +219,4 @@ pub(super) fn finish(disk: &dyn Disk, path: &Path) -> Result<()> {
     let mark = path.join(UNFINISHED);
     disk.remove(&mark).map_err(|e| Error::io("remove", &mark, &e))?;
     disk.sync_dir(path).map_err(|e| Error::io("sync", path, &e))
-}
-
-fn copy_tree(
-    state: &Snapshot,
-    (name, id): (&str, TreeId),
-    value_of: &dyn Fn(Vec<u8>) -> Vec<u8>,
-    copy: &Engine,
-    done: &mut CopyProgress,
-    progress: &mut dyn FnMut(&CopyProgress) -> Result<()>,
-) -> Result<()> {
-    let TreeInfo { reducer, features, .. } = state.tree_info(id)?;
-    let (into, _) = copy.transact(LEVEL, |tx| tx.create_tree_as_known(name, reducer.clone(), features))?;
-    let mut rows = state.rows(id, KeyRange::all(), Direction::Forward)?;
-    loop {
-        let batch = batch(&mut rows, value_of)?;
-        if batch.is_empty() {
-            return Ok(());
-        }
-        copy.transact(LEVEL, |tx| batch.iter().try_for_each(|(key, value)| tx.put(into, key, value)))?;
-        done.entries += batch.len() as u64;
-        done.bytes += batch.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>();
-        progress(done)?;
-    }
-}
-
-/// The next entries: at least one, unless the range is at its end.
-fn batch(rows: &mut Rows, value_of: &dyn Fn(Vec<u8>) -> Vec<u8>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let (mut batch, mut bytes) = (Vec::new(), 0);
-    while bytes < BATCH_BYTES
-        && let Some(row) = rows.next()?
-    {
-        let (key, value) = (row.key().to_vec(), value_of(row.value()?.into_owned()));
-        bytes += (key.len() + value.len() + ENTRY_BYTES) as u64;
-        batch.push((key, value));
-    }
-    Ok(batch)
-}
-
-/// Checks the copy and counts its entries.
-fn check(copy: &Engine, done: CopyProgress) -> Result<()> {
-    copy.checkpoint()?;
-    let found = copy.check()?;
-    if !found.is_clean() {
-        let message = format!("the copy reads otherwise than it was written: {found:?}");
-        return Err(Error::new(Code::CorruptData, message)
-            .with_hint("look at the disk of the copy; the original was only read"));
-    }
-    let state = copy.snapshot()?;
-    let count = |(_, id): &(String, TreeId)| state.count(*id, &KeyRange::all());
-    let entries = state.trees()?.iter().map(count).sum::<Result<u64>>()?;
-    if entries != done.entries {
-        let message = format!("the copy has {entries} entries, and {} were written", done.entries);
-        return Err(Error::new(Code::CorruptData, message));
-    }
-    Ok(())
 }

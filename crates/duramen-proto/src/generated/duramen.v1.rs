@@ -5657,6 +5657,178 @@ pub mod blobs_server {
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BackupRequest {}
+impl ::prost::Name for BackupRequest {
+    const NAME: &'static str = "BackupRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BackupRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BackupRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BackupReply {
+    #[prost(oneof = "backup_reply::Kind", tags = "1, 2, 3, 4, 5")]
+    pub kind: ::core::option::Option<backup_reply::Kind>,
+}
+/// Nested message and enum types in `BackupReply`.
+pub mod backup_reply {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Kind {
+        #[prost(message, tag = "1")]
+        Begun(super::BackupBegun),
+        #[prost(message, tag = "2")]
+        Tree(super::BackupTree),
+        #[prost(message, tag = "3")]
+        Entries(super::BackupEntries),
+        #[prost(message, tag = "4")]
+        Piece(super::BackupPiece),
+        #[prost(message, tag = "5")]
+        Ended(super::BackupEnded),
+    }
+}
+impl ::prost::Name for BackupReply {
+    const NAME: &'static str = "BackupReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BackupReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BackupReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BackupBegun {
+    /// The commit whose state it is.
+    #[prost(message, optional, tag = "1")]
+    pub at: ::core::option::Option<Token>,
+    #[prost(uint64, tag = "2")]
+    pub entries: u64,
+}
+impl ::prost::Name for BackupBegun {
+    const NAME: &'static str = "BackupBegun";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BackupBegun".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BackupBegun".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BackupTree {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// How the entries are added up, if they are.
+    #[prost(message, optional, tag = "2")]
+    pub reducer: ::core::option::Option<BackupReducer>,
+    /// Bits of what a release must know to read it.
+    #[prost(uint64, tag = "3")]
+    pub features: u64,
+}
+impl ::prost::Name for BackupTree {
+    const NAME: &'static str = "BackupTree";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BackupTree".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BackupTree".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BackupReducer {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub version: u32,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub parameters: ::prost::bytes::Bytes,
+}
+impl ::prost::Name for BackupReducer {
+    const NAME: &'static str = "BackupReducer";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BackupReducer".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BackupReducer".into()
+    }
+}
+/// Entries of the tree, in the order of their keys.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct BackupEntries {
+    #[prost(message, repeated, tag = "1")]
+    pub entries: ::prost::alloc::vec::Vec<BackupEntry>,
+    /// More of the last value comes in the next message.
+    #[prost(bool, tag = "2")]
+    pub goes_on: bool,
+}
+impl ::prost::Name for BackupEntries {
+    const NAME: &'static str = "BackupEntries";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BackupEntries".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BackupEntries".into()
+    }
+}
+/// More of the value of the last entry.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BackupPiece {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub bytes: ::prost::bytes::Bytes,
+    /// Still more of it comes in the next message.
+    #[prost(bool, tag = "2")]
+    pub goes_on: bool,
+}
+impl ::prost::Name for BackupPiece {
+    const NAME: &'static str = "BackupPiece";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BackupPiece".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BackupPiece".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BackupEntry {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: ::prost::bytes::Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub value: ::prost::bytes::Bytes,
+}
+impl ::prost::Name for BackupEntry {
+    const NAME: &'static str = "BackupEntry";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BackupEntry".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BackupEntry".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BackupEnded {
+    /// XXH3 of 128 bits, big-endian, over all trees and entries, as docs/server.md says.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub digest: ::prost::bytes::Bytes,
+}
+impl ::prost::Name for BackupEnded {
+    const NAME: &'static str = "BackupEnded";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.BackupEnded".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.BackupEnded".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AuditRequest {}
 impl ::prost::Name for AuditRequest {
     const NAME: &'static str = "AuditRequest";
@@ -5723,9 +5895,9 @@ pub struct User {
     /// 1 to 64 letters and digits of ASCII, `-`, `_`, `.` and `@`.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// What it may do: `reader`, `writer`, `schema`, `consumer`, `operator` or `admin`; the first four also on names, as
-    /// `writer=collection:orders`, with `collection`, `kv`, `blob`, `bytes` or `consumer` and a star at the end for all
-    /// that begin so.
+    /// What it may do: `reader`, `writer`, `schema`, `consumer`, `operator`, `backup` or `admin`; the first four also on
+    /// names, as `writer=collection:orders`, with `collection`, `kv`, `blob`, `bytes` or `consumer` and a star at the end
+    /// for all that begin so.
     #[prost(string, repeated, tag = "2")]
     pub rights: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Names of DNS and URIs: a client that shows a certificate with one of them, signed by an authority that the server
@@ -6267,6 +6439,29 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("duramen.v1.Admin", "RevokeToken"));
             self.inner.unary(req, path, codec).await
         }
+        /// The newest state, for a backup that the client makes: what it is, then each tree, and behind it its entries, at
+        /// last the hash of all of it. It ends if no message is taken for 30 s, and after a day.
+        pub async fn backup(
+            &mut self,
+            request: impl tonic::IntoRequest<super::BackupRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::BackupReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static("/duramen.v1.Admin/Backup");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Admin", "Backup"));
+            self.inner.server_streaming(req, path, codec).await
+        }
         /// How far the audit has come, as a row of the database says it: what the files of the audit are held against.
         pub async fn audit(
             &mut self,
@@ -6335,6 +6530,18 @@ pub mod admin_server {
             tonic::Response<super::RevokeTokenReply>,
             tonic::Status,
         >;
+        /// Server streaming response type for the Backup method.
+        type BackupStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::BackupReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The newest state, for a backup that the client makes: what it is, then each tree, and behind it its entries, at
+        /// last the hash of all of it. It ends if no message is taken for 30 s, and after a day.
+        async fn backup(
+            &self,
+            request: tonic::Request<super::BackupRequest>,
+        ) -> std::result::Result<tonic::Response<Self::BackupStream>, tonic::Status>;
         /// How far the audit has come, as a row of the database says it: what the files of the audit are held against.
         async fn audit(
             &self,
@@ -6672,6 +6879,52 @@ pub mod admin_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Admin/Backup" => {
+                    #[allow(non_camel_case_types)]
+                    struct BackupSvc<T: Admin>(pub Arc<T>);
+                    impl<
+                        T: Admin,
+                    > tonic::server::ServerStreamingService<super::BackupRequest>
+                    for BackupSvc<T> {
+                        type Response = super::BackupReply;
+                        type ResponseStream = T::BackupStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::BackupRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::backup(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = BackupSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

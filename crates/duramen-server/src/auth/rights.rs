@@ -20,6 +20,8 @@ pub enum Right {
     Consumer,
     /// Sees how the database fares: names and figures, and keys of what it may read.
     Operator,
+    /// Copies the database: with it everything is read, users included.
+    Backup,
     /// Everything, users included.
     Admin,
 }
@@ -41,8 +43,15 @@ pub enum Named {
 
 impl Right {
     /// All of them.
-    pub const ALL: [Right; 6] =
-        [Right::Reader, Right::Writer, Right::Schema, Right::Consumer, Right::Operator, Right::Admin];
+    pub const ALL: [Right; 7] = [
+        Right::Reader,
+        Right::Writer,
+        Right::Schema,
+        Right::Consumer,
+        Right::Operator,
+        Right::Backup,
+        Right::Admin,
+    ];
 
     /// Its name: `reader`.
     #[must_use]
@@ -53,6 +62,7 @@ impl Right {
             Right::Schema => "schema",
             Right::Consumer => "consumer",
             Right::Operator => "operator",
+            Right::Backup => "backup",
             Right::Admin => "admin",
         }
     }
@@ -72,7 +82,7 @@ impl Right {
             Right::Reader | Right::Writer => !matches!(named, Named::Consumer),
             Right::Schema => matches!(named, Named::Collection),
             Right::Consumer => matches!(named, Named::Consumer),
-            Right::Operator | Right::Admin => false,
+            Right::Operator | Right::Backup | Right::Admin => false,
         }
     }
 }
@@ -211,16 +221,17 @@ mod tests {
             let all = |right: Right| if grant(text).allows(right, None) { '+' } else { '-' };
             Right::ALL.map(|right| of_name(right).iter().chain([&all(right)]).collect::<String>()).join(" ")
         };
-        assert_eq!(allowed("reader"), "++++ ---- ---- ---- ---- ----");
-        assert_eq!(allowed("writer"), "++++ ++++ ---- ---- ---- ----");
-        assert_eq!(allowed("admin"), "++++ ++++ ++++ ++++ ++++ ++++");
-        assert_eq!(allowed("operator"), "---- ---- ---- ---- ++++ ----");
-        assert_eq!(allowed("reader=collection:orders"), "+--- ---- ---- ---- ---- ----");
-        assert_eq!(allowed("writer=collection:orders*"), "++-- ++-- ---- ---- ---- ----");
-        assert_eq!(allowed("reader=kv:*"), "--+- ---- ---- ---- ---- ----");
-        assert_eq!(allowed("schema=collection:order"), "---- ---- ---- ---- ---- ----");
-        assert_eq!(allowed("schema=collection:order*"), "---- ---- ++-- ---- ---- ----");
-        assert_eq!(allowed("consumer=consumer:orders"), "---- ---- ---- ---- ---- ----");
+        assert_eq!(allowed("reader"), "++++ ---- ---- ---- ---- ---- ----");
+        assert_eq!(allowed("writer"), "++++ ++++ ---- ---- ---- ---- ----");
+        assert_eq!(allowed("admin"), "++++ ++++ ++++ ++++ ++++ ++++ ++++");
+        assert_eq!(allowed("operator"), "---- ---- ---- ---- ++++ ---- ----");
+        assert_eq!(allowed("backup"), "---- ---- ---- ---- ---- ++++ ----");
+        assert_eq!(allowed("reader=collection:orders"), "+--- ---- ---- ---- ---- ---- ----");
+        assert_eq!(allowed("writer=collection:orders*"), "++-- ++-- ---- ---- ---- ---- ----");
+        assert_eq!(allowed("reader=kv:*"), "--+- ---- ---- ---- ---- ---- ----");
+        assert_eq!(allowed("schema=collection:order"), "---- ---- ---- ---- ---- ---- ----");
+        assert_eq!(allowed("schema=collection:order*"), "---- ---- ++-- ---- ---- ---- ----");
+        assert_eq!(allowed("consumer=consumer:orders"), "---- ---- ---- ---- ---- ---- ----");
     }
 
     #[test]
@@ -239,6 +250,7 @@ mod tests {
             "reader=collection:a*b",
             "reader=collection:**",
             "operator=kv:a",
+            "backup=kv:a",
             "admin=kv:a",
             "schema=kv:a",
             "consumer=kv:a",

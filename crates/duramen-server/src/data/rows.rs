@@ -9,7 +9,8 @@ use duramen_proto::{key, v1};
 use super::find;
 use super::read::Room;
 
-/// An answer of rows has about so many bytes, or so many rows: a client asks again for the rest.
+/// An answer, and a message of a scan, has about so many bytes, or so many rows. A scan by messages of 64 KiB
+/// takes a quarter more time: threads wake each other for each.
 const ROWS_BYTES: usize = 256 << 10;
 const ROWS_MAX: usize = 4_096;
 
@@ -159,7 +160,7 @@ impl Scan {
             return Ok(None);
         }
         let mut bytes = 0;
-        let found = some(&self.state, &self.of, find::MESSAGE_BYTES, |length| {
+        let found = some(&self.state, &self.of, ROWS_BYTES, |length| {
             bytes += length;
             Ok(())
         })?;

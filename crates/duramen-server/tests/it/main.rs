@@ -15,6 +15,7 @@ mod typed_tables;
 mod year;
 
 mod audits;
+mod backups;
 mod batches;
 mod blobs;
 mod definitions;

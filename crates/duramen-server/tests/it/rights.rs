@@ -291,6 +291,10 @@ fn others() -> Vec<Call> {
             client.seek_consumer("mailer", client.hello().at.clone().unwrap_or_default())
         }),
         ("stats", "operator", |client| client.stats(Duration::from_secs(10)).map(drop)),
+        ("backup", "backup", |client| {
+            let directory = tempfile::tempdir().expect("a directory");
+            Remote::from(client.clone()).backup(directory.path().join("copy")).map(drop)
+        }),
         ("users", "admin", |client| client.users().map(drop)),
         ("put user", "admin", |client| client.put_user(user("x y", &[]), true)),
         ("drop user", "admin", |client| client.drop_user("nobody").map(drop)),
@@ -303,7 +307,7 @@ fn others() -> Vec<Call> {
 /// every other right, and the right on other names, does not.
 #[test]
 fn each_call_needs_its_right_on_what_it_names() {
-    const RIGHTS: [&str; 6] = ["reader", "writer", "schema", "consumer", "operator", "admin"];
+    const RIGHTS: [&str; 7] = ["reader", "writer", "schema", "consumer", "operator", "backup", "admin"];
     let served = served();
     let mut clients = std::collections::BTreeMap::new();
     let mut with = |rights: &[&str]| {

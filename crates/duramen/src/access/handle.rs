@@ -7,7 +7,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::store::{CheckReport, CopyProgress, Durability, DurabilityStatus, Engine, Receipt, Stats};
+use crate::store::{
+    CheckReport, CopyProgress, CopySource, Durability, DurabilityStatus, Engine, Receipt, Stats,
+};
 
 use crate::access::after_commit::{AfterCommit, CleanUp};
 use crate::access::background_work::BackgroundWork;
@@ -418,6 +420,10 @@ impl Db {
         progress: &mut dyn FnMut(&CopyProgress) -> Result<()>,
     ) -> Result<CopyProgress> {
         self.engine.copy_to(path, value_in_copy, progress)
+    }
+
+    pub(crate) fn copy_source(&self) -> Result<CopySource> {
+        self.engine.copy_source()
     }
 
     /// Checks that this thread may commit. Call it before blocking on a lock that guards commits.

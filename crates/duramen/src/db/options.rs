@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::{Durability, Engine, Event, Hooks, Options, Reducer, ReducerSpec};
+use crate::store::{CommitSeq, CopyTarget, Durability, Engine, Event, Hooks, Options, Reducer, ReducerSpec};
 use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
 
 use crate::access::collection::Collection;
@@ -336,6 +336,15 @@ impl DbOptions {
         let (engine, repair) = Engine::repair(&disk, from, to, &self.engine, hooks, &repair::keep, told)?;
         let db = Db::new(engine, Durability::Process, state, on_event, clean_up);
         repair::make_sound(&db, repair, &mut progress)
+    }
+
+    /// Begins a copy in a new directory, of a state with so many entries.
+    pub(crate) fn begin_copy(self, path: &Path, of: (CommitSeq, u64)) -> Result<CopyTarget> {
+        if let Some(refused) = self.refused {
+            return Err(refused);
+        }
+        let hooks = with_reducers(self.hooks, self.codes);
+        CopyTarget::begin(Arc::new(OsDisk::default()), path, self.engine, hooks, of)
     }
 
     /// Opens an empty database on a disk in memory; for tests.
