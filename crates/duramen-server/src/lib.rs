@@ -47,6 +47,7 @@ mod discover;
 mod feed;
 mod limit;
 mod listen;
+mod nice;
 mod on_demand;
 mod page;
 mod route;

@@ -81,6 +81,7 @@ impl<S: Source> OnDemand<S> {
         let (db, held, call) = (self.db.clone(), Arc::clone(&self.source), self.call.clone());
         Box::pin(async move {
             db.run(move |db| {
+                crate::nice::lower();
                 let Some(mut source) = take(&held).filter(|_| call.check_deadline().is_ok()) else {
                     return Err(S::ended());
                 };

@@ -15,6 +15,7 @@ use crate::auth::needs;
 use crate::call::Call;
 use crate::limit::budget::Charge;
 use crate::limit::places::Class;
+use crate::nice;
 
 /// Answers a request of reads.
 pub(super) async fn run(
@@ -31,6 +32,9 @@ pub(super) async fn run(
     call.take_place_of(class).await?;
     let identity = Arc::clone(&service.identity);
     let read = move |db: &duramen::Db| {
+        if class == Class::Bulk {
+            nice::lower();
+        }
         call.check_deadline()?;
         let snapshot = db.snapshot()?;
         identity.check(request.at_least.as_ref(), &snapshot)?;

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use duramen::Code;
 use duramen::prelude::*;
 use duramen::wire::{BackupSource, BackupTarget, CopyPart};
-use duramen::Code;
 use duramen_client::Remote;
 use duramen_server::users::{self, User};
 
