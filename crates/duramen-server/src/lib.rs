@@ -30,6 +30,7 @@
 //! | `limit` | bytes and places, charged before they are used |
 //! | `data`, `blobs`, `schema`, `feed`, `admin` | the services |
 //! | `on_demand`, `page` | streams whose messages are made when they are wanted; page tokens |
+//! | `nice` | the processor: point reads and commits come before scans |
 
 #![allow(
     clippy::disallowed_methods,
