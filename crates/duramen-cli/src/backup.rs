@@ -1,5 +1,5 @@
-//! `duramen backup`: copies one state into a new directory, which then opens as a database, or not at all. The
-//! parts come from the files of the database, or from the process that serves it.
+//! `duramen backup`: copies one state into a new directory, which then opens as a database, or not at all.
+//! The parts come from the files of the database, or from the process that serves it.
 
 use std::time::{Duration, Instant};
 

@@ -28,6 +28,10 @@ pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
     let is_new = !args.database.db.exists();
     let (poisoned, poison) = channel();
     let handed_over = HandedOver::take()?;
+    if args.socket_only && !handed_over.tcp.is_empty() {
+        let what = "--socket-only, and a listener of TCP was handed over (LISTEN_FDS)";
+        return Err(Failure::usage(what, "leave out --socket-only, or hand over none of TCP"));
+    }
     let db = open(args, poisoned)?;
     let server = start(&db, args, handed_over)?;
     told(&db, &server, args, is_new, out)?;

@@ -426,7 +426,10 @@ impl Shared {
 
     fn failed(&self, status: &Status) -> Error {
         status::error(status).unwrap_or_else(|| {
-            let cause = connect::why(status);
+            let cause = match std::error::Error::source(status) {
+                Some(cause) => connect::why(cause),
+                None => status.message().to_owned(),
+            };
             let why = format!("the server at {} gave no answer: {cause}", self.address);
             Error::new(Code::Unreachable, why).with_hint("look whether it still runs, and try again")
         })

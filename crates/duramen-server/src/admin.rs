@@ -12,6 +12,7 @@ use duramen::{Db, Histogram, SlowCommit};
 use duramen_proto::document;
 use duramen_proto::v1::{self, admin_server};
 use prost::Message as _;
+use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
 
 use crate::audit::{self, Audit};
@@ -20,6 +21,9 @@ use crate::call::Call;
 use crate::data::{DataService, Identity, Room, call_of, refused};
 pub use facts::facts;
 
+/// Backups at once, each with a thread: one may wait for memory on it.
+const BACKUPS: usize = 2;
+
 /// What is known of a database.
 #[derive(Clone)]
 pub(crate) struct AdminService {
@@ -27,7 +31,8 @@ pub(crate) struct AdminService {
     writes: duramen::AsyncDb,
     listeners: Arc<[v1::Listener]>,
     audit: Arc<Audit>,
-    scans: duramen::AsyncDb,
+    backups: duramen::AsyncDb,
+    backup_places: Arc<Semaphore>,
     identity: Arc<Identity>,
     /// A backup of which no message is taken for so long ends.
     unread: Duration,
@@ -45,7 +50,8 @@ impl AdminService {
             writes: data.writes.clone(),
             listeners,
             audit: Arc::clone(audit),
-            scans: data.scans.clone(),
+            backups: duramen::AsyncDb::with_threads(data.reads.blocking().clone(), BACKUPS),
+            backup_places: Arc::new(Semaphore::new(BACKUPS)),
             identity: Arc::clone(&data.identity),
             unread: data.unread,
         }

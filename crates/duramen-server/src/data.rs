@@ -38,7 +38,7 @@ pub(crate) struct DataService {
     /// Writers that the engine slows down keep their threads: reads have others.
     pub(crate) writes: AsyncDb,
     pub(crate) reads: AsyncDb,
-    pub(crate) scans: AsyncDb,
+    scans: AsyncDb,
     /// Queries that are answered whole keep their threads until they are.
     queries: AsyncDb,
     /// A permit for each transaction of several messages.

@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 
-/// Threads of scans and of long queries get what point reads and commits leave.
-const NICE: i32 = 10;
+/// By how much: threads of scans and of long queries get what point reads and commits leave.
+#[cfg(target_os = "linux")]
+const BY: i32 = 10;
 
 thread_local! {
     static IS_LOWER: Cell<bool> = const { Cell::new(false) };
@@ -13,7 +14,11 @@ thread_local! {
 pub(crate) fn lower() {
     if !IS_LOWER.replace(true) {
         #[cfg(target_os = "linux")]
-        // Each thread has its own there. Where it is refused it is as the others.
-        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+        {
+            // Each thread has its own there. Where it is refused the thread is as the others.
+            let thread = Some(rustix::thread::gettid());
+            let now = rustix::process::getpriority_process(thread);
+            let _ = now.and_then(|now| rustix::process::setpriority_process(thread, now + BY));
+        }
     }
 }

@@ -1,14 +1,17 @@
 //! What a service manager such as systemd hands over to a server, and is told by it.
 
-use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
+use std::{env, io, process};
 
 use duramen::Code;
 use listenfd::ListenFd;
 use sd_notify::NotifyState;
 
 use crate::failure::{FAILED, Failure, Result};
+
+/// More are no listeners of ours.
+const LISTENERS_MAX: usize = 64;
 
 /// Listeners that were open before this process: the variable `LISTEN_FDS` says how many, from file 3 on.
 #[derive(Debug, Default)]
@@ -18,8 +21,14 @@ pub(super) struct HandedOver {
 }
 
 impl HandedOver {
-    /// Takes them. Later calls find none.
+    /// Takes them. Later calls find none. What is meant for another process, as a variable that was passed
+    /// on, is left alone.
     pub(super) fn take() -> Result<HandedOver> {
+        let is_ours = env::var("LISTEN_PID").is_ok_and(|pid| pid == process::id().to_string());
+        let count = env::var("LISTEN_FDS").ok().and_then(|count| count.parse::<usize>().ok());
+        if !is_ours || count.is_none_or(|count| count > LISTENERS_MAX) {
+            return Ok(HandedOver::default());
+        }
         let mut files = ListenFd::from_env();
         let mut handed_over = HandedOver::default();
         for index in 0..files.len() {

@@ -86,6 +86,11 @@ fn a_socket_is_taken_and_a_file_is_refused() {
     assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]).trim(), "2");
     stop(server);
 
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let refused = output(&mut serve(&scratch, listener, &["--socket-only"])).unwrap();
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && told.contains("--socket-only"), "{told}");
+
     let file = File::open(scratch.path("rows.csv")).unwrap();
     let refused = output(&mut serve(&scratch, file, &[])).unwrap();
     let told = String::from_utf8_lossy(&refused.stderr);

@@ -62,9 +62,11 @@ impl Digest {
     fn add(&mut self, part: &CopyPart) {
         match part {
             CopyPart::Tree { name, reducer, features } => {
+                self.0.update(b"t");
                 self.bytes(name.as_bytes());
                 self.bytes(&features.bits().to_le_bytes());
                 if let Some(ReducerSpec { name, version, params }) = reducer {
+                    self.0.update(b"r");
                     self.bytes(name.as_bytes());
                     self.bytes(&version.to_le_bytes());
                     self.bytes(params);
@@ -72,6 +74,7 @@ impl Digest {
             }
             CopyPart::Entries(entries) => {
                 for (key, value) in entries {
+                    self.0.update(b"e");
                     self.bytes(key);
                     self.bytes(value);
                 }

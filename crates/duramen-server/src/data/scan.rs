@@ -1,4 +1,5 @@
-//! Scans: the documents of a range, or what a query finds, in messages of about 64 KiB.
+//! Scans: the documents of a range, or what a query finds, in messages of about 64 KiB; those of rows by
+//! their encoded keys have 256 KiB.
 //!
 //! The page token behind the last document lets another scan continue.
 

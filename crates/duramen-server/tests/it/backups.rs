@@ -75,6 +75,12 @@ fn a_backup_is_one_state_while_others_write() {
     assert_eq!(copy.documents("orders").count(Span::all()).expect("read"), 3);
     let mailer = copy.consumer("mailer").register().expect("it is there");
     assert_eq!(mailer.position().expect("read").0, 0, "the copy has an order of commits of its own");
+    // The audit told of it before anything was sent.
+    let files = std::fs::read_dir(served.path().join("audit")).expect("there is an audit");
+    let read =
+        |file: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(file.expect("a file").path());
+    let lines: String = files.map(|file| read(file).expect("text")).collect();
+    assert!(lines.contains("\"what\":\"backup\",\"step\":\"begin\""), "{lines}");
     // The original is as it was.
     assert_eq!(served.db.bytes("files").get("large").expect("read"), Some(large));
 }

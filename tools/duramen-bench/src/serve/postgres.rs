@@ -179,7 +179,8 @@ impl Teller for Clerk {
         Box::pin(async move {
             loop {
                 let Err(error) = self.attempt(transfer).await else { return Ok(()) };
-                if error.code() != Some(&SqlState::T_R_SERIALIZATION_FAILURE) {
+                let again = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
+                if !error.code().is_some_and(|code| again.contains(code)) {
                     return Err(error.into());
                 }
                 self.client.batch_execute("ROLLBACK").await?;
