@@ -1,11 +1,11 @@
 """A shop in Python, on a database that `duramen serve` or a program of yours serves.
 
-    pip install grpcio grpcio-tools
-    python -m grpc_tools.protoc -I proto --python_out=. --grpc_python_out=. duramen/v1/{values,data,feed}.proto
-    python shop.py shop.duramen
+docs/server.md says how its code for the calls is generated. Then:
 
-It takes the address and the token from the database's directory. On another machine give both:
-`python shop.py HOST:PORT TOKEN`.
+    PYTHONPATH=. python docs/python/shop.py shop.duramen
+
+It takes the address and the token from the database's directory. On another machine give both, and the certificate of
+the authority of the server's: `shop.py HOST:PORT TOKEN ca.pem`.
 """
 
 import json
@@ -22,16 +22,29 @@ from duramen.v1.feed_pb2_grpc import FeedStub
 
 JSON = data.DOCUMENT_FORM_JSON
 
+# A conflict; in doubt; the server is away; it gave no answer in time.
+AGAIN = [
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+]
+
 
 def connect(arguments):
     """The services of a server, which know the caller by the token in each call."""
-    if len(arguments) == 2:
-        address, token = arguments
+    authority = None
+    if len(arguments) > 1:
+        address, token, *authority = arguments
     else:
         directory = pathlib.Path(arguments[0])
         address = json.loads((directory / "serve.json").read_text())["addresses"][0]
         token = (directory / "serve.token").read_text().strip()
-    channel = grpc.insecure_channel(address)
+    if authority:
+        trusted = grpc.ssl_channel_credentials(pathlib.Path(authority[0]).read_bytes())
+        channel = grpc.secure_channel(address, trusted)
+    else:
+        channel = grpc.insecure_channel(address)
     return DataStub(channel), FeedStub(channel), [("authorization", f"Bearer {token}")]
 
 
@@ -51,7 +64,7 @@ class Shop:
         return bytes(made)
 
     def batch(self, *operations, conditions=(), reads=()):
-        """One transaction. After a lost connection the same request is sent again."""
+        """One transaction. After a lost connection the same request is sent again, for 30 seconds."""
         request = data.BatchRequest(
             write=data.Write(request_id=self.request_id()),
             conditions=conditions,
@@ -59,15 +72,15 @@ class Shop:
             reads=reads,
             form=JSON,
         )
-        for tries in range(8):
+        until, wait = time.monotonic() + 30, 0.02
+        while True:
             try:
                 return self.stub.Batch(request, metadata=self.metadata, timeout=10)
             except grpc.RpcError as error:
-                # ABORTED: a conflict; UNKNOWN: in doubt; UNAVAILABLE: the server is away.
-                again = [grpc.StatusCode.ABORTED, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE]
-                if error.code() not in again or tries == 7:
+                if error.code() not in AGAIN or time.monotonic() + wait > until:
                     raise
-                time.sleep(0.02 * 2**tries)
+                time.sleep(wait)
+                wait = min(2 * wait, 1)
 
     def read(self, *reads):
         """Reads of one state."""

@@ -55,7 +55,7 @@ pub(crate) fn give(command: &mut Command, address: Option<&Address>) -> Result<(
     if !is_served(command) {
         return Err(Failure::usage(
             "what it asks for is read from the files of a database, and no server is asked for it",
-            "run it where the database is, with its directory in the place of --at, when no process has it open",
+            "run it where the database is, with its directory in the place of --at",
         ));
     }
     if let Some(database) = command.database_mut() {

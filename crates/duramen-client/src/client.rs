@@ -430,8 +430,17 @@ impl Shared {
                 Some(cause) => connect::why(cause),
                 None => status.message().to_owned(),
             };
+            if connect::is_of_own_certificate(&cause) {
+                return connect::refused_certificate(&self.address.to_string(), &cause);
+            }
             let why = format!("the server at {} gave no answer: {cause}", self.address);
-            Error::new(Code::Unreachable, why).with_hint("look whether it still runs, and try again")
+            let hint = match self.address {
+                Address::Tcp { tls: None, .. } => {
+                    "look whether it still runs, and try again; a server with TLS is duramens://HOST:PORT"
+                }
+                _ => "look whether it still runs, and try again",
+            };
+            Error::new(Code::Unreachable, why).with_hint(hint)
         })
     }
 }

@@ -11,12 +11,18 @@ use duramen::error::{Code, Error, Result};
 use duramen_proto::discovery;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
+use tokio::time::timeout;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity, Uri};
 use tower::service_fn;
 
 use crate::address::{self, Address, TlsFiles};
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// What takes connections may be a service manager, before it has started the server. It may also be no
+/// server of TLS, which waits for what a client never says.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -86,8 +92,10 @@ async fn by_tcp(host: &str, port: u16, token: Option<String>, tls: Option<&TlsFi
                 .with_hint("name certificates and keys in the form PEM: `?ca=FILE&cert=FILE&key=FILE`")
         })?;
     }
-    let channel = endpoint.connect().await;
+    let silent = |_| unreachable(&shown, "it takes connections, and says nothing");
+    let channel = timeout(ANSWER_MAX, endpoint.connect()).await.map_err(silent)?;
     let channel = channel.map_err(|error| match why(&error) {
+        why if is_of_own_certificate(&why) => refused_certificate(&shown, &why),
         why if why.contains("certificate") => {
             unreachable(&shown, &why).with_hint(
                 "name the file of the authority of the server's certificate, `duramens://HOST:PORT?ca=FILE`, and the host as the certificate does",
@@ -155,6 +163,20 @@ fn refused(path: &Path, error: &io::Error) -> Error {
             .with_hint("run the command as the user to whom the database belongs (`ls -l`)");
     }
     unreachable(&shown.to_string(), &error.to_string())
+}
+
+/// Whether a server has refused the certificate of this client: it says so by an alert. Of its own
+/// certificate nothing was received.
+pub(crate) fn is_of_own_certificate(why: &str) -> bool {
+    let alert = why.split("received fatal alert: ").nth(1).unwrap_or_default();
+    ["Certificate", "UnknownCA", "AccessDenied"].iter().any(|word| alert.contains(word))
+}
+
+pub(crate) fn refused_certificate(shown: &str, why: &str) -> Error {
+    let what = format!("the server at {shown} refuses the certificate of this client: {why}");
+    Error::new(Code::Unauthenticated, what).with_hint(
+        "see when it ends (`openssl x509 -in FILE -noout -enddate`), and whether its authority is in the server's --tls-client-ca",
+    )
 }
 
 fn unreachable(shown: &str, why: &str) -> Error {

@@ -5,18 +5,23 @@
 //! takes nothing of much that it asked for for too long, or when it holds most of the memory for messages and
 //! there is none left.
 
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use duramen::error::Code;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
+use crate::audit::Event;
 use crate::auth::Peer;
 use crate::limit::budget::{Holder, UNTAKEN_BYTES_MAX};
 use crate::limit::entrance::Entered;
@@ -26,8 +31,14 @@ use crate::tls::TLS_BYTES;
 /// Between two looks at a connection.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How long a server that goes down waits for a client to close a connection that has ended.
+const LINGER_MAX: Duration = Duration::from_millis(500);
+
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Of the reason why a certificate counts for nothing, in the audit.
+const CERTIFICATE_CHARS_MAX: usize = 100;
 
 /// What a client may send before it is read, on all streams of a connection. hyper keeps it, and no charge
 /// sees it. A window that adapts grows to 16 MiB: 85 clients that send fast made the server hold 380 MiB.
@@ -60,11 +71,19 @@ pub(crate) async fn serve_tcp(stream: TcpStream, address: SocketAddr, entered: E
     let bytes = shared.budget.holder().charge_window(TLS_BYTES);
     let accepted = tokio::select! {
         accepted = tls.accept(stream) => accepted,
-        () = entered.closed() => None,
+        () = entered.closed() => Err(None),
     };
-    // What is no TLS gets no answer.
-    let Some((stream, names)) = accepted else { return };
-    serve(stream, Peer::Tcp { address, names }, entered, shared).await;
+    match accepted {
+        Ok((stream, names)) => serve(stream, Peer::Tcp { address, names }, entered, shared).await,
+        // What is no TLS gets no answer, and a certificate that counts for nothing an alert.
+        Err(None) => {}
+        Err(Some(why)) => {
+            let (what, from) = ("refused".to_owned(), Peer::Tcp { address, names: Arc::default() }.place());
+            let code = Some(Code::Unauthenticated.to_string());
+            let on = format!("certificate: {why}").chars().take(CERTIFICATE_CHARS_MAX).collect();
+            shared.audit.tell(Event { what, from: from.to_string(), on, code, ..Event::default() });
+        }
+    }
     drop(bytes);
 }
 
@@ -81,7 +100,8 @@ where
         let (shared, client) = (Arc::clone(&shared), Arc::clone(&client));
         service_fn(move |request| route::answer(Arc::clone(&shared), Arc::clone(&client), request))
     };
-    let mut connection = pin!(builder(shared.limits.streams).serve_connection(TokioIo::new(io), service));
+    let (io, left) = Lent::new(io);
+    let mut connection = Box::pin(builder(shared.limits.streams).serve_connection(TokioIo::new(io), service));
     let mut draining = shared.draining.clone();
     let mut is_draining = false;
     let mut watch = Watch::new(&shared, &client);
@@ -90,7 +110,7 @@ where
     loop {
         tokio::select! {
             // An error is the client's: it sent what is no HTTP/2, or is gone.
-            _ = connection.as_mut() => return,
+            _ = connection.as_mut() => break,
             () = client.holder.closed() => return,
             () = client.entered.closed(), if !client.entered.is_known() => return,
             _ = draining.wait_for(|draining| *draining), if !is_draining => {
@@ -99,6 +119,81 @@ where
             }
             _ = look.tick() => if watch.is_over() { return },
         }
+    }
+    drop(connection);
+    if is_draining && let Ok(io) = left.await {
+        // A client that does not close it is cut off, and has had all answers.
+        let _ = timeout(LINGER_MAX, linger(io)).await;
+    }
+}
+
+/// Says that nothing more comes, and waits for the client to close its end. If this end was closed with
+/// something unread, such as a window update, the client's next write would fail, and with it calls whose
+/// answers it has not read yet.
+async fn linger<I: AsyncRead + AsyncWrite + Unpin>(mut io: I) {
+    if io.shutdown().await.is_ok() {
+        let mut bytes = [0; 4096];
+        while matches!(io.read(&mut bytes).await, Ok(1..)) {}
+    }
+}
+
+/// Bytes of a connection that are given back when hyper has done with them.
+struct Lent<I> {
+    io: Option<I>,
+    back: Option<oneshot::Sender<I>>,
+}
+
+impl<I> Lent<I> {
+    fn new(io: I) -> (Lent<I>, oneshot::Receiver<I>) {
+        let (back, left) = oneshot::channel();
+        (Lent { io: Some(io), back: Some(back) }, left)
+    }
+}
+
+impl<I: Unpin> Lent<I> {
+    fn inner(self: Pin<&mut Self>) -> Pin<&mut I> {
+        Pin::new(self.get_mut().io.as_mut().expect("it is there until this is dropped"))
+    }
+}
+
+impl<I> Drop for Lent<I> {
+    fn drop(&mut self) {
+        if let (Some(io), Some(back)) = (self.io.take(), self.back.take()) {
+            // Without a receiver the connection was closed.
+            let _ = back.send(io);
+        }
+    }
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Lent<I> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.inner().poll_read(cx, into)
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Lent<I> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.inner().poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.inner().poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.as_ref().is_some_and(AsyncWrite::is_write_vectored)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.inner().poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.inner().poll_shutdown(cx)
     }
 }
 

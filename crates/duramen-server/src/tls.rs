@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
-use tokio_rustls::rustls::{RootCertStore, version};
+use tokio_rustls::rustls::{self, RootCertStore, version};
 use tokio_rustls::server::TlsStream;
 
 /// A client that has not finished the handshake by then is gone.
@@ -108,8 +109,14 @@ impl Tls {
         }
     }
 
-    /// The handshake with a client, and the names in its certificate. `None` if it fails or takes too long.
-    pub(crate) async fn accept<I>(self: &Arc<Self>, stream: I) -> Option<(TlsStream<I>, Arc<[String]>)>
+    /// The handshake with a client, and the names in its certificate.
+    ///
+    /// # Errors
+    /// Why its certificate counts for nothing; `None` if it sent what is no TLS, or took too long.
+    pub(crate) async fn accept<I>(
+        self: &Arc<Self>,
+        stream: I,
+    ) -> std::result::Result<(TlsStream<I>, Arc<[String]>), Option<String>>
     where
         I: AsyncRead + AsyncWrite + Unpin,
     {
@@ -117,15 +124,24 @@ impl Tls {
             let acceptor = TlsAcceptor::from(self.config().await);
             acceptor.accept_with(stream, |connection| connection.set_buffer_limit(Some(BUFFER_BYTES))).await
         };
-        let stream = timeout(HANDSHAKE_MAX, accepting).await.ok()?.ok()?;
+        let stream = timeout(HANDSHAKE_MAX, accepting).await.map_err(|_| None)?;
+        let stream = stream.map_err(|error| refused_certificate(&error))?;
         let names = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(names_of);
-        Some((stream, names.unwrap_or_default()))
+        Ok((stream, names.unwrap_or_default()))
     }
 }
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+/// Why a certificate counts for nothing, such as `Expired`; `None` if that is not the error.
+fn refused_certificate(error: &io::Error) -> Option<String> {
+    match error.get_ref()?.downcast_ref() {
+        Some(rustls::Error::InvalidCertificate(why)) => Some(format!("{why:?}")),
+        _ => None,
     }
 }
 

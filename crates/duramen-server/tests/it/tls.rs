@@ -39,12 +39,21 @@ impl Authority {
 
     /// A certificate for these names, and its key.
     fn files(&self, file: &str, names: &[&str]) -> (PathBuf, PathBuf) {
+        self.files_until(file, names, None)
+    }
+
+    /// The same, which has ended with a year.
+    fn files_until(&self, file: &str, names: &[&str], year: Option<i32>) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().expect("a key");
         let plain: Vec<String> =
             names.iter().filter(|name| !name.contains("://")).map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(plain).expect("parameters");
         for uri in names.iter().filter(|name| name.contains("://")) {
             params.subject_alt_names.push(SanType::URI((*uri).try_into().expect("ASCII")));
+        }
+        if let Some(year) = year {
+            params.not_before = rcgen::date_time_ymd(year, 1, 1);
+            params.not_after = rcgen::date_time_ymd(year, 12, 31);
         }
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         let path = |extension: &str| self.directory.join(format!("{file}.{extension}"));
@@ -134,10 +143,16 @@ fn a_certificate_is_the_user_that_has_its_name() {
     let owner = connect(&served, Some(&admin), &authority, Some(identity.clone())).expect("let in");
     assert_eq!(owner.users().expect("the administrator").users.len(), 3);
     assert_eq!(refused(connect(&served, Some("dur_0_0"), &authority, Some(identity))), Code::Unauthenticated);
-    // One that the name was made up for by another authority.
+    // One that the name was made up for by another authority, and one that has ended.
     let other = Authority::new("other", files.path());
     let forged = other.files("forged", &["web.internal"]);
-    assert!(connect(&served, None, &authority, Some(forged)).is_err());
+    let ended = authority.files_until("ended", &["web.internal"], Some(2020));
+    for (identity, why) in [(forged, "UnknownIssuer"), (ended, "Expired")] {
+        let error = connect(&served, None, &authority, Some(identity)).expect_err("it counts for nothing");
+        assert_eq!(error.code(), Code::Unauthenticated, "{error}");
+        assert!(error.hint().contains("openssl x509"), "{error}");
+        wait_for_line(&served, why);
+    }
 
     // Taken away, and given to another: at once, on connections that stand, too.
     let error = put_user(&served, "none", &["web.internal"], false).expect_err("it is web's");
@@ -151,6 +166,21 @@ fn a_certificate_is_the_user_that_has_its_name() {
     for name in ["", "two names", "*.internal"] {
         let error = put_user(&served, "web", &[name], false).expect_err("no name");
         assert_eq!(error.code(), Code::InvalidArgument, "{name:?}");
+    }
+}
+
+/// A line of the audit with this text comes within a second or two.
+fn wait_for_line(served: &Served, text: &str) {
+    let begun = Instant::now();
+    loop {
+        let files = fs::read_dir(served.path().join("audit")).expect("there is an audit");
+        let read = |file: std::io::Result<fs::DirEntry>| fs::read_to_string(file.expect("a file").path());
+        let lines: String = files.map(|file| read(file).expect("text")).collect();
+        if lines.lines().any(|line| line.contains(text) && line.contains("E1101")) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "{text}: {lines}");
+        std::thread::yield_now();
     }
 }
 

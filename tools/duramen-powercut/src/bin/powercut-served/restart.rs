@@ -101,7 +101,11 @@ pub(crate) fn run(args: &Restart) -> Result<(), Wrong> {
         let done = clients.into_iter().map(|client| client.join().expect("it does not panic"));
         done.collect::<Result<(), Wrong>>().and(restarted)
     });
-    done.and_then(|()| stop(&mut server))?;
+    if let Err(failed) = done.and_then(|()| stop(&mut server)) {
+        // It may have ended.
+        let _ = crate::killed::end(&mut server);
+        return Err(failed);
+    }
     run.check()
 }
 
