@@ -1,7 +1,8 @@
 //! A server that stops lets calls end, and leaves the database as it is.
 
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use duramen::{Code, Reads as _};
 use duramen_client::{Address, Client, Remote};
@@ -124,4 +125,41 @@ fn what_is_handed_over_obeys_the_rules_of_addresses() {
     silent.bind(&any_port().into()).expect("bound");
     let refused = Server::builder(served.db.clone()).listener(silent.into()).start();
     assert_eq!(refused.expect_err("it does not listen").code(), Code::InvalidArgument);
+}
+
+/// A server that stops has said everything when its end is closed; what a client sends until it has read that
+/// must not fail. The server waits half a second for it, so a machine that is busy gets more than one try.
+#[test]
+fn a_client_can_write_until_it_has_read_everything() {
+    let can_write = (0..5).any(|_| {
+        let mut served = Served::new();
+        let mut stream = UnixStream::connect(served.path().join("serve.sock")).expect("connected");
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("sent");
+        // Its settings: the connection is served.
+        frame(&mut stream).expect("an answer");
+        let server = served.server.take().expect("it runs");
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.stop());
+            while let Some((mut head, rest)) = frame(&mut stream) {
+                let (is_ping, is_answer) = (head[3] == 6, head[4] == 1);
+                if is_ping && !is_answer {
+                    head[4] = 1;
+                    stream.write_all(&[&head[..], &rest].concat()).expect("sent");
+                }
+            }
+            let window_update = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+            stream.write_all(&window_update).is_ok()
+        })
+    });
+    assert!(can_write, "the server closed its end before its client had closed its own");
+}
+
+/// The next frame of HTTP/2, its head and the rest; `None` at the end.
+fn frame(stream: &mut UnixStream) -> Option<([u8; 9], Vec<u8>)> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).ok()?;
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    let mut rest = vec![0; usize::try_from(length).expect("24 bits")];
+    stream.read_exact(&mut rest).expect("a whole frame");
+    Some((head, rest))
 }
