@@ -31,7 +31,7 @@ use crate::tls::TLS_BYTES;
 /// Between two looks at a connection.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a server that goes down waits for a client to close a connection that has ended.
+/// How long a server waits for a client to close a connection that has ended.
 const LINGER_MAX: Duration = Duration::from_millis(500);
 
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -77,11 +77,13 @@ pub(crate) async fn serve_tcp(stream: TcpStream, address: SocketAddr, entered: E
         Ok((stream, names)) => serve(stream, Peer::Tcp { address, names }, entered, shared).await,
         // What is no TLS gets no answer, and a certificate that counts for nothing an alert.
         Err(None) => {}
-        Err(Some(why)) => {
+        Err(Some((why, stream))) => {
             let (what, from) = ("refused".to_owned(), Peer::Tcp { address, names: Arc::default() }.place());
             let code = Some(Code::Unauthenticated.to_string());
             let on = format!("certificate: {why}").chars().take(CERTIFICATE_CHARS_MAX).collect();
             shared.audit.tell(Event { what, from: from.to_string(), on, code, ..Event::default() });
+            // Else the client's next write would fail before it has read the alert.
+            let _ = timeout(LINGER_MAX, linger(stream)).await;
         }
     }
     drop(bytes);

@@ -20,7 +20,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
-use tokio_rustls::rustls::{self, RootCertStore, version};
+use tokio_rustls::rustls::{self, RootCertStore, ServerConnection, version};
 use tokio_rustls::server::TlsStream;
 
 /// A client that has not finished the handshake by then is gone.
@@ -112,20 +112,25 @@ impl Tls {
     /// The handshake with a client, and the names in its certificate.
     ///
     /// # Errors
-    /// Why its certificate counts for nothing; `None` if it sent what is no TLS, or took too long.
+    /// Why its certificate counts for nothing, and the connection, on which the alert was sent; `None` if it
+    /// sent what is no TLS, or took too long.
     pub(crate) async fn accept<I>(
         self: &Arc<Self>,
         stream: I,
-    ) -> std::result::Result<(TlsStream<I>, Arc<[String]>), Option<String>>
+    ) -> std::result::Result<(TlsStream<I>, Arc<[String]>), Option<(String, I)>>
     where
         I: AsyncRead + AsyncWrite + Unpin,
     {
         let accepting = async {
             let acceptor = TlsAcceptor::from(self.config().await);
-            acceptor.accept_with(stream, |connection| connection.set_buffer_limit(Some(BUFFER_BYTES))).await
+            let limited = |connection: &mut ServerConnection| {
+                connection.set_buffer_limit(Some(BUFFER_BYTES));
+            };
+            acceptor.accept_with(stream, limited).into_fallible().await
         };
-        let stream = timeout(HANDSHAKE_MAX, accepting).await.map_err(|_| None)?;
-        let stream = stream.map_err(|error| refused_certificate(&error))?;
+        let accepted = timeout(HANDSHAKE_MAX, accepting).await.map_err(|_| None)?;
+        let stream =
+            accepted.map_err(|(error, stream)| refused_certificate(&error).map(|why| (why, stream)))?;
         let names = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(names_of);
         Ok((stream, names.unwrap_or_default()))
     }

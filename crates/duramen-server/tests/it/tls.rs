@@ -143,17 +143,6 @@ fn a_certificate_is_the_user_that_has_its_name() {
     let owner = connect(&served, Some(&admin), &authority, Some(identity.clone())).expect("let in");
     assert_eq!(owner.users().expect("the administrator").users.len(), 3);
     assert_eq!(refused(connect(&served, Some("dur_0_0"), &authority, Some(identity))), Code::Unauthenticated);
-    // One that the name was made up for by another authority, and one that has ended.
-    let other = Authority::new("other", files.path());
-    let forged = other.files("forged", &["web.internal"]);
-    let ended = authority.files_until("ended", &["web.internal"], Some(2020));
-    for (identity, why) in [(forged, "UnknownIssuer"), (ended, "Expired")] {
-        let error = connect(&served, None, &authority, Some(identity)).expect_err("it counts for nothing");
-        assert_eq!(error.code(), Code::Unauthenticated, "{error}");
-        assert!(error.hint().contains("openssl x509"), "{error}");
-        wait_for_line(&served, why);
-    }
-
     // Taken away, and given to another: at once, on connections that stand, too.
     let error = put_user(&served, "none", &["web.internal"], false).expect_err("it is web's");
     assert_eq!(error.code(), Code::AlreadyExists);
@@ -166,6 +155,22 @@ fn a_certificate_is_the_user_that_has_its_name() {
     for name in ["", "two names", "*.internal"] {
         let error = put_user(&served, "web", &[name], false).expect_err("no name");
         assert_eq!(error.code(), Code::InvalidArgument, "{name:?}");
+    }
+}
+
+/// One that the name was made up for by another authority, and one that has ended.
+#[test]
+fn a_certificate_that_counts_for_nothing_is_refused_and_told() {
+    let (served, authority, files) = served();
+    put_user(&served, "web", &["web.internal"], true).expect("added");
+    let other = Authority::new("other", files.path());
+    let forged = other.files("forged", &["web.internal"]);
+    let ended = authority.files_until("ended", &["web.internal"], Some(2020));
+    for (identity, why) in [(forged, "UnknownIssuer"), (ended, "Expired")] {
+        let error = connect(&served, None, &authority, Some(identity)).expect_err("it counts for nothing");
+        assert_eq!(error.code(), Code::Unauthenticated, "{error}");
+        assert!(error.hint().contains("openssl x509"), "{error}");
+        wait_for_line(&served, why);
     }
 }
 
