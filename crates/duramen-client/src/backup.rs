@@ -50,7 +50,13 @@ impl Remote {
         let mut target = BackupTarget::begin(Db::options(), path.as_ref(), seq, entries)?;
         loop {
             match parts.next()? {
-                Part::Copied(part) => progress(&target.take(part)?)?,
+                Part::Copied(part) => {
+                    let is_tree = matches!(part, CopyPart::Tree { .. });
+                    let done = target.take(part)?;
+                    if !is_tree {
+                        progress(&done)?;
+                    }
+                }
                 Part::Ended(digest) => return target.finish(digest),
                 Part::Begun(..) => return Err(unexpected()),
             }
