@@ -19,8 +19,8 @@ use crate::address::{self, Address, TlsFiles};
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// What takes connections may be a service manager, before it has started the server. It may also be no
-/// server of TLS, which waits for what a client never says.
+/// Connecting with the handshake of TLS may take this long. A service manager takes connections before it has
+/// started the server, and a port without TLS may never answer the handshake.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 const PING_INTERVAL: Duration = Duration::from_secs(10);

@@ -139,7 +139,8 @@ async fn linger<I: AsyncRead + AsyncWrite + Unpin>(mut io: I) {
     }
 }
 
-/// Bytes of a connection that are given back when hyper has done with them.
+/// The stream of a connection while hyper uses it. hyper returns no stream: when it drops this one, the
+/// receiver of [`Lent::new`] gets the stream inside.
 struct Lent<I> {
     io: Option<I>,
     back: Option<oneshot::Sender<I>>,

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-/// By how much: threads of scans and of long queries get what point reads and commits leave.
+/// By how much: threads of scans, downloads, backups and long queries get what point reads and commits leave.
 #[cfg(target_os = "linux")]
 const BY: i32 = 10;
 
@@ -10,7 +10,7 @@ thread_local! {
     static IS_LOWER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lowers the priority of this thread, for ever.
+/// Lowers the priority of this thread, once. It stays lower.
 pub(crate) fn lower() {
     if !IS_LOWER.replace(true) {
         #[cfg(target_os = "linux")]

@@ -70,7 +70,7 @@ fn a_listener_is_taken_in_the_place_of_the_usual_address() {
         // No server runs: the next one answers.
         waiting = Some(start(&mut scratch.command_as_is(&count)).unwrap());
     }
-    // Nobody else has the listener open.
+    // No other process has the listener open.
     drop(listener);
     let refused = waiting.unwrap().wait_with_output().unwrap();
     assert_eq!(refused.status.code(), Some(6), "{refused:?}");

@@ -59,8 +59,8 @@ pub(super) fn some<S: LocalReads>(
     Ok(v1::Rows { rows: found.into_rows(), is_complete })
 }
 
-/// Keys and documents, one after the other in a buffer that the rows share: two allocations for each row were
-/// a third of the time of a scan.
+/// Keys and documents, one after the other in a buffer that the rows share: a scan would spend much of its
+/// time on two allocations for each row.
 #[derive(Default)]
 struct Found {
     bytes: Vec<u8>,

@@ -121,7 +121,7 @@ fn a_client_trusts_the_authority_of_the_server_only() {
 
 #[test]
 fn a_certificate_is_the_user_that_has_its_name() {
-    let (served, authority, files) = served();
+    let (served, authority, _files) = served();
     put_user(&served, "web", &["web.internal"], true).expect("added");
     put_user(&served, "job", &["spiffe://shop/job"], true).expect("added");
     put_user(&served, "none", &[], true).expect("added");
