@@ -14,7 +14,6 @@ use duramen_proto::v1::feed_client::FeedClient;
 use duramen_proto::v1::schema_client::SchemaClient;
 use duramen_proto::{MESSAGE_BYTES_MAX, VERSIONS, status, v1};
 use prost::Message as _;
-use tokio::runtime::{Builder, Runtime};
 use tokio_stream::StreamExt as _;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -24,6 +23,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::address::Address;
 use crate::connect::{self, Connected};
+use crate::runtime::Runtime;
 
 /// What a call may take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ impl Interceptor for Token {
 
 pub(crate) type Calls = InterceptedService<Channel, Token>;
 
-/// A connection to a server. Its calls wait for their answers in the calling thread. Clones share it.
+/// A connection to a server. Its calls wait for their answers on the calling thread. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -77,11 +77,7 @@ impl Client {
     /// token; `Forbidden` (E1102) for another user's socket; `WrongVersion` (E1109) for a server of a release
     /// that is too far away.
     pub fn connect(address: &Address) -> Result<Client> {
-        // A thread of its own answers the server's pings while the caller does something else.
-        let runtime =
-            Builder::new_multi_thread().worker_threads(1).thread_name("duramen-client").enable_all().build();
-        let runtime = runtime
-            .map_err(|error| Error::new(Code::System, format!("the system gives no runtime: {error}")))?;
+        let runtime = Runtime::new()?;
         let calls = calls(runtime.block_on(connect::connect(address))?)?;
         let (data, schema) = (DataClient::new(calls.clone()), SchemaClient::new(calls.clone()));
         let mut shared = Shared {

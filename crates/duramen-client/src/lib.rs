@@ -16,6 +16,7 @@ mod blobs;
 mod client;
 mod connect;
 mod remote;
+mod runtime;
 mod stream;
 mod users;
 
@@ -23,7 +24,7 @@ pub use address::{Address, TlsFiles};
 pub use blobs::{Downloaded, Uploading};
 pub use client::{Client, FailedBatch, Scanned, Watched};
 pub use remote::{
-    Remote, RemoteBlobIter, RemoteBlobReader, RemoteBlobWriter, RemoteBlobs, RemoteBlobsOf, RemoteConsumer,
-    RemoteDocuments, RemoteSnapshot, RemoteTransaction, RemoteUpload,
+    AsyncRemote, Remote, RemoteBlobIter, RemoteBlobReader, RemoteBlobWriter, RemoteBlobs, RemoteBlobsOf,
+    RemoteConsumer, RemoteDocuments, RemoteSnapshot, RemoteTransaction, RemoteUpload,
 };
 pub use stream::{FailedStep, TransactionStream};

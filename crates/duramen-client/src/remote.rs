@@ -1,5 +1,6 @@
 //! A database that another process serves, used with the closures of the library.
 
+mod asynchronous;
 mod blobs;
 mod calls;
 mod collection;
@@ -28,6 +29,7 @@ use fits::Fits;
 use session::Session;
 use streams::Streams;
 
+pub use asynchronous::AsyncRemote;
 pub use blobs::{
     RemoteBlobIter, RemoteBlobReader, RemoteBlobWriter, RemoteBlobs, RemoteBlobsOf, RemoteUpload,
 };
@@ -54,7 +56,8 @@ const WAIT_MAX: Duration = Duration::from_millis(100);
 ///
 /// It is a [`Store`](duramen::Store): functions of that run on it and on a [`Db`](duramen::Db). Its reads are
 /// those of [`Reads`](duramen::Reads), each of the newest state; its transactions have the writes of
-/// [`Tx`](duramen::Tx).
+/// [`Tx`](duramen::Tx). Its calls wait for the server on the calling thread; [`AsyncRemote`] is for programs
+/// that await. Clones share the connection.
 ///
 /// ```no_run
 /// use duramen::prelude::*;
@@ -86,7 +89,7 @@ const WAIT_MAX: Duration = Duration::from_millis(100);
 /// first write creates the collection or gives it what the type declares, before and outside of the
 /// transaction that writes. A type of another version than the documents is refused: a migration runs in the
 /// program that has the database open.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Remote {
     client: Client,
     fits: Arc<Fits>,

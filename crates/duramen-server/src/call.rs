@@ -107,6 +107,22 @@ impl Call {
         Ok(())
     }
 
+    /// Takes a place for a short call, and returns its class: another one for a client that has much to take.
+    ///
+    /// # Errors
+    /// As [`Call::take_place`].
+    pub(crate) async fn take_place_of_short(&self) -> Result<Class> {
+        loop {
+            let class = if self.holder.asks_for_much() { Class::Large } else { Class::Calls };
+            self.take_place_of(class).await?;
+            // Calls before this one may have been answered while it waited for its turn.
+            if class == Class::Large || !self.holder.asks_for_much() {
+                return Ok(class);
+            }
+            self.give_place_back();
+        }
+    }
+
     /// Charges bytes that the call will hold until it ends.
     ///
     /// # Errors

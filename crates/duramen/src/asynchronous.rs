@@ -5,6 +5,7 @@
 //! runtime. This module stores nothing and adds no promises to those of the blocking calls: an awaited commit
 //! has reached its level. Decision 0021.
 
+mod calls;
 mod changes;
 mod flusher;
 mod pool;
@@ -27,6 +28,7 @@ use crate::access::transaction::Transaction;
 use crate::db::options::DbOptions;
 use crate::store::error::{Error, Result};
 
+pub use calls::CallThreads;
 pub use changes::{AsyncChangeIter, AsyncChanges};
 use pool::Crew;
 use task::{Step, submit};

@@ -12,6 +12,8 @@ pub use crate::access::typed::encoded::{
 pub use crate::access::user_rows::{
     audit_row, delete_user_row, put_audit_row, put_user_row, user_row, user_rows, user_rows_version,
 };
+#[cfg(feature = "async")]
+pub use crate::asynchronous::CallThreads;
 pub use crate::db::backup::{BackupSource, BackupTarget, CopyPart};
 pub use crate::feed::consumer::{advance, consumer_named};
 pub use crate::kv::Lifetime;

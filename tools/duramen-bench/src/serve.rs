@@ -75,7 +75,9 @@ impl Work {
             Work::Put => {
                 &[duramen::ENTRY, duramen::WITH_IDS, duramen::WITH_TLS, etcd::ENTRY, postgres::ENTRY]
             }
-            Work::Transfer => &[duramen::ENTRY, duramen::WITH_TLS, postgres::ENTRY, postgres::PLAIN],
+            Work::Transfer => {
+                &[duramen::ENTRY, duramen::BY_LIBRARY, duramen::WITH_TLS, postgres::ENTRY, postgres::PLAIN]
+            }
         }
     }
 }

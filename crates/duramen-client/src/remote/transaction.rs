@@ -208,6 +208,25 @@ impl RemoteTransaction {
         self.session.lock().write(v1::operation::Kind::AdvanceConsumer(advance))
     }
 
+    /// Assigns a new key to a document, and stores it.
+    pub(super) fn push_in<C: AssignedKey>(&mut self, document: &mut C) -> Result<()> {
+        let sequential = C::ORDER == IdOrder::Sequential;
+        let assign = v1::AssignId { collection: C::NAME.to_owned(), sequential };
+        let id = {
+            let mut session = self.session.lock();
+            session.writing(StoredType::of::<C>())?;
+            match session.write_now(v1::operation::Kind::AssignId(assign))? {
+                v1::operation_result::Kind::AssignedId(id) => id,
+                _ => return Err(lacks("id")),
+            }
+        };
+        document.set_key(C::Key::from_id(id).ok_or_else(|| {
+            Error::invalid(format!("the ids of {} have run out", C::NAME))
+                .with_hint("its key is too narrow for another one: use u64")
+        })?);
+        self.put(document)
+    }
+
     fn put_typed<C: Collection>(&mut self, document: &C, wanted: Wanted) -> Result<()> {
         let operation = put_typed(document, wanted)?;
         let mut session = self.session.lock();
@@ -303,21 +322,7 @@ impl Tx for RemoteTransaction {
     }
 
     fn push<C: AssignedKey>(&mut self, mut document: C) -> Result<C> {
-        let sequential = C::ORDER == IdOrder::Sequential;
-        let assign = v1::AssignId { collection: C::NAME.to_owned(), sequential };
-        let id = {
-            let mut session = self.session.lock();
-            session.writing(StoredType::of::<C>())?;
-            match session.write_now(v1::operation::Kind::AssignId(assign))? {
-                v1::operation_result::Kind::AssignedId(id) => id,
-                _ => return Err(lacks("id")),
-            }
-        };
-        document.set_key(C::Key::from_id(id).ok_or_else(|| {
-            Error::invalid(format!("the ids of {} have run out", C::NAME))
-                .with_hint("its key is too narrow for another one: use u64")
-        })?);
-        self.put(&document)?;
+        self.push_in(&mut document)?;
         Ok(document)
     }
 

@@ -247,6 +247,17 @@ impl Caller {
         Err(Error::new(Code::Forbidden, format!("the user {:?} has not the right {grant}", self.name()))
             .with_hint("an administrator grants it: `duramen user set` with all rights of the user"))
     }
+
+    /// An error, without what the caller may not read: one of documents that refer to a deleted one names
+    /// them, and they are of any collection.
+    pub(crate) fn may_see(&self, error: Error) -> Error {
+        if error.code() != Code::StillReferenced || self.has(Right::Reader, None).unwrap_or(false) {
+            return error;
+        }
+        Error::new(Code::StillReferenced, "other documents refer to it").with_hint(
+            "delete or change them first; a user with the right `reader` on everything is told which they are",
+        )
+    }
 }
 
 /// Without what the database's handle shows.

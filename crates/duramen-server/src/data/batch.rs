@@ -136,9 +136,9 @@ pub(super) async fn answer(
     request: v1::BatchRequest,
     call: Call,
 ) -> std::result::Result<v1::BatchReply, Status> {
-    let course = Arc::new(Course::default());
+    let (course, caller) = (Arc::new(Course::default()), call.caller.clone());
     run(service, request, call, &course).await.map_err(|error| {
-        let status = refused(error);
+        let status = refused(caller.may_see(error));
         match course.failed_operation.load(Ordering::Relaxed) {
             0 => status,
             number => status::of_operation(&status, number),

@@ -25,14 +25,20 @@ pub(super) async fn run(
 ) -> Result<v1::ReadReply> {
     needs::reads(&call.caller, &request.reads)?;
     // Threads and places of reads are for those that end soon.
-    let (class, threads) = match find::are_short(&request.reads) {
-        true => (Class::Calls, &service.reads),
-        false => (Class::Bulk, &service.queries),
+    let class = if find::are_short(&request.reads) {
+        call.take_place_of_short().await?
+    } else {
+        call.take_place_of(Class::Bulk).await?;
+        Class::Bulk
     };
-    call.take_place_of(class).await?;
+    let threads = match class {
+        Class::Bulk => &service.queries,
+        Class::Large => &service.large,
+        Class::Calls | Class::Control => &service.reads,
+    };
     let identity = Arc::clone(&service.identity);
     let read = move |db: &duramen::Db| {
-        if class == Class::Bulk {
+        if let Class::Bulk | Class::Large = class {
             nice::lower();
         }
         call.check_deadline()?;

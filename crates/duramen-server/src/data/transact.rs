@@ -30,7 +30,9 @@ use super::batch::ITEM_BYTES;
 use super::{DataService, refused, request_id};
 use crate::call::{Call, Waits};
 use crate::limit::DEADLINE_MAX;
-use crate::limit::budget::{Charge, overloaded};
+use crate::limit::budget::{Charge, MUCH_BYTES, overloaded};
+use crate::limit::places::Class;
+use crate::nice;
 use crate::schema::durability;
 use work::{Done, Needed, Open, Steps};
 
@@ -267,6 +269,7 @@ impl Session {
 
     fn failed(&self, Failure { error, of }: &Failure) -> Told {
         self.call.tell_if_refused(error.code());
+        let error = self.call.caller.may_see(error.clone());
         Told::Failed(v1::Failed {
             code: error.code().to_string(),
             message: status::cut(error.message()).to_owned(),
@@ -423,13 +426,17 @@ impl Session {
     /// of that; it is over if there is no thread, or no room for what it notes.
     async fn work(&mut self, mut open: Open, asked: Steps) -> std::result::Result<Worked, Failure> {
         let charge = self.take_room(&mut open, &asked).await.map_err(of_whole)?;
-        let caller = self.call.caller.clone();
+        let (caller, class) = (self.call.caller.clone(), self.class());
         let run = move |db: &Db| {
+            if class == Class::Large {
+                nice::lower();
+            }
             let done = open.work(db, asked, caller.name());
             drop(charge);
             Ok((open, done))
         };
-        let (mut open, done) = self.service.writes.run(run).await.map_err(of_whole)?;
+        let threads = if class == Class::Large { &self.service.large } else { &self.service.writes };
+        let (mut open, done) = threads.run(run).await.map_err(of_whole)?;
         open.charge(&self.call).await.map_err(of_whole)?;
         Ok((open, done))
     }
@@ -448,8 +455,13 @@ impl Session {
             return Err(Error::new(Code::TooLarge, what).with_hint("make several transactions of it"));
         }
         open.charge(&self.call).await?;
-        self.call.take_place().await?;
+        self.call.take_place_of(self.class()).await?;
         Ok(charge)
+    }
+
+    /// The class of a step: another one for a stream that has asked for much, in a message or an answer.
+    fn class(&self) -> Class {
+        if self.charges.bytes > MUCH_BYTES { Class::Large } else { Class::Calls }
     }
 }
 

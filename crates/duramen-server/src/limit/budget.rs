@@ -23,6 +23,10 @@ const HOLDS_MUCH: usize = 256 << 10;
 /// small calls.
 const OWN_BYTES: usize = 16 << 10;
 
+/// A client that has an answer of so much, or so much of its replies to take, asks for much: its calls have
+/// places of their own, and threads that leave the processors to those of others.
+pub(crate) const MUCH_BYTES: usize = 64 << 10;
+
 /// A connection that has not taken so much of its single replies begins no call; of streams, it is closed
 /// after a while.
 pub(crate) const UNTAKEN_BYTES_MAX: usize = 1 << 20;
@@ -236,6 +240,11 @@ impl Holder {
 
     pub(crate) fn is_caught_up(&self) -> bool {
         self.replies.load(Ordering::Relaxed) < UNTAKEN_BYTES_MAX
+    }
+
+    /// Whether so much of its replies waits for the client that others come before it.
+    pub(crate) fn asks_for_much(&self) -> bool {
+        self.replies.load(Ordering::Relaxed) > MUCH_BYTES
     }
 
     /// The window of the connection: what arrives there is held before any call sees it.

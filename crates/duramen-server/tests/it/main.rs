@@ -14,6 +14,7 @@ mod typed_tables;
 #[path = "../../../duramen/tests/it/year.rs"]
 mod year;
 
+mod asynchronous;
 mod audits;
 mod backups;
 mod batches;

@@ -401,6 +401,50 @@ fn what_a_user_may_not_read_is_not_told() {
     assert_eq!(consumer.consumers().expect("listed").len(), 2);
 }
 
+#[derive(Debug, Serialize, Deserialize, Collection)]
+#[collection(name = "shelves")]
+struct Shelf {
+    #[key]
+    id: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize, Collection)]
+#[collection(name = "secrets")]
+struct Secret {
+    #[key]
+    id: u64,
+    #[references(Shelf)]
+    on: u64,
+}
+
+#[test]
+fn a_document_that_refers_to_a_deleted_one_is_named_to_who_reads_it() {
+    let served = served();
+    served.db.put(&Shelf { id: 1 }).expect("stored");
+    served.db.put(&Secret { id: 777, on: 1 }).expect("stored");
+    let delete = || {
+        let key = Some(duramen_proto::key::of(&[duramen::tuple::Element::Int(1)]));
+        operation::Kind::Delete(v1::DocumentKey { collection: "shelves".to_owned(), key })
+    };
+    let told = |client: &Client| {
+        let of_batch = batch(client, delete()).expect_err("it is referred to");
+        let operations = vec![v1::Operation { kind: Some(delete()) }];
+        let mut stream = client.transactions().expect("a stream");
+        let mut ask = |kind| stream.ask(kind).map_err(|failed| failed.error);
+        ask(v1::transact_request::Kind::Begin(v1::Begin::default())).expect("begun");
+        let commit = v1::Commit { operations, ..Default::default() };
+        let of_step = ask(v1::transact_request::Kind::Commit(commit)).expect_err("it is referred to");
+        for error in [&of_batch, &of_step] {
+            assert_eq!(error.code(), Code::StillReferenced);
+        }
+        format!("{of_batch} {of_step}")
+    };
+    let all = ["writer=collection:shelves", "reader"];
+    assert_eq!(told(&client(&served, "reads", &all)).matches("777").count(), 2);
+    let hidden = told(&client(&served, "writes", &all[..1]));
+    assert!(!hidden.contains("777") && !hidden.contains("secrets"), "{hidden}");
+}
+
 #[test]
 fn tokens_end_when_they_expire_are_revoked_or_lose_their_user() {
     let served = served();

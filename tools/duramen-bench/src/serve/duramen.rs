@@ -1,5 +1,6 @@
 //! Duramen by the generated client over TCP with a token: a batch with one put, or a stream of transactions.
 
+mod remote;
 mod teller;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,6 +11,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use duramen::{Db, Schema};
+use duramen_client::AsyncRemote;
 use duramen_disk::memory::{Random, mixed};
 use duramen_proto::v1::data_client::DataClient;
 use duramen_proto::{document, v1};
@@ -25,26 +27,34 @@ pub(super) const ENTRY: Entry = Entry {
     name: "duramen",
     setting: "every option at its default, level DISK; documents; one put a batch, or three messages a transfer; \
               loopback TCP with a token",
-    start: |dir, _| Served::start(dir, Way { has_ids: false, has_tls: false }),
+    start: |dir, _| Served::start(dir, Way::default()),
+};
+
+/// The same calls by the client library.
+pub(super) const BY_LIBRARY: Entry = Entry {
+    name: "duramen-remote",
+    setting: "as duramen, by `AsyncRemote::transact` of duramen-client: typed documents, a closure, a request id",
+    start: |dir, _| Served::start(dir, Way { has_library: true, ..Way::default() }),
 };
 
 pub(super) const WITH_IDS: Entry = Entry {
     name: "duramen-ids",
     setting: "the same, each batch with a request id",
-    start: |dir, _| Served::start(dir, Way { has_ids: true, has_tls: false }),
+    start: |dir, _| Served::start(dir, Way { has_ids: true, ..Way::default() }),
 };
 
 pub(super) const WITH_TLS: Entry = Entry {
     name: "duramen-tls",
     setting: "as duramen, with TLS 1.3",
-    start: |dir, _| Served::start(dir, Way { has_ids: false, has_tls: true }),
+    start: |dir, _| Served::start(dir, Way { has_tls: true, ..Way::default() }),
 };
 
 /// How it is used.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Way {
     pub(super) has_ids: bool,
     pub(super) has_tls: bool,
+    pub(super) has_library: bool,
 }
 
 const COLLECTION: &str = "rows";
@@ -88,7 +98,7 @@ pub(super) struct Served {
     stdin: Option<ChildStdin>,
     address: String,
     token: MetadataValue<Ascii>,
-    has_ids: bool,
+    way: Way,
     /// With TLS: the certificate.
     certificate: Option<String>,
 }
@@ -113,7 +123,7 @@ impl Served {
         BufReader::new(process.stdout.take().ok_or("the server has no output")?).read_line(&mut line)?;
         let (address, token) = line.trim().split_once(' ').ok_or("the server did not start")?;
         let (address, token) = (address.to_owned(), format!("Bearer {token}").parse()?);
-        Ok(Served { process, stdin, address, token, has_ids: way.has_ids, certificate })
+        Ok(Served { process, stdin, address, token, way, certificate })
     }
 
     pub(super) fn address(&self) -> &str {
@@ -158,7 +168,7 @@ impl Server for Served {
         let then_ms = u64::try_from(clock.seconds)? * 1000 + u64::from(clock.nanoseconds / 1_000_000);
         let greeted = Instant::now();
         let writer = |task: usize| -> Box<dyn Writer> {
-            let ids = self.has_ids.then(|| Ids {
+            let ids = self.way.has_ids.then(|| Ids {
                 then_ms,
                 greeted,
                 random: Random::new(mixed(task as u64 ^ then_ms << 8)),
@@ -169,6 +179,14 @@ impl Server for Served {
     }
 
     fn tellers(&self, runtime: &Runtime, tasks: usize, connections: usize) -> Result<Vec<Box<dyn Teller>>> {
+        if self.way.has_library {
+            let token = self.token.to_str()?.trim_start_matches("Bearer ");
+            let address = format!("duramen://{token}@{}", self.address);
+            let connect = |_| Ok(runtime.block_on(AsyncRemote::connect(&address))?);
+            let clients = (0..connections).map(connect).collect::<Result<Vec<_>>>()?;
+            let teller = |task: usize| Box::new(clients[task % connections].clone()) as Box<dyn Teller>;
+            return Ok((0..tasks).map(teller).collect());
+        }
         let connect = |_| runtime.block_on(self.connect());
         let clients = (0..connections).map(connect).collect::<Result<Vec<_>>>()?;
         let teller = |task: usize| -> Result<Box<dyn Teller>> {

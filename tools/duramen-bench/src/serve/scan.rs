@@ -117,7 +117,7 @@ fn turn_of(rows: u64, dir: &Path, name: &str) -> engine::Result<Outcome> {
         db.close()?;
         return Ok(outcome);
     }
-    let server = Served::open(dir, Way { has_ids: false, has_tls: name == "tls" })?;
+    let server = Served::open(dir, Way { has_tls: name == "tls", ..Way::default() })?;
     let (host, port) = server.address().split_once(':').ok_or("no address")?;
     let ca = Some(dir.join(CERTIFICATE)).filter(|_| name == "tls");
     let address = match name {
