@@ -84,7 +84,7 @@ impl Parts {
     }
 
     fn message(&mut self) -> Result<Kind> {
-        let message = self.client.runtime().block_on(self.messages.next());
+        let message = self.client.runtime().block_on(self.messages.next())?;
         let message = message.transpose().map_err(|status| self.client.failed(&status))?;
         // Only the last part ends it.
         message.and_then(|message| message.kind).ok_or_else(unexpected)

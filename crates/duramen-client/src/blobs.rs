@@ -120,7 +120,7 @@ impl Uploading {
     pub fn send(&mut self, message: v1::UploadRequest) -> Result<()> {
         if self.ended.is_none() {
             let sending = async { time::timeout(TAKES_WITHIN, self.messages.send(message)).await };
-            match self.client.runtime().block_on(sending) {
+            match self.client.runtime().block_on(sending)? {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(_)) => {}
                 Err(_) => self.ended = Some(Err(no_answer())),
@@ -146,7 +146,7 @@ impl Uploading {
             return ended.clone();
         }
         let waiting = async { time::timeout(TAKES_WITHIN, &mut self.answer).await };
-        let ended = match self.client.runtime().block_on(waiting) {
+        let ended = match self.client.runtime().block_on(waiting)? {
             Ok(Ok(Ok(reply))) => Ok(reply.into_inner()),
             Ok(Ok(Err(status))) => Err(self.client.failed(&status)),
             Ok(Err(_)) | Err(_) => Err(no_answer()),
@@ -177,7 +177,7 @@ impl Downloaded {
     /// lost.
     #[expect(clippy::should_implement_trait, reason = "it can fail, and then ends")]
     pub fn next(&mut self) -> Result<Option<v1::DownloadReply>> {
-        let message = self.client.runtime().block_on(self.messages.next());
+        let message = self.client.runtime().block_on(self.messages.next())?;
         message.transpose().map_err(|status| self.client.failed(&status))
     }
 }

@@ -31,6 +31,23 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 /// A scan may take longer: its reader decides.
 pub(crate) const SCAN_DEADLINE: Duration = Duration::from_secs(300);
 
+/// Clocks that differ by less refuse no ids: a server takes those of a minute ahead, and keeps answers for at
+/// least two.
+const CLOCK_OFF: Duration = Duration::from_secs(30);
+
+/// The server's clock of requests, as it was told at a moment.
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    told: Duration,
+    at: Instant,
+}
+
+impl Clock {
+    fn now(&self) -> Duration {
+        self.told + self.at.elapsed()
+    }
+}
+
 /// Puts the token into each call.
 #[derive(Debug, Clone)]
 pub(crate) struct Token(Option<MetadataValue<Ascii>>);
@@ -64,8 +81,7 @@ struct Shared {
     uploads: Mutex<Option<BlobsClient<Calls>>>,
     admin: AdminClient<Calls>,
     hello: v1::HelloReply,
-    /// When that was.
-    greeted: Instant,
+    clock: Mutex<Clock>,
     address: Address,
 }
 
@@ -78,7 +94,7 @@ impl Client {
     /// that is too far away.
     pub fn connect(address: &Address) -> Result<Client> {
         let runtime = Runtime::new()?;
-        let calls = calls(runtime.block_on(connect::connect(address))?)?;
+        let calls = calls(runtime.block_on(connect::connect(address))??)?;
         let (data, schema) = (DataClient::new(calls.clone()), SchemaClient::new(calls.clone()));
         let mut shared = Shared {
             runtime,
@@ -89,11 +105,10 @@ impl Client {
             uploads: Mutex::default(),
             admin: AdminClient::new(calls).max_decoding_message_size(MESSAGE_BYTES_MAX),
             hello: v1::HelloReply::default(),
-            greeted: Instant::now(),
+            clock: Mutex::new(Clock { told: Duration::ZERO, at: Instant::now() }),
             address: address.clone(),
         };
         shared.hello = shared.greet()?;
-        shared.greeted = Instant::now();
         Ok(Client { shared: Arc::new(shared) })
     }
 
@@ -126,11 +141,24 @@ impl Client {
 
     /// The time by the server's clock of requests.
     pub(crate) fn request_time(&self) -> Time {
-        let clock = self.shared.hello.request_clock.unwrap_or_default();
-        let then = Duration::new(u64::try_from(clock.seconds).unwrap_or(0), clock.nanoseconds);
-        let now = then + self.shared.greeted.elapsed();
+        let now = self.shared.clock().now();
         let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         Time::new(seconds, now.subsec_nanos()).unwrap_or(Time::MAX)
+    }
+
+    /// As if the server's clock of requests had been so much ahead when it was told, or so much behind: for
+    /// tests.
+    #[doc(hidden)]
+    pub fn shift_clock(&self, by: Duration, is_ahead: bool) {
+        let mut clock = self.shared.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        clock.told = if is_ahead { clock.told + by } else { clock.told.saturating_sub(by) };
+    }
+
+    /// Asks for the server's clock of requests again. Returns whether it was taken for another time: ids made
+    /// since may have been refused. The machine may have slept, or the server's clock may have been set.
+    pub(crate) fn was_clock_off(&self) -> bool {
+        let before = self.shared.clock();
+        self.shared.greet().is_ok() && self.shared.clock().now().abs_diff(before.now()) > CLOCK_OFF
     }
 
     /// Its address.
@@ -170,8 +198,9 @@ impl Client {
             return Err(FailedBatch { error, operation: None, retry_after: None });
         }
         let mut data = self.shared.data.clone();
-        let done =
-            self.shared.runtime.block_on(async move { data.batch(with_deadline(request, DEADLINE)).await });
+        let call = async move { data.batch(with_deadline(request, DEADLINE)).await };
+        let done = self.shared.runtime.block_on(call);
+        let done = done.map_err(|error| FailedBatch { error, operation: None, retry_after: None })?;
         done.map(Response::into_inner).map_err(|status| FailedBatch {
             error: in_doubt_if_lost(self.failed(&status)),
             operation: status::operation(&status),
@@ -384,7 +413,7 @@ impl Client {
         if let Some(uploads) = &*uploads {
             return Ok(uploads.clone());
         }
-        let connected = self.runtime().block_on(connect::connect(&self.shared.address))?;
+        let connected = self.runtime().block_on(connect::connect(&self.shared.address))??;
         Ok(uploads.insert(BlobsClient::new(calls(connected)?)).clone())
     }
 
@@ -413,11 +442,19 @@ impl Shared {
             client: format!("duramen {}", env!("CARGO_PKG_VERSION")),
         };
         let mut data = self.data.clone();
-        self.wait(async move { data.hello(with_deadline(hello, DEADLINE)).await })
+        let hello = self.wait(async move { data.hello(with_deadline(hello, DEADLINE)).await })?;
+        let told = hello.request_clock.unwrap_or_default();
+        let told = Duration::new(u64::try_from(told.seconds).unwrap_or(0), told.nanoseconds);
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = Clock { told, at: Instant::now() };
+        Ok(hello)
+    }
+
+    fn clock(&self) -> Clock {
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wait<T>(&self, call: impl Future<Output = std::result::Result<Response<T>, Status>>) -> Result<T> {
-        self.runtime.block_on(call).map(Response::into_inner).map_err(|status| self.failed(&status))
+        self.runtime.block_on(call)?.map(Response::into_inner).map_err(|status| self.failed(&status))
     }
 
     fn failed(&self, status: &Status) -> Error {
@@ -466,7 +503,7 @@ impl Scanned {
     /// Those of the scan; `Unreachable` (E1111) if the connection is lost.
     #[expect(clippy::should_implement_trait, reason = "it can fail, and then ends")]
     pub fn next(&mut self) -> Result<Option<v1::ScanReply>> {
-        let message = self.client.runtime().block_on(self.messages.next());
+        let message = self.client.runtime().block_on(self.messages.next())?;
         message.transpose().map_err(|status| self.client.failed(&status))
     }
 }
@@ -486,7 +523,7 @@ impl Watched {
     /// for too long; `Draining` (E1106); `Unreachable` (E1111) if the connection is lost.
     #[expect(clippy::should_implement_trait, reason = "it can fail, and then ends")]
     pub fn next(&mut self) -> Result<Option<v1::WatchReply>> {
-        let message = self.client.runtime().block_on(self.messages.next());
+        let message = self.client.runtime().block_on(self.messages.next())?;
         message.transpose().map_err(|status| self.client.failed(&status))
     }
 
@@ -496,7 +533,7 @@ impl Watched {
     /// As [`Watched::next`].
     pub fn next_within(&mut self, within: Duration) -> Result<Option<Option<v1::WatchReply>>> {
         let next = async { tokio::time::timeout(within, self.messages.next()).await };
-        let Ok(message) = self.client.runtime().block_on(next) else { return Ok(None) };
+        let Ok(message) = self.client.runtime().block_on(next)? else { return Ok(None) };
         message.transpose().map(Some).map_err(|status| self.client.failed(&status))
     }
 }

@@ -154,7 +154,8 @@ impl Remote {
         Ok(self.transact_with_receipt(run)?.0)
     }
 
-    /// As [`Remote::transact`], with the receipt of the commit.
+    /// As [`Remote::transact`], with the receipt of the commit. If its answer was lost, and the server had to
+    /// be asked for the outcome, the receipt is `repeated` and names no state.
     ///
     /// # Errors
     /// As [`Remote::transact`].
@@ -247,6 +248,7 @@ impl Remote {
                 None => Ended::Again(error),
                 Some(id) => self.ask_outcome(id, error, out),
             },
+            Err(FailedStep { error, .. }) if self.is_id_refused(&error) => Ended::Again(error),
             Err(FailedStep { error, .. }) => again_or_failed(error),
         }
     }

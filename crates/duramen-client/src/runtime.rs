@@ -2,10 +2,9 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
 
 use duramen::error::{Code, Error, Result};
 use tokio::runtime::{Builder, Handle};
@@ -17,6 +16,7 @@ pub(crate) struct Runtime {
     /// Until it is dropped.
     owned: Option<tokio::runtime::Runtime>,
     handle: Handle,
+    process: u32,
 }
 
 impl Runtime {
@@ -28,28 +28,36 @@ impl Runtime {
             Builder::new_multi_thread().worker_threads(1).thread_name("duramen-client").enable_all().build();
         let owned = runtime
             .map_err(|error| Error::new(Code::System, format!("the system gives no runtime: {error}")))?;
-        Ok(Runtime { handle: owned.handle().clone(), owned: Some(owned) })
+        Ok(Runtime { handle: owned.handle().clone(), owned: Some(owned), process: process::id() })
     }
 
     /// Waits for a future on this thread.
     ///
     /// A thread of an asynchronous program may do so, too: its other tasks wait meanwhile. The method of the
     /// same name of `tokio` would panic there.
-    pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
+    ///
+    /// # Errors
+    /// `ForkedHandle` (E0206) in a forked process: its thread of the connections is not there.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
+        if self.is_of_another_process() {
+            return Err(Error::forked());
+        }
         let _entered = self.handle.enter();
         // The budget of the task that waits here would never be renewed.
         let mut future = pin!(unconstrained(future));
-        let waiting = Arc::new(Waiting { thread: thread::current(), is_woken: AtomicBool::new(false) });
+        let waiting = Arc::new(Waiting::default());
         let waker = Waker::from(Arc::clone(&waiting));
         let mut context = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
-                return done;
+                return Ok(done);
             }
-            while !waiting.is_woken.swap(false, Ordering::Acquire) {
-                thread::park();
-            }
+            waiting.wait();
         }
+    }
+
+    fn is_of_another_process(&self) -> bool {
+        self.process != process::id()
     }
 
     /// Runs a future on the thread of the connections.
@@ -63,17 +71,32 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        // To wait for its thread would panic on a thread of an asynchronous program.
-        if let Some(runtime) = self.owned.take() {
-            runtime.shutdown_background();
+        match self.owned.take() {
+            // Its locks may be held by threads that are not there.
+            Some(runtime) if self.is_of_another_process() => std::mem::forget(runtime),
+            // To wait for its thread would panic on a thread of an asynchronous program.
+            Some(runtime) => runtime.shutdown_background(),
+            None => {}
         }
     }
 }
 
-/// A thread that waits.
+/// Whether what a thread waits for is to be looked at again. Not `thread::park`, whose wake-ups a program's
+/// own executor may wait for on the same thread.
+#[derive(Default)]
 struct Waiting {
-    thread: Thread,
-    is_woken: AtomicBool,
+    is_woken: Mutex<bool>,
+    woken: Condvar,
+}
+
+impl Waiting {
+    fn wait(&self) {
+        let mut is_woken = self.is_woken.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*is_woken {
+            is_woken = self.woken.wait(is_woken).unwrap_or_else(PoisonError::into_inner);
+        }
+        *is_woken = false;
+    }
 }
 
 impl Wake for Waiting {
@@ -82,7 +105,7 @@ impl Wake for Waiting {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.is_woken.store(true, Ordering::Release);
-        self.thread.unpark();
+        *self.is_woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.woken.notify_one();
     }
 }

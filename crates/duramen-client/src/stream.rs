@@ -85,7 +85,7 @@ impl Client {
         let request = with_deadline(ReceiverStream::new(sent), STREAM_DEADLINE);
         let opened = self.runtime().block_on(async {
             time::timeout(ANSWER_LATE, async move { data.transact(request).await }).await
-        });
+        })?;
         let opened = opened.map_err(|_| no_answer())?;
         let answers = opened.map_err(|status| self.failed(&status))?.into_inner();
         let (ping, is_in_use) = (messages.clone(), Arc::new(AtomicBool::new(true)));
@@ -142,7 +142,8 @@ impl TransactionStream {
         let sent = self
             .client
             .runtime()
-            .block_on(async { time::timeout(self.answer_within, self.messages.send(message)).await });
+            .block_on(async { time::timeout(self.answer_within, self.messages.send(message)).await })
+            .map_err(FailedStep::of_stream)?;
         match sent {
             // If the server has ended the stream, the next answer says why.
             Ok(_) => Ok(()),
@@ -171,7 +172,8 @@ impl TransactionStream {
             let answer = self
                 .client
                 .runtime()
-                .block_on(async { time::timeout(self.answer_within, self.answers.next()).await });
+                .block_on(async { time::timeout(self.answer_within, self.answers.next()).await })
+                .map_err(over)?;
             let Ok(answer) = answer else { return Err(over(no_answer())) };
             let answer = answer.transpose().map_err(|status| over(self.client.failed(&status)))?;
             self.was_long |= answer.as_ref().is_some_and(|answer| answer.encoded_len() > LONG_BYTES);

@@ -32,6 +32,8 @@ pub(crate) struct Call {
     audit: Arc<Audit>,
     pub(crate) deadline: Instant,
     begun: Arc<AtomicBool>,
+    /// Documents of other collections followed one that it deleted, or kept it.
+    has_followed: Arc<AtomicBool>,
     /// The client waits for no answer any more.
     gone: Arc<AtomicBool>,
     /// Where it finds uploads to attach.
@@ -59,6 +61,7 @@ impl Call {
             audit: Arc::clone(audit),
             deadline,
             begun: Arc::default(),
+            has_followed: Arc::default(),
             gone: Arc::default(),
             uploads: Arc::clone(uploads),
             places: Arc::clone(places),
@@ -107,10 +110,11 @@ impl Call {
         Ok(())
     }
 
-    /// Takes a place for a short call, and returns its class: another one for a client that has much to take.
+    /// Takes a place for a call that ends soon, and returns its class: another one for a client that asks for
+    /// much.
     ///
     /// # Errors
-    /// As [`Call::take_place`].
+    /// As [`Call::take_place`], after 100 ms in either class.
     pub(crate) async fn take_place_of_short(&self) -> Result<Class> {
         loop {
             let class = if self.holder.asks_for_much() { Class::Large } else { Class::Calls };
@@ -121,6 +125,22 @@ impl Call {
             }
             self.give_place_back();
         }
+    }
+
+    /// Notes that documents of other collections were deleted or changed with one that they refer to, or that
+    /// they kept it.
+    pub(crate) fn note_followed(&self) {
+        self.has_followed.store(true, Ordering::Relaxed);
+    }
+
+    /// An error, as the caller may see it.
+    pub(crate) fn may_see(&self, error: Error) -> Error {
+        self.caller.may_see(error, self.has_followed.load(Ordering::Relaxed))
+    }
+
+    /// Notes the size of an answer.
+    pub(crate) fn answered(&self, bytes: usize) {
+        self.holder.answered(bytes);
     }
 
     /// Charges bytes that the call will hold until it ends.

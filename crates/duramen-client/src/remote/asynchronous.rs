@@ -8,14 +8,14 @@ use duramen_proto::v1;
 
 use super::{Remote, RemoteSnapshot, RemoteTransaction};
 
-/// The threads of a handle: they wait for the network more than they compute. Each open transaction takes one
-/// of the 128 streams of a connection.
+/// The threads of a handle: they wait for the network more than they compute.
 const THREADS: usize = 64;
 
 /// A database that another process serves, for asynchronous programs, on any runtime.
 ///
-/// It is to [`Remote`] what [`AsyncDb`](duramen::AsyncDb) is to [`Db`](duramen::Db), and has the same calls:
-/// a program that awaits one awaits the other with the same closures. Clones share the connection and the
+/// It is to [`Remote`] what [`AsyncDb`](duramen::AsyncDb) is to [`Db`](duramen::Db), with the same closures.
+/// It has the everyday calls; everything else runs with the blocking handle: [`AsyncRemote::run`]. Writes
+/// return no receipt, but for [`AsyncRemote::transact_with_receipt`]. Clones share the connection and the
 /// threads.
 ///
 /// ```no_run
@@ -42,10 +42,11 @@ const THREADS: usize = 64;
 ///
 /// # Threads
 /// Calls run on threads that wait for the server's answers, at most 64 or as
-/// [`AsyncRemote::with_threads`] says: so many transactions are open at once. More calls wait as futures.
-/// Threads start on demand, and end after a second without work. Dropping the last clone waits for the calls
-/// that have begun. A closure must not wait for another call of this handle: if all threads wait like that,
-/// none is left.
+/// [`AsyncRemote::with_threads`] says: so many calls run at once, 96 transactions among them at most. More
+/// calls wait as futures, and what a call may take is counted from the moment when a thread takes it. Threads
+/// start on demand, and end after a second without work. Dropping the last clone waits for the calls that
+/// have begun. A closure must not wait for another call of this handle: if all threads wait like that, none
+/// is left.
 ///
 /// # Dropping a future
 /// Nothing happens before a future is polled. If it is dropped before a thread took its closure, the closure
@@ -84,7 +85,14 @@ impl AsyncRemote {
     /// As [`Remote::connect`].
     pub async fn connect(address: &str) -> Result<AsyncRemote> {
         let (threads, address) = (CallThreads::new(THREADS), address.to_owned());
-        let remote = threads.run(move || Remote::connect(&address)).await?;
+        // If the future is dropped meanwhile, the thread keeps the threads: the drop must not wait for it.
+        let of_call = threads.clone();
+        let connect = move || {
+            let connected = Remote::connect(&address);
+            drop(of_call);
+            connected
+        };
+        let remote = threads.run(connect).await?;
         Ok(AsyncRemote { threads, remote })
     }
 

@@ -127,10 +127,10 @@ impl Remote {
 
     /// A batch whose effect is there once, also if its answer was lost.
     fn once(&self, operations: Vec<v1::Operation>, marks: Vec<v1::SchemaMark>) -> Result<v1::BatchReply> {
-        let id = self.client.new_request_id()?;
-        let write = v1::Write { request_id: id.clone(), ..v1::Write::default() };
-        let batch = v1::BatchRequest { write: Some(write), operations, marks, ..v1::BatchRequest::default() };
-        let (until, mut tries) = (Instant::now() + WITHIN, 0);
+        let write = Some(v1::Write::default());
+        let mut batch = v1::BatchRequest { write, operations, marks, ..v1::BatchRequest::default() };
+        let mut id = self.identify(&mut batch)?;
+        let (until, mut tries, mut is_clock_right) = (Instant::now() + WITHIN, 0, false);
         let mut in_doubt: Option<Error> = None;
         loop {
             let error = match self.client.batch(batch.clone()) {
@@ -142,8 +142,17 @@ impl Remote {
             if may_be_done {
                 in_doubt = Some(error.clone());
             }
+            if error.code() == Code::RequestCancelled {
+                // It was settled as one that never runs, and that answer was lost.
+                (id, in_doubt) = (self.identify(&mut batch)?, None);
+                continue;
+            }
             // Without a doubt nothing was done: the caller decides whether it goes on.
             if in_doubt.is_none() {
+                if !is_clock_right && self.is_id_refused(&error) {
+                    (id, is_clock_right) = (self.identify(&mut batch)?, true);
+                    continue;
+                }
                 return Err(error);
             }
             if !may_be_done && error.kind() != ErrorKind::Unavailable {
@@ -163,6 +172,21 @@ impl Remote {
             }
             thread::sleep(wait);
         }
+    }
+}
+
+impl Remote {
+    /// Gives a batch a new request id.
+    fn identify(&self, batch: &mut v1::BatchRequest) -> Result<Bytes> {
+        let id = self.client.new_request_id()?;
+        batch.write.get_or_insert_default().request_id = id.clone();
+        Ok(id)
+    }
+
+    /// Whether a request was refused for the time of its id, and the clock is right now. Nothing was done.
+    pub(super) fn is_id_refused(&self, error: &Error) -> bool {
+        let may_be = matches!(error.code(), Code::RequestTooOld | Code::InvalidArgument);
+        may_be && self.client.was_clock_off()
     }
 }
 

@@ -19,8 +19,8 @@ use prost::Message as _;
 
 use super::fits::{Fits, Fitted};
 use super::questions;
-use super::streams::Streams;
-use crate::stream::{FailedStep, TransactionStream, unexpected};
+use super::streams::{InUse, Streams};
+use crate::stream::{FailedStep, unexpected};
 
 /// So many writes, or so many bytes of them, are sent before the next read: a server bounds the parts of a
 /// message.
@@ -38,7 +38,7 @@ const AHEAD_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Session {
     /// From the first message to the end.
-    stream: Option<TransactionStream>,
+    stream: Option<InUse>,
     streams: Arc<Streams>,
     lasts: Duration,
     /// Sent with the first message.
@@ -293,7 +293,7 @@ impl Session {
         if let Some(stream) = self.stream.take()
             && !committed.as_ref().is_err_and(|failed| failed.is_stream_over)
         {
-            self.streams.give_back(stream, goes_on);
+            stream.give_back(goes_on);
         }
         committed
     }
@@ -302,7 +302,7 @@ impl Session {
     pub(super) fn end(&mut self) {
         self.begin = None;
         if let Some(stream) = self.stream.take() {
-            self.streams.give_back(stream, true);
+            stream.give_back(true);
         }
     }
 

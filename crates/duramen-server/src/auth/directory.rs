@@ -248,15 +248,22 @@ impl Caller {
             .with_hint("an administrator grants it: `duramen user set` with all rights of the user"))
     }
 
-    /// An error, without what the caller may not read: one of documents that refer to a deleted one names
-    /// them, and they are of any collection.
-    pub(crate) fn may_see(&self, error: Error) -> Error {
-        if error.code() != Code::StillReferenced || self.has(Right::Reader, None).unwrap_or(false) {
-            return error;
-        }
-        Error::new(Code::StillReferenced, "other documents refer to it").with_hint(
-            "delete or change them first; a user with the right `reader` on everything is told which they are",
-        )
+    /// An error, without what the caller may not read: one of a delete may name documents of any collection
+    /// that refers to the deleted ones, and after such a delete a unique view may be one of theirs.
+    pub(crate) fn may_see(&self, error: Error, has_followed: bool) -> Error {
+        let (what, hint) = match error.code() {
+            Code::StillReferenced => (
+                "other documents refer to it",
+                "delete or change them first; a user with the right reader on everything is told which they are",
+            ),
+            Code::UniqueViolation if has_followed => (
+                "another document has the same key in a unique view",
+                "it may be one of a collection that refers to what was deleted; a user with the right reader on everything is told which it is",
+            ),
+            _ => return error,
+        };
+        let reads_everything = self.has(Right::Reader, None).unwrap_or(false);
+        if reads_everything { error } else { Error::new(error.code(), what).with_hint(hint) }
     }
 }
 

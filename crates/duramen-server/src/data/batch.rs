@@ -136,9 +136,10 @@ pub(super) async fn answer(
     request: v1::BatchRequest,
     call: Call,
 ) -> std::result::Result<v1::BatchReply, Status> {
-    let (course, caller) = (Arc::new(Course::default()), call.caller.clone());
-    run(service, request, call, &course).await.map_err(|error| {
-        let status = refused(caller.may_see(error));
+    let (course, of) = (Arc::new(Course::default()), call.clone());
+    let done = run(service, request, call, &course).await;
+    done.inspect(|reply| of.answered(reply.encoded_len())).map_err(|error| {
+        let status = refused(of.may_see(error));
         match course.failed_operation.load(Ordering::Relaxed) {
             0 => status,
             number => status::of_operation(&status, number),
@@ -164,7 +165,8 @@ async fn run(
         request.conditions.len() + request.operations.len() + request.reads.len() + request.marks.len();
     let parts = document::parts_of(&request)?;
     call.charge(request.encoded_len() + items * ITEM_BYTES + parts * document::PART_BYTES).await?;
-    call.take_place().await?;
+    // Its threads are those of all writers: one that holds what other commits wait for must not wait itself.
+    call.take_place_of_short().await?;
     let caller = call.caller.clone();
     let request_of = id.map(|id| Request::new(id, &body_of(&mut request)).by(caller.name()));
     let db = service.writes.at(level);
@@ -490,10 +492,10 @@ impl Operation {
                 Kind::Stored(v1::Stored::default())
             }
             Operation::Delete { collection, key } => {
-                following(tx, || Ok(u64::from(tx.documents(collection).delete(key)?)))?
+                following(tx, call, || Ok(u64::from(tx.documents(collection).delete(key)?)))?
             }
             Operation::DeleteRange { collection, span, limit } => {
-                following(tx, || delete_first(tx, collection, span, *limit, call))?
+                following(tx, call, || delete_first(tx, collection, span, *limit, call))?
             }
             Operation::PutKeyValue { namespace, key, value, ttl } => {
                 tx.put_stored(namespace, key, value, *ttl)?;
@@ -590,11 +592,16 @@ fn delete_first(tx: &Transaction<'_>, collection: &str, span: &Span, limit: u64,
 /// A delete, and what followed it.
 fn following(
     tx: &Transaction<'_>,
+    call: &Call,
     delete: impl FnOnce() -> Result<u64>,
 ) -> Result<v1::operation_result::Kind> {
     let before = tx.followed();
-    let count = delete()?;
+    let done = delete();
     let after = tx.followed();
+    if done.is_err() || after != before {
+        call.note_followed();
+    }
+    let count = done?;
     Ok(v1::operation_result::Kind::Deleted(v1::Deleted {
         count,
         cascaded: after.cascaded - before.cascaded,

@@ -46,7 +46,9 @@ pub(super) async fn run(
         identity.check(request.at_least.as_ref(), &snapshot)?;
         rows::check_marks(&snapshot, &request.marks)?;
         let results = Room::wanted(&call).all(&snapshot, &request.reads, request.form())?;
-        Ok(v1::ReadReply { at: Some(identity.at(&snapshot, db)), results })
+        let reply = v1::ReadReply { at: Some(identity.at(&snapshot, db)), results };
+        call.answered(reply.encoded_len());
+        Ok(reply)
     };
     threads.run(read).await
 }

@@ -30,7 +30,7 @@ use super::batch::ITEM_BYTES;
 use super::{DataService, refused, request_id};
 use crate::call::{Call, Waits};
 use crate::limit::DEADLINE_MAX;
-use crate::limit::budget::{Charge, MUCH_BYTES, overloaded};
+use crate::limit::budget::{Charge, overloaded};
 use crate::limit::places::Class;
 use crate::nice;
 use crate::schema::durability;
@@ -225,6 +225,7 @@ impl Session {
             Err(_) if is_commit => return Err(refused(crate::call::in_doubt())),
             Err(_) => return Err(refused(expired(true))),
         };
+        self.call.answered(reply.encoded_len());
         // Without room for its buffer the stream ends behind the answer.
         self.is_over |= self.keep_room(reply.encoded_len()).await.is_err();
         Ok(reply)
@@ -269,7 +270,7 @@ impl Session {
 
     fn failed(&self, Failure { error, of }: &Failure) -> Told {
         self.call.tell_if_refused(error.code());
-        let error = self.call.caller.may_see(error.clone());
+        let error = self.call.may_see(error.clone());
         Told::Failed(v1::Failed {
             code: error.code().to_string(),
             message: status::cut(error.message()).to_owned(),
@@ -425,8 +426,8 @@ impl Session {
     /// Does what a message asks for in the transaction, on a thread. The transaction goes on after an error
     /// of that; it is over if there is no thread, or no room for what it notes.
     async fn work(&mut self, mut open: Open, asked: Steps) -> std::result::Result<Worked, Failure> {
-        let charge = self.take_room(&mut open, &asked).await.map_err(of_whole)?;
-        let (caller, class) = (self.call.caller.clone(), self.class());
+        let (charge, class) = self.take_room(&mut open, &asked).await.map_err(of_whole)?;
+        let caller = self.call.caller.clone();
         let run = move |db: &Db| {
             if class == Class::Large {
                 nice::lower();
@@ -442,7 +443,7 @@ impl Session {
     }
 
     /// Room for a message as it was decoded and checked, and for what it writes; and a place for its work.
-    async fn take_room(&mut self, open: &mut Open, asked: &Steps) -> Result<Charge> {
+    async fn take_room(&mut self, open: &mut Open, asked: &Steps) -> Result<(Charge, Class)> {
         let items = asked.operations.len() + asked.reads.len() + asked.marks.len();
         let parts = document::parts_of_operations(&asked.operations)?;
         let charge = self.call.hold(items * ITEM_BYTES + parts * document::PART_BYTES).await?;
@@ -455,13 +456,7 @@ impl Session {
             return Err(Error::new(Code::TooLarge, what).with_hint("make several transactions of it"));
         }
         open.charge(&self.call).await?;
-        self.call.take_place_of(self.class()).await?;
-        Ok(charge)
-    }
-
-    /// The class of a step: another one for a stream that has asked for much, in a message or an answer.
-    fn class(&self) -> Class {
-        if self.charges.bytes > MUCH_BYTES { Class::Large } else { Class::Calls }
+        Ok((charge, self.call.take_place_of_short().await?))
     }
 }
 

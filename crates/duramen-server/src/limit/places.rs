@@ -21,7 +21,7 @@ const CONTROL: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Control,
-    /// Point reads and batches.
+    /// Point reads, batches and steps of transactions.
     Calls,
     /// The same of clients that ask for much: others do not wait in turn with them.
     Large,

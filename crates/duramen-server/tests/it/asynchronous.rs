@@ -1,13 +1,17 @@
 //! Clients in asynchronous programs: the handle that awaits, and the blocking one on an executor's thread.
 
 use std::future::Future;
+use std::io::{ErrorKind, Read as _};
+use std::net::TcpListener;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use duramen::Code;
 use duramen::prelude::*;
 use duramen_client::{AsyncRemote, Remote};
+use duramen_proto::v1;
 use tokio::task::JoinSet;
 
 use crate::Served;
@@ -129,6 +133,88 @@ fn a_future_that_is_never_polled_does_nothing_and_one_that_is_dropped_runs_to_it
         drop(db);
     });
     assert_eq!(served.db.get::<Account>(2).expect("read").map(|account| account.cents), Some(2));
+}
+
+#[test]
+fn a_connect_that_is_given_up_keeps_no_thread_waiting() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address").to_string();
+    bare(async {
+        let mut connect = Box::pin(AsyncRemote::connect(&address));
+        let polled =
+            std::future::poll_fn(|context| std::task::Poll::Ready(connect.as_mut().poll(context))).await;
+        assert!(polled.is_pending());
+        let (mut other_end, _) = silent.accept().expect("it connects");
+        drop(connect);
+        // Its thread still waits for an answer: the connection is open.
+        other_end.set_nonblocking(true).expect("set");
+        let ended = loop {
+            match other_end.read(&mut [0; 256]) {
+                Ok(0) => break true,
+                Ok(_) => {}
+                Err(error) => break error.kind() != ErrorKind::WouldBlock,
+            }
+        };
+        assert!(!ended);
+    });
+}
+
+#[test]
+fn a_clock_that_was_told_long_ago_refuses_no_write() {
+    let served = Served::new();
+    let client = served.another_client();
+    let db = Remote::from(client.clone());
+    for (id, is_ahead) in [(1, false), (2, true), (3, false)] {
+        let off = || client.shift_clock(Duration::from_secs(1_200), is_ahead);
+        off();
+        db.put(&Account { id, cents: 1 }).expect("stored");
+        off();
+        db.transact(|tx| tx.put(&Account { id: id + 10, cents: 1 })).expect("committed");
+    }
+    assert_eq!(db.collection::<Account>().count().expect("counted"), 6);
+}
+
+#[test]
+fn more_transactions_than_a_connection_has_streams_wait_for_each_other() {
+    let served = Served::new();
+    let db = Remote::connect(&address(&served)).expect("a connection");
+    let open = std::sync::Barrier::new(96);
+    let counted = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for task in 0..140_u64 {
+            let (db, open, counted) = (&db, &open, &counted);
+            scope.spawn(move || {
+                let snapshot = db.snapshot().expect("a snapshot");
+                if counted.fetch_add(1, Ordering::Relaxed) < 96 {
+                    // All that may be open are: other calls find room.
+                    open.wait();
+                    db.put(&Account { id: task, cents: 1 }).expect("stored");
+                }
+                drop(snapshot);
+            });
+        }
+    });
+    assert_eq!(db.collection::<Account>().count().expect("counted"), 96);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "a look between fork and exec")]
+fn a_forked_child_is_refused() {
+    use std::os::unix::process::CommandExt;
+    let served = Served::new();
+    let db = Remote::connect(&address(&served)).expect("a connection");
+    let inherited = db.clone();
+    let mut command = std::process::Command::new("true");
+    let look = move || match inherited.client().outcome(v1::OutcomeRequest::default()) {
+        Err(error) if error.code() == Code::ForkedHandle => Ok(()),
+        _ => Err(ErrorKind::InvalidData.into()),
+    };
+    // SAFETY: the call compares a number and builds an error; the child's memory allocator is glibc's, which
+    // may be used after a fork.
+    unsafe { command.pre_exec(look) };
+    assert!(command.status().expect("it runs").success());
+    db.put(&Account { id: 1, cents: 1 }).expect("the parent goes on");
 }
 
 #[test]

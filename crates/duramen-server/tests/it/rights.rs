@@ -417,6 +417,34 @@ struct Secret {
     on: u64,
 }
 
+#[derive(Debug, Serialize, Deserialize, Collection)]
+#[collection(name = "labels", view(LabelOn, key = on, unique, nulls))]
+struct Label {
+    #[key]
+    id: u64,
+    #[references(Shelf, on_delete = clear)]
+    on: Option<u64>,
+}
+
+#[test]
+fn what_a_delete_would_violate_is_told_to_who_reads_it() {
+    let served = served();
+    served.db.put(&Shelf { id: 1 }).expect("stored");
+    served.db.put(&Label { id: 777, on: Some(1) }).expect("stored");
+    served.db.put(&Label { id: 778, on: None }).expect("stored");
+    let told = |client: &Client| {
+        let key = Some(duramen_proto::key::of(&[duramen::tuple::Element::Int(1)]));
+        let of = v1::DocumentKey { collection: "shelves".to_owned(), key };
+        let error = batch(client, operation::Kind::Delete(of)).expect_err("two labels without a shelf");
+        assert_eq!(error.code(), Code::UniqueViolation);
+        error.to_string()
+    };
+    let all = ["writer=collection:shelves", "reader"];
+    assert!(told(&client(&served, "reads", &all)).contains("777"));
+    let hidden = told(&client(&served, "writes", &all[..1]));
+    assert!(!hidden.contains("77") && !hidden.contains("labels"), "{hidden}");
+}
+
 #[test]
 fn a_document_that_refers_to_a_deleted_one_is_named_to_who_reads_it() {
     let served = served();

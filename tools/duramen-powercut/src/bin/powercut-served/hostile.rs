@@ -39,7 +39,7 @@ const BLOB_BYTES: usize = 64 << 20;
 /// How often the 99th percentile may be that of good clients alone.
 const SLOWER_MAX: u32 = 3;
 
-/// Runs good clients alone, then beside hostile connections.
+/// Runs good clients alone, beside hostile connections, and alone again.
 pub(crate) fn run(args: &Hostile) -> Result<(), Wrong> {
     let path = &args.of.db;
     let engine_bytes = fill(path)?;
@@ -120,11 +120,13 @@ fn beside(
     report(args, &good, made, (peak, (engine_bytes + SERVER_BYTES) / 10 * 11))
 }
 
-/// Good clients alone, then beside attackers in a process of their own. Returns how many connections these
-/// have made, and the most memory of the server.
+/// Good clients alone, beside attackers in a process of their own, and alone again. Returns how many
+/// connections these have made, and the most memory of the server.
 fn phases(args: &Hostile, token: &str, server: &mut Child, good: &Good) -> Result<(u64, u64), Wrong> {
     let failed = |error: std::io::Error| wrong(format!("the attackers: {error}"));
-    watch(server, Duration::from_secs(args.alone_seconds), good)?;
+    // Half before and half after: the database grows meanwhile.
+    let half = Duration::from_secs(args.alone_seconds) / 2;
+    watch(server, half, good)?;
     good.is_beside.store(true, Ordering::Relaxed);
     let me = std::env::current_exe().map_err(failed)?;
     // They stand for other machines: what they compute themselves takes no processor from the server and its
@@ -152,9 +154,11 @@ fn phases(args: &Hostile, token: &str, server: &mut Child, good: &Good) -> Resul
     // It ends with its input.
     drop(attackers.stdin.take());
     let out = attackers.wait_with_output().map_err(failed)?;
+    good.is_beside.store(false, Ordering::Relaxed);
+    let peak = peak?.max(watch(server, half, good)?);
     let made =
         String::from_utf8_lossy(&out.stdout).trim().parse().map_err(|_| wrong("no attack was made"))?;
-    Ok((made, peak?))
+    Ok((made, peak))
 }
 
 /// The attackers of `hostile`.

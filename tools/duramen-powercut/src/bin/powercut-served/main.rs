@@ -136,7 +136,7 @@ pub(crate) struct Hostile {
     /// Good clients: half of them by the socket, half by TLS
     #[arg(long, default_value_t = 16)]
     clients: u64,
-    /// How long good clients run alone, before
+    /// How long good clients run alone, half of it before and half after
     #[arg(long, default_value_t = 30)]
     alone_seconds: u64,
     #[arg(long, default_value_t = 120)]
