@@ -33,7 +33,7 @@ const SCAN_THREADS: usize = 2;
 const QUERY_THREADS: usize = 2;
 
 /// Threads of steps and reads of clients that ask for much.
-const LARGE_THREADS: usize = 4;
+const LARGE_THREADS: usize = 2;
 
 /// Reads and writes of a database.
 #[derive(Clone)]
