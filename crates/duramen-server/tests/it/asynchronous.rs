@@ -4,8 +4,8 @@ use std::future::Future;
 use std::io::{ErrorKind, Read as _};
 use std::net::TcpListener;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use duramen::Code;
@@ -178,22 +178,27 @@ fn a_clock_that_was_told_long_ago_refuses_no_write() {
 fn more_transactions_than_a_connection_has_streams_wait_for_each_other() {
     let served = Served::new();
     let db = Remote::connect(&address(&served)).expect("a connection");
-    let open = std::sync::Barrier::new(96);
-    let counted = AtomicU64::new(0);
+    let (begun, open) = (Barrier::new(140), Barrier::new(96));
+    let (counted, held, most) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for task in 0..140_u64 {
-            let (db, open, counted) = (&db, &open, &counted);
+            let (db, begun, open) = (&db, &begun, &open);
+            let (counted, held, most) = (&counted, &held, &most);
             scope.spawn(move || {
+                begun.wait();
                 let snapshot = db.snapshot().expect("a snapshot");
+                most.fetch_max(held.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
                 if counted.fetch_add(1, Ordering::Relaxed) < 96 {
                     // All that may be open are: other calls find room.
                     open.wait();
                     db.put(&Account { id: task, cents: 1 }).expect("stored");
                 }
+                held.fetch_sub(1, Ordering::Relaxed);
                 drop(snapshot);
             });
         }
     });
+    assert_eq!(most.into_inner(), 96);
     assert_eq!(db.collection::<Account>().count().expect("counted"), 96);
 }
 
