@@ -154,11 +154,14 @@ impl Client {
         clock.told = if is_ahead { clock.told + by } else { clock.told.saturating_sub(by) };
     }
 
-    /// Asks for the server's clock of requests again. Returns whether it was taken for another time: ids made
-    /// since may have been refused. The machine may have slept, or the server's clock may have been set.
-    pub(crate) fn was_clock_off(&self) -> bool {
-        let before = self.shared.clock();
-        self.shared.greet().is_ok() && self.shared.clock().now().abs_diff(before.now()) > CLOCK_OFF
+    /// Asks for the server's clock of requests again. Returns whether a request id made just now has another
+    /// time: the machine may have slept, or the server's clock may have been set. Not whether the clock was
+    /// changed: another thread may have asked first.
+    pub(crate) fn is_of_another_time(&self, id: &[u8]) -> bool {
+        let Some(made) = id.first_chunk::<6>() else { return false };
+        let made_ms = made.iter().fold(0, |ms, byte| ms << 8 | u64::from(*byte));
+        let made = Duration::from_millis(made_ms);
+        self.shared.greet().is_ok() && self.shared.clock().now().abs_diff(made) > CLOCK_OFF
     }
 
     /// Its address.

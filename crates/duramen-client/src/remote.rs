@@ -248,7 +248,9 @@ impl Remote {
                 None => Ended::Again(error),
                 Some(id) => self.ask_outcome(id, error, out),
             },
-            Err(FailedStep { error, .. }) if self.is_id_refused(&error) => Ended::Again(error),
+            Err(FailedStep { error, .. }) if self.is_id_refused(&error, &id.unwrap_or_default()) => {
+                Ended::Again(error)
+            }
             Err(FailedStep { error, .. }) => again_or_failed(error),
         }
     }

@@ -110,23 +110,6 @@ impl Call {
         Ok(())
     }
 
-    /// Takes a place for a call that ends soon, and returns its class: another one for a client that asks for
-    /// much.
-    ///
-    /// # Errors
-    /// As [`Call::take_place`], after 100 ms in either class.
-    pub(crate) async fn take_place_of_short(&self) -> Result<Class> {
-        loop {
-            let class = if self.holder.asks_for_much() { Class::Large } else { Class::Calls };
-            self.take_place_of(class).await?;
-            // Calls before this one may have been answered while it waited for its turn.
-            if class == Class::Large || !self.holder.asks_for_much() {
-                return Ok(class);
-            }
-            self.give_place_back();
-        }
-    }
-
     /// Notes that documents of other collections were deleted or changed with one that they refer to, or that
     /// they kept it.
     pub(crate) fn note_followed(&self) {
@@ -136,11 +119,6 @@ impl Call {
     /// An error, as the caller may see it.
     pub(crate) fn may_see(&self, error: Error) -> Error {
         self.caller.may_see(error, self.has_followed.load(Ordering::Relaxed))
-    }
-
-    /// Notes the size of an answer.
-    pub(crate) fn answered(&self, bytes: usize) {
-        self.holder.answered(bytes);
     }
 
     /// Charges bytes that the call will hold until it ends.

@@ -32,9 +32,6 @@ const SCAN_THREADS: usize = 2;
 /// Threads of queries that are answered whole.
 const QUERY_THREADS: usize = 2;
 
-/// Threads of steps and reads of clients that ask for much.
-const LARGE_THREADS: usize = 2;
-
 /// Reads and writes of a database.
 #[derive(Clone)]
 pub(crate) struct DataService {
@@ -44,8 +41,6 @@ pub(crate) struct DataService {
     scans: AsyncDb,
     /// Queries that are answered whole keep their threads until they are.
     queries: AsyncDb,
-    /// Steps and reads of clients that ask for much.
-    large: AsyncDb,
     /// A permit for each transaction of several messages.
     transactions: Arc<Semaphore>,
     /// One without a message for so long is rolled back.
@@ -129,7 +124,6 @@ impl DataService {
             reads: AsyncDb::from(db.clone()),
             scans: AsyncDb::with_threads(db.clone(), SCAN_THREADS),
             queries: AsyncDb::with_threads(db.clone(), QUERY_THREADS),
-            large: AsyncDb::with_threads(db.clone(), LARGE_THREADS),
             transactions: Arc::new(Semaphore::new(limits.transactions.min(Semaphore::MAX_PERMITS))),
             silence: limits.silence,
             unread: limits.unread_replies,

@@ -26,8 +26,7 @@ pub struct Limits {
     pub streams: u32,
     /// Bytes of all messages and replies in memory, beside the memory of the engine.
     pub memory_bytes: usize,
-    /// Calls under way for each processor, and as many of clients that ask for much; the others wait for
-    /// 100 ms.
+    /// Calls under way for each processor; the others wait for 100 ms.
     pub calls_per_core: usize,
     /// Scans under way.
     pub scans: usize,

@@ -142,14 +142,14 @@ impl Remote {
             if may_be_done {
                 in_doubt = Some(error.clone());
             }
-            if error.code() == Code::RequestCancelled {
+            if error.code() == Code::RequestCancelled && in_doubt.is_some() {
                 // It was settled as one that never runs, and that answer was lost.
                 (id, in_doubt) = (self.identify(&mut batch)?, None);
                 continue;
             }
             // Without a doubt nothing was done: the caller decides whether it goes on.
             if in_doubt.is_none() {
-                if !is_clock_right && self.is_id_refused(&error) {
+                if !is_clock_right && self.is_id_refused(&error, &id) {
                     (id, is_clock_right) = (self.identify(&mut batch)?, true);
                     continue;
                 }
@@ -184,9 +184,9 @@ impl Remote {
     }
 
     /// Whether a request was refused for the time of its id, and the clock is right now. Nothing was done.
-    pub(super) fn is_id_refused(&self, error: &Error) -> bool {
+    pub(super) fn is_id_refused(&self, error: &Error, id: &[u8]) -> bool {
         let may_be = matches!(error.code(), Code::RequestTooOld | Code::InvalidArgument);
-        may_be && self.client.was_clock_off()
+        may_be && self.client.is_of_another_time(id)
     }
 }
 

@@ -137,8 +137,7 @@ pub(super) async fn answer(
     call: Call,
 ) -> std::result::Result<v1::BatchReply, Status> {
     let (course, of) = (Arc::new(Course::default()), call.clone());
-    let done = run(service, request, call, &course).await;
-    done.inspect(|reply| of.answered(reply.encoded_len())).map_err(|error| {
+    run(service, request, call, &course).await.map_err(|error| {
         let status = refused(of.may_see(error));
         match course.failed_operation.load(Ordering::Relaxed) {
             0 => status,
@@ -165,8 +164,7 @@ async fn run(
         request.conditions.len() + request.operations.len() + request.reads.len() + request.marks.len();
     let parts = document::parts_of(&request)?;
     call.charge(request.encoded_len() + items * ITEM_BYTES + parts * document::PART_BYTES).await?;
-    // Its threads are those of all writers: one that holds what other commits wait for must not wait itself.
-    call.take_place_of_short().await?;
+    call.take_place().await?;
     let caller = call.caller.clone();
     let request_of = id.map(|id| Request::new(id, &body_of(&mut request)).by(caller.name()));
     let db = service.writes.at(level);

@@ -25,20 +25,14 @@ pub(super) async fn run(
 ) -> Result<v1::ReadReply> {
     needs::reads(&call.caller, &request.reads)?;
     // Threads and places of reads are for those that end soon.
-    let class = if find::are_short(&request.reads) {
-        call.take_place_of_short().await?
-    } else {
-        call.take_place_of(Class::Bulk).await?;
-        Class::Bulk
+    let (class, threads) = match find::are_short(&request.reads) {
+        true => (Class::Calls, &service.reads),
+        false => (Class::Bulk, &service.queries),
     };
-    let threads = match class {
-        Class::Bulk => &service.queries,
-        Class::Large => &service.large,
-        Class::Calls | Class::Control => &service.reads,
-    };
+    call.take_place_of(class).await?;
     let identity = Arc::clone(&service.identity);
     let read = move |db: &duramen::Db| {
-        if let Class::Bulk | Class::Large = class {
+        if class == Class::Bulk {
             nice::lower();
         }
         call.check_deadline()?;
@@ -46,9 +40,7 @@ pub(super) async fn run(
         identity.check(request.at_least.as_ref(), &snapshot)?;
         rows::check_marks(&snapshot, &request.marks)?;
         let results = Room::wanted(&call).all(&snapshot, &request.reads, request.form())?;
-        let reply = v1::ReadReply { at: Some(identity.at(&snapshot, db)), results };
-        call.answered(reply.encoded_len());
-        Ok(reply)
+        Ok(v1::ReadReply { at: Some(identity.at(&snapshot, db)), results })
     };
     threads.run(read).await
 }

@@ -31,8 +31,6 @@ use super::{DataService, refused, request_id};
 use crate::call::{Call, Waits};
 use crate::limit::DEADLINE_MAX;
 use crate::limit::budget::{Charge, overloaded};
-use crate::limit::places::Class;
-use crate::nice;
 use crate::schema::durability;
 use work::{Done, Needed, Open, Steps};
 
@@ -225,7 +223,6 @@ impl Session {
             Err(_) if is_commit => return Err(refused(crate::call::in_doubt())),
             Err(_) => return Err(refused(expired(true))),
         };
-        self.call.answered(reply.encoded_len());
         // Without room for its buffer the stream ends behind the answer.
         self.is_over |= self.keep_room(reply.encoded_len()).await.is_err();
         Ok(reply)
@@ -426,24 +423,20 @@ impl Session {
     /// Does what a message asks for in the transaction, on a thread. The transaction goes on after an error
     /// of that; it is over if there is no thread, or no room for what it notes.
     async fn work(&mut self, mut open: Open, asked: Steps) -> std::result::Result<Worked, Failure> {
-        let (charge, class) = self.take_room(&mut open, &asked).await.map_err(of_whole)?;
+        let charge = self.take_room(&mut open, &asked).await.map_err(of_whole)?;
         let caller = self.call.caller.clone();
         let run = move |db: &Db| {
-            if class == Class::Large {
-                nice::lower();
-            }
             let done = open.work(db, asked, caller.name());
             drop(charge);
             Ok((open, done))
         };
-        let threads = if class == Class::Large { &self.service.large } else { &self.service.writes };
-        let (mut open, done) = threads.run(run).await.map_err(of_whole)?;
+        let (mut open, done) = self.service.writes.run(run).await.map_err(of_whole)?;
         open.charge(&self.call).await.map_err(of_whole)?;
         Ok((open, done))
     }
 
     /// Room for a message as it was decoded and checked, and for what it writes; and a place for its work.
-    async fn take_room(&mut self, open: &mut Open, asked: &Steps) -> Result<(Charge, Class)> {
+    async fn take_room(&mut self, open: &mut Open, asked: &Steps) -> Result<Charge> {
         let items = asked.operations.len() + asked.reads.len() + asked.marks.len();
         let parts = document::parts_of_operations(&asked.operations)?;
         let charge = self.call.hold(items * ITEM_BYTES + parts * document::PART_BYTES).await?;
@@ -456,7 +449,8 @@ impl Session {
             return Err(Error::new(Code::TooLarge, what).with_hint("make several transactions of it"));
         }
         open.charge(&self.call).await?;
-        Ok((charge, self.call.take_place_of_short().await?))
+        self.call.take_place().await?;
+        Ok(charge)
     }
 }
 

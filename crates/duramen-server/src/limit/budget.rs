@@ -23,13 +23,6 @@ const HOLDS_MUCH: usize = 256 << 10;
 /// small calls.
 const OWN_BYTES: usize = 16 << 10;
 
-/// A connection whose answers have so many bytes, or so many to be taken, asks for much: its reads and steps
-/// have places of their own, and threads that leave the processors to those of others.
-const MUCH_BYTES: usize = 64 << 10;
-
-/// The weight of the newest answer in the size of a connection's answers, as a divisor.
-const NEWEST: usize = 4;
-
 /// A connection that has not taken so much of its single replies begins no call; of streams, it is closed
 /// after a while.
 pub(crate) const UNTAKEN_BYTES_MAX: usize = 1 << 20;
@@ -59,8 +52,6 @@ pub(crate) struct Holder {
     /// Those of streams, which end by themselves if they are not read.
     of_streams: AtomicUsize,
     taken: AtomicU64,
-    /// The size of its answers, mostly of the newest ones.
-    answers: AtomicUsize,
     /// Bytes of a reply were taken.
     given_back: Notify,
     /// It is to be closed; told once.
@@ -112,7 +103,6 @@ impl Budget {
             replies: AtomicUsize::new(0),
             of_streams: AtomicUsize::new(0),
             taken: AtomicU64::new(0),
-            answers: AtomicUsize::new(0),
             given_back: Notify::new(),
             is_closing: AtomicBool::new(false),
             close: Notify::new(),
@@ -248,18 +238,6 @@ impl Holder {
         self.replies.load(Ordering::Relaxed) < UNTAKEN_BYTES_MAX
     }
 
-    /// Notes an answer to a read, a batch or a step.
-    pub(crate) fn answered(&self, bytes: usize) {
-        let of = |size: usize| Some(size - size / NEWEST + bytes / NEWEST);
-        // It never fails: there is always a next size.
-        let _ = self.answers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, of);
-    }
-
-    /// Whether its answers are so large, or so much of them waits for the client, that others come first.
-    pub(crate) fn asks_for_much(&self) -> bool {
-        self.answers.load(Ordering::Relaxed).max(self.replies.load(Ordering::Relaxed)) > MUCH_BYTES
-    }
-
     /// The window of the connection: what arrives there is held before any call sees it.
     pub(crate) fn charge_window(self: &Arc<Self>, bytes: usize) -> Window {
         self.budget.used.fetch_add(bytes, Ordering::Relaxed);
@@ -355,21 +333,6 @@ mod tests {
         assert_eq!(budget.used(), 0);
         drop((one, two));
         assert!(budget.lock().is_empty());
-    }
-
-    #[test]
-    fn who_asks_for_much_is_told_by_its_newest_answers() {
-        let budget = Budget::new(1 << 20);
-        let (much, little) = (budget.holder(), budget.holder());
-        (0..100).for_each(|_| little.answered(MUCH_BYTES / 2));
-        much.answered(MUCH_BYTES * 8);
-        assert!(much.asks_for_much() && !little.asks_for_much());
-        (0..8).for_each(|_| much.answered(100));
-        assert!(!much.asks_for_much());
-        let untaken = little.charge_reply(MUCH_BYTES + 1, false);
-        assert!(little.asks_for_much());
-        drop(untaken);
-        assert!(!little.asks_for_much());
     }
 
     #[test]

@@ -21,10 +21,8 @@ const CONTROL: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Control,
-    /// Point reads, batches and steps of transactions.
+    /// Point reads and batches.
     Calls,
-    /// The same of clients that ask for much: others do not wait in turn with them.
-    Large,
     /// Scans, which last.
     Bulk,
 }
@@ -34,7 +32,6 @@ pub(crate) enum Class {
 pub(crate) struct Places {
     control: Arc<Turns>,
     calls: Arc<Turns>,
-    large: Arc<Turns>,
     bulk: Arc<Turns>,
 }
 
@@ -68,7 +65,6 @@ impl Places {
         Places {
             control: of(CONTROL),
             calls: of(limits.calls_per_core.saturating_mul(cores)),
-            large: of(limits.calls_per_core.saturating_mul(cores)),
             bulk: of(limits.scans),
         }
     }
@@ -81,7 +77,6 @@ impl Places {
         let turns = match class {
             Class::Control => &self.control,
             Class::Calls => &self.calls,
-            Class::Large => &self.large,
             Class::Bulk => &self.bulk,
         };
         let turn = match turns.enter(connection) {
@@ -190,9 +185,7 @@ mod tests {
         run(Limits { scans: 1, calls_per_core: 1, ..Limits::default() }, async |places| {
             let scan = places.take(Class::Bulk, 1).await.expect("free");
             assert_eq!(places.take(Class::Bulk, 2).await.expect_err("taken").code(), Code::Overloaded);
-            for class in [Class::Calls, Class::Large] {
-                places.take(class, 1).await.expect("free");
-            }
+            places.take(Class::Calls, 1).await.expect("free");
             drop(scan);
             places.take(Class::Bulk, 1).await.expect("given back");
         });
