@@ -31,7 +31,7 @@ mod stored_patch;
 mod tests;
 mod write;
 
-pub(crate) use apply::{Apply, ApplyError, Change, Loading, Prebuilt};
+pub(crate) use apply::{Apply, ApplyError, Change, Loading, Patches, Prebuilt};
 pub(crate) use big::{BigReader, BigRef};
 pub(crate) use compact::{Compacting, Group, GroupWalk, Moved};
 pub(crate) use cursor::Cursor;

@@ -23,7 +23,7 @@ use super::{Committer, Ordered, Submission};
 use crate::alarm::invariant;
 use crate::catalog::Root;
 use crate::error::{Error, Result};
-use crate::tree::Loading;
+use crate::tree::{Loading, Patches};
 
 thread_local! {
     /// The databases whose order lock this thread holds while it runs code of the program, innermost last.
@@ -96,7 +96,7 @@ impl Committer {
         prepared.loading = Loading::Allowed;
         let read = prepared.base.root();
         invariant!(self.latest.is(read), "commit {} was the latest while a closure ran alone", read.seq);
-        if let Err(error) = self.fit_memory(&prepared, &prepared.base) {
+        if let Err(error) = self.fit_memory(&prepared, &prepared.base, Patches::AsTheyAre) {
             return Err(self.abandon(error, &prepared.values));
         }
         loop {

@@ -43,7 +43,7 @@ use crate::ids::CommitSeq;
 use crate::options::Durability;
 use crate::page_cache::Buffered;
 use crate::snapshot::Registration;
-use crate::tree::{Apply, ApplyError, Loading, Prebuilt};
+use crate::tree::{Apply, ApplyError, Loading, Patches, Prebuilt};
 use crate::wal::Record;
 
 /// After so many rounds a commit loads missing nodes under the order lock.
@@ -59,6 +59,10 @@ const FEW_LEAVES_PART: usize = 8;
 /// Points and ranges that were read, times the commits to compare them with: up to so many are compared
 /// under the order lock. To take the lock once more before would cost more.
 const FEW_COMPARISONS: u64 = 512;
+
+/// A transaction whose leaves fit into memory without the patches that they have waits for so many merges of
+/// them at most. Other commits make patches meanwhile.
+const MERGES_MAX: u32 = 4;
 
 /// A thread takes some time to start, while no other commit is ordered.
 const THREADS_MAX: usize = 8;
@@ -231,10 +235,17 @@ impl Committer {
         })
     }
 
-    /// Makes sure that the leaves a transaction changes fit into memory. It waits for a checkpoint here,
-    /// before other commits would have to wait for it.
+    /// Makes sure that the leaves a transaction changes fit into memory. It waits for a merge of patches and
+    /// for a checkpoint here, before other commits would have to wait for them.
     fn make_memory(&self, prepared: &Prepared) -> Result<()> {
-        let more_bytes = self.fit_memory(prepared, &self.hold_latest())?;
+        let fit = |patches| self.fit_memory(prepared, &self.hold_latest(), patches);
+        let (mut fits, mut merges) = (fit(Patches::AsTheyAre), 0);
+        while merges < MERGES_MAX && fits.as_ref().is_err_and(|error| error.code() == Code::TooLarge) {
+            fit(Patches::Merged)?;
+            self.throttle.wait_for_merge(&|| self.usable())?;
+            (fits, merges) = (fit(Patches::AsTheyAre), merges + 1);
+        }
+        let more_bytes = fits?;
         if more_bytes == 0 || prepared.room_for == RoomFor::Deletes {
             return Ok(());
         }
@@ -243,7 +254,12 @@ impl Committer {
 
     /// The bytes of leaves that a transaction loads and keeps in memory, based on the latest root. 0 if it
     /// changes few.
-    pub(super) fn fit_memory(&self, prepared: &Prepared, held: &Registration) -> Result<usize> {
+    pub(super) fn fit_memory(
+        &self,
+        prepared: &Prepared,
+        held: &Registration,
+        patches: Patches,
+    ) -> Result<usize> {
         let bytes_max = self.store.pages.meter().nodes_bytes_max();
         let change_count = prepared.keys.count();
         if !self.leads_to_many_leaves(prepared) {
@@ -255,7 +271,7 @@ impl Committer {
             let Some(slot) = tree.and_then(|tree| tree.slot.as_ref()) else { continue };
             let apply = Apply::new(&self.store.pages, &self.store.geometry, CommitSeq(0), Loading::Allowed);
             let apply = apply.with_patches(self.store.patches);
-            match apply.kept_bytes(slot, &changes, bytes_max - bytes) {
+            match apply.kept_bytes(slot, &changes, patches, bytes_max - bytes) {
                 Ok(more) => bytes += more,
                 Err(_) if held.is_dropped() || held.is_expired() => return Ok(0),
                 Err(error) => return Err(error),

@@ -45,6 +45,10 @@ pub(crate) struct Throttle {
     asked: AtomicBool,
     /// A commit was delayed by what is dirty. Merging patches may be enough.
     asked_for_memory: AtomicBool,
+    /// A commit waits until patches are merged.
+    asked_to_merge: AtomicBool,
+    /// How many times patches were merged on request, with or without success.
+    merged: AtomicU64,
     /// Checkpoints that ended, with or without success.
     ended: AtomicU64,
 }
@@ -62,6 +66,8 @@ impl Throttle {
             delayed_us: AtomicU64::new(0),
             asked: AtomicBool::new(false),
             asked_for_memory: AtomicBool::new(false),
+            asked_to_merge: AtomicBool::new(false),
+            merged: AtomicU64::new(0),
             ended: AtomicU64::new(0),
         }
     }
@@ -142,6 +148,31 @@ impl Throttle {
         while !self.stepped && !fits() && self.ended.load(Ordering::Relaxed) < ended_before + 2 {
             usable()?;
             self.asked.store(true, Ordering::Relaxed);
+            self.pause(DELAY_US_MAX);
+        }
+        Ok(())
+    }
+
+    /// Takes the request to merge patches, if there is one.
+    pub(crate) fn take_request_to_merge(&self) -> bool {
+        self.asked_to_merge.swap(false, Ordering::Relaxed)
+    }
+
+    /// Patches were merged on request, or could not be.
+    pub(crate) fn merged(&self) {
+        self.merged.fetch_add(1, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Requests that patches are merged, and waits until that was done or has failed.
+    ///
+    /// # Errors
+    /// Any error of `usable`.
+    pub(super) fn wait_for_merge(&self, usable: &dyn Fn() -> Result<()>) -> Result<()> {
+        let merged_before = self.merged.load(Ordering::Relaxed);
+        self.asked_to_merge.store(true, Ordering::Relaxed);
+        while !self.stepped && self.merged.load(Ordering::Relaxed) == merged_before {
+            usable()?;
             self.pause(DELAY_US_MAX);
         }
         Ok(())

@@ -49,6 +49,15 @@ pub(crate) enum Loading {
     ResidentOnly,
 }
 
+/// Which patches count when leaves are estimated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patches {
+    /// Those that the leaves have, and the new changes.
+    AsTheyAre,
+    /// The new changes, as if all others were merged into their leaves.
+    Merged,
+}
+
 /// Why changes were not applied.
 #[derive(Debug)]
 pub(crate) enum ApplyError {
@@ -262,12 +271,14 @@ impl<'a> Apply<'a> {
         &self,
         root: &Slot,
         changes: &[Change<'_>],
+        patches: Patches,
         bytes_max: usize,
     ) -> Result<usize, Error> {
         if let Some(page) = root.page().filter(|page| !page.is_inner()) {
             let change_bytes =
                 |change: &Change<'_>| change.key.len() + change.value.map_or(0, |v| v.bytes.len());
-            let patch_bytes = root.patch_bytes() + changes.iter().map(change_bytes).sum::<usize>();
+            let patched_bytes = if patches == Patches::Merged { 0 } else { root.patch_bytes() };
+            let patch_bytes = patched_bytes + changes.iter().map(change_bytes).sum::<usize>();
             let is_patch = self.patches && patch_bytes <= kept_patch_bytes_max(self.geometry.leaf_bytes_max);
             return Ok(if is_patch { patch_bytes } else { page.raw_bytes as usize });
         }
@@ -279,7 +290,7 @@ impl<'a> Apply<'a> {
             && let Some((child, here, later)) = next_child(inner, rest)
         {
             rest = later;
-            bytes += self.kept_bytes(inner.slot(child), here, bytes_max - bytes)?;
+            bytes += self.kept_bytes(inner.slot(child), here, patches, bytes_max - bytes)?;
         }
         Ok(bytes)
     }

@@ -290,6 +290,31 @@ fn leaves_built_before_the_lock_lose_no_commit() {
     holds(&engine, tree, &model);
 }
 
+/// A transaction that fits into memory once patches are merged is not refused for the patches that earlier
+/// ones have made: it waits for the merge.
+#[test]
+fn a_transaction_is_not_refused_for_the_patches_of_others() {
+    let disk = MemDisk::new(4);
+    let options =
+        Options { memory_bytes: 4 << 20, background: duramen_engine::Background::Threads, ..options() };
+    let engine = open(&disk, options);
+    let (tree, mut model) = (create(&engine), Model::new());
+    let rows: Vec<u32> = (0..120_000).collect();
+    let mut commit = |rows: &[u32], version: u32| {
+        let put = |tx: &mut Transaction| {
+            rows.iter().try_for_each(|row| tx.put(tree, &key(*row), &value(*row, version)))
+        };
+        engine.transact(Durability::Process, put).unwrap();
+        model.extend(rows.iter().map(|row| (key(*row), value(*row, version))));
+    };
+    let every =
+        |step: usize, from: usize| rows.iter().copied().skip(from).step_by(step).collect::<Vec<u32>>();
+    rows.chunks(2000).for_each(|some| commit(some, 0));
+    (0..12).for_each(|from| commit(&every(48, from), 1));
+    (0..20).for_each(|from| commit(&every(20, from), 2));
+    holds(&engine, tree, &model);
+}
+
 /// Commits of many rows are shared among threads, where there is more than one processor: beside each other
 /// they lose no row, and one that is dropped changes nothing.
 #[test]

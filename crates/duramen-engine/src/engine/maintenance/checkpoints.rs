@@ -87,7 +87,7 @@ impl Maintenance {
     /// # Errors
     /// As [`Maintenance::checkpoint`].
     pub(in crate::engine) fn checkpoint_when_due(&self) -> Result<()> {
-        let relieved = self.relieve_memory();
+        let relieved = self.merge_on_request().and_then(|()| self.relieve_memory());
         if !self.checkpoint_due() {
             return relieved;
         }

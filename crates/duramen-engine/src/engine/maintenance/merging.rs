@@ -53,11 +53,30 @@ impl Maintenance {
     /// `Full` or `Io`; what was merged before stays so.
     pub(super) fn merge_patches(&self, cold: Cold) -> Result<()> {
         let _within = self.store.alarm.enter();
+        self.merged_from(cold).map_or(Ok(()), |merged_from| self.merge(merged_from))
+    }
+
+    /// Merges all but short patches, if a commit has asked for it: with the patches that its leaves have, it
+    /// would take more than the memory.
+    ///
+    /// # Errors
+    /// `Full` or `Io`; what was merged before stays so.
+    pub(super) fn merge_on_request(&self) -> Result<()> {
+        if !self.committer.throttle.take_request_to_merge() {
+            return Ok(());
+        }
+        let _within = self.store.alarm.enter();
+        let least = self.store.geometry.leaf_bytes_max / COLD_PART;
+        let merged = self.merge(MergedFrom { cold: None, hot: (least, usize::MAX) });
+        self.committer.throttle.merged();
+        merged
+    }
+
+    fn merge(&self, mut merged_from: MergedFrom) -> Result<()> {
         // Its commits would take the log that is left for deletes.
         if self.committer.log().is_refused() {
             return Ok(());
         }
-        let Some(mut merged_from) = self.merged_from(cold) else { return Ok(()) };
         let root = self.published_root();
         let trees: Vec<TreeId> =
             root.trees.iter().filter(|tree| tree.slot.is_some()).map(|tree| tree.id).collect();
