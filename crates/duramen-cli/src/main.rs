@@ -64,6 +64,9 @@ use args::{BenchCommand, Command};
 use failure::{Failure, Result};
 use output::Output;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let (out, result) = match at::parse(std::env::args_os().collect()) {
         Ok(mut cli) => {

@@ -38,6 +38,9 @@ use acks::Acks;
 use client::{Clients, Until};
 use hostile::wire::Certificate;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Between two looks at whether the server is to stop.
 const LOOK: Duration = Duration::from_millis(20);
 

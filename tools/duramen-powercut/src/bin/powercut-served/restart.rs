@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use duramen::prelude::*;
 use duramen::{Origin, doc};
-use duramen_client::{Address, Remote};
+use duramen_client::{Address, Remote, RemoteTransaction};
 use duramen_disk::memory::Random;
 use duramen_proto::discovery;
 
@@ -220,13 +220,24 @@ impl Run<'_> {
 
     fn call(&self, number: u64) -> Result<(), Wrong> {
         let remote = self.connect(number)?;
+        // Every other one by the socket, and every other one by TCP, awaits its transactions.
+        let awaits = (number / 2 % 2 == 1).then(|| remote.clone().into_async());
         let mut random = Random::new(self.args.seed ^ number << 32);
         self.timed("transaction", || fill(&remote, number))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.map_err(|error| wrong(error.to_string()))?;
         let (mut acknowledged, mut last) = (0, None);
         while self.next_round(number) {
             match random.below(6) {
                 0 | 1 => {
-                    let ack = self.timed("transaction", || count(&remote, number, &mut random))?;
+                    let mut ids = Random::new(random.bits());
+                    let run = move |tx: &mut RemoteTransaction| count(tx, number, &mut ids);
+                    let ack = match &awaits {
+                        None => self.timed("transaction", || remote.transact(run))?,
+                        Some(remote) => {
+                            self.timed("awaited transaction", || runtime.block_on(remote.transact(run)))?
+                        }
+                    };
                     if ack.number != acknowledged {
                         return Err(wrong(format!("{ack}: {acknowledged} was to come")));
                     }
@@ -302,18 +313,16 @@ fn fill(remote: &Remote, owner: u64) -> Result<()> {
 
 /// A document and a counter. The id is drawn by each run of the closure: what is told is of the run that was
 /// committed.
-fn count(remote: &Remote, client: u64, random: &mut Random) -> Result<Ack> {
-    remote.transact(|tx| {
-        let id = format!("{:016x}", random.bits());
-        let counter = tx.kv(COUNTERS).get::<i64>(client)?.unwrap_or(0);
-        tx.documents(COLLECTION).insert(&doc! { "client": client, "number": counter, "id": id.as_str() })?;
-        tx.kv(COUNTERS).put(client, &(counter + 1))?;
-        tx.modify::<Row>((client, random.bits() % ROWS), |row| {
-            row.times += 1;
-            Ok(())
-        })?;
-        Ok(Ack { client, number: u64::try_from(counter).unwrap_or(u64::MAX), id })
-    })
+fn count(tx: &mut RemoteTransaction, client: u64, random: &mut Random) -> Result<Ack> {
+    let id = format!("{:016x}", random.bits());
+    let counter = tx.kv(COUNTERS).get::<i64>(client)?.unwrap_or(0);
+    tx.documents(COLLECTION).insert(&doc! { "client": client, "number": counter, "id": id.as_str() })?;
+    tx.kv(COUNTERS).put(client, &(counter + 1))?;
+    tx.modify::<Row>((client, random.bits() % ROWS), |row| {
+        row.times += 1;
+        Ok(())
+    })?;
+    Ok(Ack { client, number: u64::try_from(counter).unwrap_or(u64::MAX), id })
 }
 
 /// Whether a change is a document of [`count`].
