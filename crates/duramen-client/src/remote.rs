@@ -241,6 +241,8 @@ impl Remote {
         };
         let committed = session.commit(id.clone().unwrap_or_default());
         session.end();
+        // What the closure returned may have cursors, which take it when they are dropped.
+        drop(session);
         match committed {
             Ok(receipt) => Ended::Committed(out, receipt),
             Err(FailedStep { error, .. }) if is_in_doubt(&error) => match id {

@@ -43,6 +43,8 @@ pub(crate) struct Call {
     place: Arc<Mutex<Option<Place>>>,
     pub(crate) charges: Arc<Charges>,
     holder: Arc<Holder>,
+    /// Bytes of the call itself.
+    _held: Arc<Charge>,
 }
 
 impl Call {
@@ -53,6 +55,7 @@ impl Call {
         (uploads, places): (&Arc<KeptUploads>, &Arc<Places>),
         class: Class,
         holder: &Arc<Holder>,
+        held: Charge,
     ) -> Call {
         Call {
             caller,
@@ -69,6 +72,7 @@ impl Call {
             place: Arc::default(),
             charges: Arc::new(Charges::default()),
             holder: Arc::clone(holder),
+            _held: Arc::new(held),
         }
     }
 

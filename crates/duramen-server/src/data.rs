@@ -133,6 +133,7 @@ impl DataService {
     }
 
     async fn outcome_of(&self, id: RequestId, call: Call) -> duramen::Result<v1::OutcomeReply> {
+        call.caller.needs_to_commit()?;
         call.take_place().await?;
         call.begin()?;
         Ok(match self.writes.outcome(id, call.caller.name()).await? {

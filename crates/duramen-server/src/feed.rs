@@ -20,6 +20,9 @@ use crate::limit::budget::overloaded;
 /// Threads that read changes.
 const THREADS: usize = 2;
 
+/// Watches that hold a commit before it is charged: how large it is shows when it was read.
+const READING_MAX: usize = 4;
+
 /// Changes of a database.
 #[derive(Clone)]
 pub(crate) struct FeedService {
@@ -29,6 +32,8 @@ pub(crate) struct FeedService {
     identity: Arc<Identity>,
     /// A permit for each watch.
     watches: Arc<Semaphore>,
+    /// A permit for each watch that reads a commit.
+    reading: Arc<Semaphore>,
     limits: Limits,
     /// Whether the server goes down.
     draining: watch::Receiver<bool>,
@@ -49,6 +54,7 @@ impl FeedService {
             changes: AsyncDb::with_threads(data.reads.blocking().clone(), THREADS),
             identity: Arc::clone(&data.identity),
             watches: Arc::new(Semaphore::new(limits.watches.min(Semaphore::MAX_PERMITS))),
+            reading: Arc::new(Semaphore::new(READING_MAX)),
             limits: limits.clone(),
             draining,
         }
@@ -137,8 +143,9 @@ impl feed_server::Feed for FeedService {
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Answer<Self::WatchStream> {
         let (call, request) = (call_of(&request), request.into_inner());
         let begun = self.begin(&request, &call).await.map_err(refused)?;
-        let unread = self.limits.unread_replies;
-        Ok(Response::new(begun.run(self.changes.clone(), &self.identity, unread, self.draining.clone())))
+        let (unread, draining) = (self.limits.unread_replies, self.draining.clone());
+        let threads = (self.changes.clone(), Arc::clone(&self.reading));
+        Ok(Response::new(begun.run(threads, &self.identity, unread, draining)))
     }
 
     async fn register_consumer(

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use duramen::error::{Code, Error};
 use duramen_proto::v1::{admin_server, blobs_server, data_server, feed_server, schema_server};
 use duramen_proto::{MESSAGE_BYTES_MAX, status};
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use tokio::sync::watch;
 use tokio::time::timeout_at;
@@ -137,6 +137,9 @@ where
     })
 }
 
+/// Steps of building views.
+const BUILD_VIEWS: &str = "/duramen.v1.Schema/BuildViews";
+
 /// Changes for as long as the client wants them.
 const WATCH: &str = "/duramen.v1.Feed/Watch";
 
@@ -157,10 +160,7 @@ fn service_of(path: &str) -> Option<&str> {
 /// What a call takes, by its path.
 fn class_of(path: &str) -> Class {
     match path {
-        "/duramen.v1.Data/Scan" | "/duramen.v1.Blobs/Download" | "/duramen.v1.Schema/BuildViews" => {
-            Class::Bulk
-        }
-        BACKUP => Class::Bulk,
+        "/duramen.v1.Data/Scan" | "/duramen.v1.Blobs/Download" | BUILD_VIEWS | BACKUP => Class::Bulk,
         "/duramen.v1.Data/Hello" | "/duramen.v1.Admin/Stats" => Class::Control,
         _ if path.starts_with("/duramen.v1.") => Class::Calls,
         _ => Class::Control,
@@ -173,13 +173,17 @@ pub(crate) async fn answer(
     client: Arc<Client>,
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
-    let class = class_of(request.uri().path());
+    let path = request.uri().path();
+    let takes = shared.services.takes(path);
+    let is_long = class_of(path) == Class::Bulk && path != BUILD_VIEWS;
     // What ends by itself if it is not read.
-    let is_stream = class == Class::Bulk || request.uri().path() == WATCH;
+    let is_stream = is_long || path == WATCH;
     let reply = |response: Response<Body>, call: Option<Call>| {
-        response.map(|body| ReplyBody::new(body, &client.holder, is_stream, call))
+        let charges = call.as_ref().filter(|_| !is_stream && !takes.is_stream);
+        let charges = charges.map(|call| Arc::clone(&call.charges));
+        response.map(|body| ReplyBody::new(body, &client.holder, is_stream, charges, call))
     };
-    let call = match begin(&shared, &client, request.uri().path(), request.headers()) {
+    let call = match begin(&shared, &client, request.uri().path(), request.headers()).await {
         Ok(call) => call,
         Err(error) => {
             // What a stranger calls it may have made up.
@@ -199,7 +203,6 @@ pub(crate) async fn answer(
     }
     let (mut head, body) = request.into_parts();
     head.extensions.insert(call.clone());
-    let takes = shared.services.takes(head.uri.path());
     let request = Request::from_parts(head, RequestBody::new(body, &client.holder, &call.charges, takes));
     let Some(answering) = shared.services.dispatch(request) else {
         return Ok(reply(Status::unimplemented("there is no such service").into_http(), None));
@@ -217,7 +220,7 @@ pub(crate) async fn answer(
         call.tell_if_refused(code);
     }
     // A scan keeps its place as long as its reply.
-    if class != Class::Bulk {
+    if !is_long {
         call.give_place_back();
     }
     Ok(reply(response, Some(call)))
@@ -232,8 +235,17 @@ fn refusal(response: &Response<Body>) -> Option<Code> {
         .map(|(_, code)| code)
 }
 
+/// What a call is charged for as long as it lasts, beside its headers and its messages: a client may begin
+/// many, and send no message.
+const CALL_BYTES: usize = 4 << 10;
+
+/// The memory that headers take.
+fn bytes_of(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + size_of::<HeaderValue>()).sum()
+}
+
 /// Everything before the body is read.
-fn begin(shared: &Shared, client: &Client, path: &str, headers: &HeaderMap) -> Result<Call, Error> {
+async fn begin(shared: &Shared, client: &Client, path: &str, headers: &HeaderMap) -> Result<Call, Error> {
     let class = class_of(path);
     let caller = shared.auth.caller(&client.peer, headers)?;
     if class != Class::Control && *shared.draining.borrow() {
@@ -241,6 +253,7 @@ fn begin(shared: &Shared, client: &Client, path: &str, headers: &HeaderMap) -> R
             .with_hint("nothing was changed: try again in a moment, when it is up again");
         return Err(error);
     }
+    let held = client.holder.take(CALL_BYTES + bytes_of(headers)).await?;
     let (usual, most) = match path {
         UPLOAD | BACKUP => (LONG_MAX, LONG_MAX),
         TRANSACT => (DEADLINE_MAX, DEADLINE_MAX),
@@ -251,5 +264,5 @@ fn begin(shared: &Shared, client: &Client, path: &str, headers: &HeaderMap) -> R
     let headers = if path == WATCH { &HeaderMap::new() } else { headers };
     let deadline = call::deadline(headers, usual, most)?;
     let (caller, kept) = ((caller, &client.place, path), (&shared.uploads, &shared.places));
-    Ok(Call::new(caller, &shared.audit, deadline, kept, class, &client.holder))
+    Ok(Call::new(caller, &shared.audit, deadline, kept, class, &client.holder, held))
 }

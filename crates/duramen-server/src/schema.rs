@@ -163,12 +163,7 @@ impl schema_server::Schema for SchemaService {
         let caller = call.caller.clone();
         let all = move |snapshot: &Snapshot, room: &mut Room<'_>| {
             let mut all = collections::all(snapshot, &visible(snapshot, names, &caller)?, room)?;
-            for found in &mut all {
-                // Errors name keys.
-                if !caller.has(Right::Reader, Some((Named::Collection, &found.name)))? {
-                    found.references.iter_mut().for_each(|reference| reference.failed.clear());
-                }
-            }
+            all.iter_mut().try_for_each(|found| collections::hide_keys(found, &caller))?;
             Ok(all)
         };
         let collections = self.read(call, all).await?;
@@ -190,7 +185,8 @@ impl schema_server::Schema for SchemaService {
             Ok(collection)
         };
         let caller = call.caller.clone();
-        let (collection, receipt) = self.change_by(call, level, change).await.map_err(refused)?;
+        let (mut collection, receipt) = self.change_by(call, level, change).await.map_err(refused)?;
+        collections::hide_keys(&mut collection, &caller).map_err(refused)?;
         // A type that only reads and writes decides nothing for others.
         if types::may_change(&declared, &caller).map_err(refused)? {
             wire::declare_types(self.writes.blocking(), &declared).map_err(refused)?;

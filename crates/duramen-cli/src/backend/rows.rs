@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use duramen::{Code, Durability, LocalReads as _, RowBatch, Schema};
+use duramen::{Code, Durability, Error, LocalReads as _, RowBatch, Schema};
 use duramen_client::FailedBatch;
 use duramen_proto::{collection, v1};
 
@@ -159,6 +159,7 @@ impl Served {
     ) -> std::result::Result<v1::BatchReply, FailedBatch> {
         let until = Instant::now() + AGAIN_WITHIN;
         let has_id = request.write.as_ref().is_some_and(|write| !write.request_id.is_empty());
+        let mut is_in_doubt = false;
         loop {
             let failed = match self.client.try_batch(request.clone()) {
                 Ok(reply) => return Ok(reply),
@@ -169,14 +170,26 @@ impl Served {
                 Code::OutcomeUnknown => has_id,
                 _ => false,
             };
+            is_in_doubt |= failed.error.code() == Code::OutcomeUnknown;
             let after = failed.retry_after.unwrap_or(AGAIN_AFTER).min(AGAIN_WITHIN);
             let is_over = stop.load(Ordering::Relaxed) || Instant::now() + after > until;
             if !is_transient || is_over {
-                return Err(failed);
+                return Err(if is_in_doubt { in_doubt(failed) } else { failed });
             }
             thread::sleep(after);
         }
     }
+}
+
+/// The failure of a batch of which an earlier try may have been committed. A key that exists tells that none
+/// was: the id of a committed one would have been known.
+fn in_doubt(failed: FailedBatch) -> FailedBatch {
+    if failed.error.code() == Code::AlreadyExists {
+        return failed;
+    }
+    let what = format!("the batch may or may not be stored: {}", failed.error.message());
+    let error = Error::new(Code::OutcomeUnknown, what).with_hint(failed.error.hint());
+    FailedBatch { error, ..failed }
 }
 
 fn batch_of(operations: Vec<v1::operation::Kind>, level: Durability) -> v1::BatchRequest {
@@ -185,5 +198,27 @@ fn batch_of(operations: Vec<v1::operation::Kind>, level: Durability) -> v1::Batc
         write: Some(v1::Write { level: level_of(level).into(), ..v1::Write::default() }),
         operations: operations.into_iter().map(operation).collect(),
         ..v1::BatchRequest::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! An import that says that nothing is stored is repeated, and would store rows twice.
+    use super::*;
+
+    #[test]
+    fn a_batch_that_was_in_doubt_stays_so_unless_a_later_try_shows_that_it_was_not_committed() {
+        let after_doubt = |code| {
+            let error = Error::new(code, "why").with_hint("what to do");
+            in_doubt(FailedBatch { error, operation: Some(2), retry_after: None })
+        };
+        for code in [Code::Overloaded, Code::Draining, Code::Forbidden, Code::OutcomeUnknown] {
+            let failed = after_doubt(code);
+            assert_eq!(
+                (failed.error.code(), failed.error.hint().as_ref()),
+                (Code::OutcomeUnknown, "what to do")
+            );
+        }
+        assert_eq!(after_doubt(Code::AlreadyExists).error.code(), Code::AlreadyExists);
     }
 }

@@ -232,6 +232,21 @@ impl Caller {
         self.needs(right, None)
     }
 
+    /// Fails unless the caller may commit anything: a request id is kept with its commit, and whether there is
+    /// one is decided by asking for its outcome.
+    ///
+    /// # Errors
+    /// `Forbidden` (E1102); `Unauthenticated` (E1101) if its token or certificate was revoked or has expired.
+    pub(crate) fn needs_to_commit(&self) -> Result<()> {
+        let others = [Right::Schema, Right::Consumer, Right::Operator];
+        for right in others {
+            if self.with_grants(|grants| rights::allow_any(grants, right))?.unwrap_or(true) {
+                return Ok(());
+            }
+        }
+        self.needs_any(Right::Writer)
+    }
+
     /// Fails unless the caller has a right on everything, or on what has a name.
     ///
     /// # Errors

@@ -47,8 +47,13 @@ pub(super) async fn run(
         _ = draining.wait_for(|draining| *draining) => Err(refused(going_down())),
     };
     if done.is_err() {
-        // Dropped at once, they would reset the stream, and with it the answer that says why.
-        tokio::spawn(timeout(READ_ON, async move { while let Ok(Some(_)) = messages.message().await {} }));
+        // Dropped at once, they would reset the stream, and with it the answer that says why. The charge of a
+        // message that has arrived in part goes along.
+        call.charges.refuse();
+        tokio::spawn(timeout(READ_ON, async move {
+            while let Ok(Some(_)) = messages.message().await {}
+            drop(call);
+        }));
     }
     done
 }
@@ -67,6 +72,8 @@ async fn receive(
     let permit = Arc::clone(&service.uploads).try_acquire_owned();
     let _permit = permit.map_err(|_| refused(overloaded("place for an upload")))?;
     call.charge_within(HELD_BYTES_MAX, ROOM_WAIT).await.map_err(refused)?;
+    // That of the first message.
+    call.charges.end_message();
     let mut writer = begin(service, &namespace, &first.content_type).map_err(refused)?;
     let mut message = first;
     loop {

@@ -362,6 +362,9 @@ impl Session {
             [] => None,
             bytes => Some(request_id(bytes).map_err(of_whole)?),
         };
+        if request.is_some() {
+            self.call.caller.needs_to_commit().map_err(of_whole)?;
+        }
         let asked = Steps {
             marks: commit.marks,
             operations: commit.operations,

@@ -12,7 +12,7 @@ use duramen::error::{Code, Error, Result};
 use duramen::{AnyChange, AsyncDb, ChangeIter, CommitSeq};
 use duramen_proto::{status, v1};
 use prost::Message as _;
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::Stream;
 use tonic::Status;
@@ -59,7 +59,7 @@ impl Watching {
     /// Starts the task. Its messages end when they are dropped.
     pub(super) fn run(
         self,
-        threads: AsyncDb,
+        threads: (AsyncDb, Arc<Semaphore>),
         identity: &Arc<Identity>,
         unread: Duration,
         mut draining: watch::Receiver<bool>,
@@ -78,11 +78,17 @@ impl Watching {
                 *why.lock().unwrap_or_else(PoisonError::into_inner) = Some(status::of(&error));
             }
         });
-        Messages { messages, ended }
+        Messages { messages, ended, charge: None }
     }
 
-    async fn follow(mut self, threads: &AsyncDb, sending: &Sending) -> Result<()> {
+    async fn follow(
+        mut self,
+        (threads, reading): &(AsyncDb, Arc<Semaphore>),
+        sending: &Sending,
+    ) -> Result<()> {
         loop {
+            // The semaphore is never closed.
+            let reads = reading.acquire().await.ok();
             let mut changes = self.changes;
             let (back, found) = threads
                 .run(move |_| {
@@ -92,8 +98,14 @@ impl Watching {
                 .await?;
             self.changes = back;
             match found {
-                Some(items) => self.send_commit(items, sending).await?,
+                Some(items) => {
+                    self.wanted.check()?;
+                    let charge = self.charge(&items).await?;
+                    drop(reads);
+                    self.send_commit(items, &Arc::new(charge), sending).await?;
+                }
                 None => {
+                    drop(reads);
                     self.at = self.changes.position().unwrap_or(self.at).max(self.at);
                     if self.ends || self.changes.is_at_end() {
                         return self.tell(sending).await;
@@ -105,17 +117,19 @@ impl Watching {
     }
 
     /// Sends the changes of a commit, in parts.
-    async fn send_commit(&mut self, items: Vec<Result<AnyChange>>, sending: &Sending) -> Result<()> {
-        self.wanted.check()?;
-        let bytes = items.iter().flatten().map(bytes_of).sum::<usize>();
-        let _charge = self.charge(bytes.min(CHARGED_MAX)).await?;
+    async fn send_commit(
+        &mut self,
+        items: Vec<Result<AnyChange>>,
+        charge: &Arc<Charge>,
+        sending: &Sending,
+    ) -> Result<()> {
+        // Of a commit of which no change can be read, the feed tells where it has come.
+        let known = items.iter().flatten().next().map(|change| change.seq);
+        self.at = known.or_else(|| self.changes.position()).unwrap_or(self.at).max(self.at);
         let (mut changes, mut bytes, mut has_sent_part) = (Vec::new(), 0, false);
         for item in items {
             let message = match item {
-                Ok(change) => {
-                    self.at = change.seq;
-                    self.wanted.message(change)
-                }
+                Ok(change) => self.wanted.message(change),
                 Err(error) => Err(error),
             };
             let change = match message {
@@ -137,27 +151,31 @@ impl Watching {
             bytes += change.encoded_len();
             changes.push(change);
             if bytes >= MESSAGE_BYTES {
-                sending
-                    .send(v1::WatchReply { changes: std::mem::take(&mut changes), position: None })
-                    .await?;
+                let part = v1::WatchReply { changes: std::mem::take(&mut changes), position: None };
+                sending.send(part, Some(charge)).await?;
                 (bytes, has_sent_part) = (0, true);
             }
         }
         // Parts have no position: the last message of the commit says that it is whole.
         let is_needless = changes.is_empty() && !has_sent_part && self.told_at.elapsed() < IDLE;
-        if is_needless { Ok(()) } else { self.send_whole(changes, sending).await }
+        if is_needless { Ok(()) } else { self.send_whole(changes, Some(charge), sending).await }
     }
 
     /// Sends changes, and that everything up to here was sent.
-    async fn send_whole(&mut self, changes: Vec<v1::Change>, sending: &Sending) -> Result<()> {
+    async fn send_whole(
+        &mut self,
+        changes: Vec<v1::Change>,
+        charge: Option<&Arc<Charge>>,
+        sending: &Sending,
+    ) -> Result<()> {
         (self.told, self.told_at) = (self.at, Instant::now());
         let position = Some(sending.identity.durable(self.at));
-        sending.send(v1::WatchReply { changes, position }).await
+        sending.send(v1::WatchReply { changes, position }, charge).await
     }
 
     /// Says where it is, if that is not known.
     async fn tell(&mut self, sending: &Sending) -> Result<()> {
-        if self.told == self.at { Ok(()) } else { self.send_whole(Vec::new(), sending).await }
+        if self.told == self.at { Ok(()) } else { self.send_whole(Vec::new(), None, sending).await }
     }
 
     /// Waits for a commit.
@@ -172,7 +190,9 @@ impl Watching {
         Ok(())
     }
 
-    async fn charge(&self, bytes: usize) -> Result<Charge> {
+    /// Room for a commit that was read, until its last message was taken.
+    async fn charge(&self, items: &[Result<AnyChange>]) -> Result<Charge> {
+        let bytes = items.iter().flatten().map(bytes_of).sum::<usize>().min(CHARGED_MAX);
         let mut waited = Duration::ZERO;
         loop {
             match self.call.charge_work(bytes) {
@@ -195,17 +215,20 @@ fn bytes_of(change: &AnyChange) -> usize {
     size_of::<v1::Change>() + value + change.key().map_or(0, <[u8]>::len)
 }
 
+/// A message, and the charge of its commit.
+type Charged = (v1::WatchReply, Option<Arc<Charge>>);
+
 /// Where messages go.
 struct Sending {
-    sender: mpsc::Sender<v1::WatchReply>,
+    sender: mpsc::Sender<Charged>,
     unread: Duration,
     identity: Arc<Identity>,
 }
 
 impl Sending {
     /// Hands a message over once the one before was taken.
-    async fn send(&self, message: v1::WatchReply) -> Result<()> {
-        match timeout(self.unread, self.sender.send(message)).await {
+    async fn send(&self, message: v1::WatchReply, charge: Option<&Arc<Charge>>) -> Result<()> {
+        match timeout(self.unread, self.sender.send((message, charge.cloned()))).await {
             Ok(_) => Ok(()),
             Err(_) => Err(Error::new(Code::SnapshotExpired, "the watch took no message for too long")
                 .with_hint("watch again, behind its last position")),
@@ -220,7 +243,9 @@ fn going_down() -> Error {
 
 /// The messages of a watch.
 pub(crate) struct Messages {
-    messages: mpsc::Receiver<v1::WatchReply>,
+    messages: mpsc::Receiver<Charged>,
+    /// Of the message that was taken last: it is charged again when its frame is made.
+    charge: Option<Arc<Charge>>,
     /// Why there are no more, if that is an error.
     ended: Arc<Mutex<Option<Status>>>,
 }
@@ -230,7 +255,10 @@ impl Stream for Messages {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         match ready!(self.messages.poll_recv(cx)) {
-            Some(message) => Poll::Ready(Some(Ok(message))),
+            Some((message, charge)) => {
+                self.charge = charge;
+                Poll::Ready(Some(Ok(message)))
+            }
             None => {
                 let why = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
                 Poll::Ready(why.map(Err))

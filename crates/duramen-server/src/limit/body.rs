@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -38,6 +39,8 @@ pub(crate) struct RequestBody {
     /// The end of the message.
     last: Option<Bytes>,
     takes: Takes,
+    /// Whether the next message of a stream is charged.
+    charges_next: bool,
     /// Of a stream: what has arrived behind the bytes that were passed on.
     rest: Bytes,
 }
@@ -47,7 +50,7 @@ pub(crate) struct RequestBody {
 pub(crate) struct Takes {
     /// Messages one after the other.
     pub(crate) is_stream: bool,
-    /// Each is charged. Else the call has taken room for them.
+    /// Each is charged. Else only the first: the call then takes room for the others.
     pub(crate) is_charged: bool,
     /// A message may have so many bytes.
     pub(crate) message_max: usize,
@@ -68,6 +71,8 @@ pub(crate) struct Charges {
     messages: Mutex<VecDeque<Charge>>,
     /// The answer of its newest run.
     of_run: Mutex<Vec<Charge>>,
+    /// The call has failed: what still arrives is not kept.
+    is_refused: AtomicBool,
 }
 
 impl Charges {
@@ -86,6 +91,11 @@ impl Charges {
 
     pub(crate) fn add_of_run(&self, charge: Charge) {
         self.of_run.lock().unwrap_or_else(PoisonError::into_inner).push(charge);
+    }
+
+    /// The call has failed, and its client may still send.
+    pub(crate) fn refuse(&self) {
+        self.is_refused.store(true, Ordering::Relaxed);
     }
 
     /// Everything ends.
@@ -115,6 +125,7 @@ impl RequestBody {
             waiting: None,
             last: None,
             takes,
+            charges_next: true,
             rest: Bytes::new(),
         }
     }
@@ -180,7 +191,7 @@ impl RequestBody {
         self.head.clear();
         self.left = Some(length - HEAD_BYTES).filter(|left| *left > 0);
         let holder = Arc::clone(&self.holder);
-        if !self.takes.is_charged {
+        if !std::mem::replace(&mut self.charges_next, self.takes.is_charged) {
             return Ok(Some(head));
         }
         let charged = length.max(SHORT_BYTES);
@@ -236,6 +247,9 @@ impl Body for RequestBody {
                 };
                 // Trailers of a client say nothing.
                 let Ok(bytes) = frame.into_data() else { continue };
+                if self.charges.is_refused.load(Ordering::Relaxed) {
+                    continue;
+                }
                 bytes
             } else {
                 std::mem::take(&mut self.rest)
@@ -259,9 +273,12 @@ impl Body for RequestBody {
 pub(crate) struct ReplyBody<H> {
     inner: tonic::body::Body,
     holder: Arc<Holder>,
-    /// What is left of a long frame.
+    /// What is left of a long frame, and its charge.
     rest: Bytes,
+    charge: Option<Charge>,
     is_stream: bool,
+    /// Of a single reply: the charges of its call. Those of the message end once its frame is charged.
+    of_message: Option<Arc<Charges>>,
     _held: H,
 }
 
@@ -274,15 +291,24 @@ impl<H> ReplyBody<H> {
         inner: tonic::body::Body,
         holder: &Arc<Holder>,
         is_stream: bool,
+        of_message: Option<Arc<Charges>>,
         held: H,
     ) -> ReplyBody<H> {
-        ReplyBody { inner, holder: Arc::clone(holder), rest: Bytes::new(), is_stream, _held: held }
+        let holder = Arc::clone(holder);
+        ReplyBody { inner, holder, rest: Bytes::new(), charge: None, is_stream, of_message, _held: held }
     }
 
-    /// The next part of a frame, charged.
+    /// A frame that was made. Its client may take nothing of it for long.
+    fn begin(&mut self, bytes: Bytes) {
+        self.charge = Some(self.holder.charge_frame(bytes.len(), self.is_stream));
+        self.rest = bytes;
+        self.of_message.iter().for_each(|charges| charges.end_run());
+    }
+
+    /// The next part of a frame.
     fn part(&mut self) -> Frame<Bytes> {
         let bytes = self.rest.split_to(self.rest.len().min(PART_BYTES));
-        let charge = self.holder.charge_reply(bytes.len(), self.is_stream);
+        let charge = self.charge.as_mut().map(|charge| charge.part(bytes.len()));
         Frame::data(Bytes::from_owner(Charged { bytes, _charge: charge }))
     }
 }
@@ -290,7 +316,7 @@ impl<H> ReplyBody<H> {
 /// Bytes and their charge.
 struct Charged {
     bytes: Bytes,
-    _charge: Charge,
+    _charge: Option<Charge>,
 }
 
 impl AsRef<[u8]> for Charged {
@@ -313,7 +339,7 @@ impl<H: Unpin> Body for ReplyBody<H> {
                 other => return Poll::Ready(other),
             };
             match frame.into_data() {
-                Ok(bytes) => self.rest = bytes,
+                Ok(bytes) => self.begin(bytes),
                 Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
             }
         }

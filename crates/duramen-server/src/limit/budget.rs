@@ -123,9 +123,10 @@ impl Budget {
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Closes the connection that holds most, if it holds much: for one that wants bytes, and holds less. One
-    /// that is closing already may give back enough.
-    fn close_the_largest(&self, wanted: usize, held: usize) {
+    /// Closes the connection that holds most, if it holds much: for another one that wants bytes, and holds
+    /// less. One that is closing already may give back enough.
+    fn close_the_largest(&self, wanted: usize, by: &Holder) {
+        let held = by.held.load(Ordering::Relaxed);
         let holders: Vec<Arc<Holder>> = self.lock().values().filter_map(Weak::upgrade).collect();
         let held_by = |holder: &Holder| holder.held.load(Ordering::Relaxed);
         let is_closing = |holder: &Holder| holder.is_closing.load(Ordering::Relaxed);
@@ -134,7 +135,7 @@ impl Budget {
         }
         let open = holders.iter().filter(|holder| !is_closing(holder));
         let Some(largest) = open.max_by_key(|holder| held_by(holder)) else { return };
-        if held_by(largest) >= HOLDS_MUCH.max(held + 1) {
+        if largest.number != by.number && held_by(largest) >= HOLDS_MUCH.max(held + 1) {
             largest.is_closing.store(true, Ordering::Relaxed);
             largest.close.notify_one();
         }
@@ -159,7 +160,7 @@ impl Holder {
         if let Ok(charge) = timeout(WAIT / 2, self.take_patiently(bytes)).await {
             return Ok(charge);
         }
-        self.budget.close_the_largest(bytes, self.held.load(Ordering::Relaxed));
+        self.budget.close_the_largest(bytes, self);
         timeout(WAIT / 2, self.take_patiently(bytes)).await.map_err(|_| overloaded("memory for messages"))
     }
 
@@ -184,7 +185,7 @@ impl Holder {
         if self.try_take(bytes) {
             return Ok(Charge::new(self, bytes, Of::Work));
         }
-        self.budget.close_the_largest(bytes, self.held.load(Ordering::Relaxed));
+        self.budget.close_the_largest(bytes, self);
         Err(overloaded("memory for messages"))
     }
 
@@ -205,11 +206,20 @@ impl Holder {
     }
 
     /// Bytes of a reply, which exist already.
-    pub(crate) fn charge_reply(self: &Arc<Self>, bytes: usize, is_stream: bool) -> Charge {
+    fn charge_reply(self: &Arc<Self>, bytes: usize, is_stream: bool) -> Charge {
         self.budget.used.fetch_add(bytes, Ordering::Relaxed);
         let of = if is_stream { Of::Stream } else { Of::Reply };
         self.waiting(of).fetch_add(bytes, Ordering::Relaxed);
         Charge::new(self, bytes, of)
+    }
+
+    /// A frame of a reply, which exists already, before its parts wait for the client.
+    pub(crate) fn charge_frame(self: &Arc<Self>, bytes: usize, is_stream: bool) -> Charge {
+        if is_stream {
+            return self.charge_reply(bytes, true);
+        }
+        self.budget.used.fetch_add(bytes, Ordering::Relaxed);
+        Charge::new(self, bytes, Of::Work)
     }
 
     fn waiting(&self, of: Of) -> &AtomicUsize {
@@ -267,6 +277,16 @@ impl Charge {
     fn new(holder: &Arc<Holder>, bytes: usize, of: Of) -> Charge {
         holder.held.fetch_add(bytes, Ordering::Relaxed);
         Charge { holder: Arc::clone(holder), bytes, of }
+    }
+
+    /// A part of a frame, which waits for the client from now on.
+    pub(crate) fn part(&mut self, bytes: usize) -> Charge {
+        if self.of == Of::Work {
+            self.holder.replies.fetch_add(bytes, Ordering::Relaxed);
+        }
+        self.bytes -= bytes;
+        let of = if self.of == Of::Stream { Of::Stream } else { Of::Reply };
+        Charge { holder: Arc::clone(&self.holder), bytes, of }
     }
 }
 

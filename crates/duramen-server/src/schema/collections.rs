@@ -7,6 +7,7 @@ use duramen::{LocalReads, Schema, Snapshot};
 use duramen_proto::{collection, v1};
 use prost::Message as _;
 
+use crate::auth::{Caller, Named, Right};
 use crate::data::Room;
 
 /// The collections of these names.
@@ -26,6 +27,17 @@ fn named(snapshot: &Snapshot, name: &str) -> Result<v1::Collection> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// Takes out why references do not hold, which names keys, unless the caller may read the collection.
+///
+/// # Errors
+/// `Unauthenticated` (E1101).
+pub(super) fn hide_keys(found: &mut v1::Collection, caller: &Caller) -> Result<()> {
+    if !caller.has(Right::Reader, Some((Named::Collection, &found.name)))? {
+        found.references.iter_mut().for_each(|reference| reference.failed.clear());
+    }
+    Ok(())
 }
 
 /// A collection as a message.

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use duramen::error::{Error, Result};
+use duramen::error::{Code, Error, Result};
 use duramen::view::Progress;
 use duramen::{Db, LocalReads as _, Snapshot};
 use duramen_proto::{v1, view};
 use prost::Message as _;
 
+use crate::auth::{Named, Right};
 use crate::call::Call;
 use crate::data::Room;
 
@@ -42,15 +43,32 @@ pub(super) fn build(db: &Db, request: &v1::BuildViewsRequest, call: &Call) -> Re
         reached = Some(progress.clone());
         Err(Error::invalid("the call has built for long enough"))
     });
+    let Err(error) = built else { return Ok(complete()) };
     // Once the caller's view is complete, neither the time nor the errors of other views are the caller's.
-    let states = db.documents(collection).views()?;
-    if built.is_ok() || view::is_complete(&states, &request.view) {
-        return Ok(v1::BuildViewsReply { is_complete: true, ..v1::BuildViewsReply::default() });
+    if view::is_complete(&db.documents(collection).views()?, &request.view) {
+        return Ok(complete());
     }
-    match (built, reached) {
-        (Err(_), Some(Progress { view, documents, of })) => {
-            Ok(v1::BuildViewsReply { is_complete: false, view, documents, of })
-        }
-        (built, _) => built.map(|()| v1::BuildViewsReply::default()),
+    if let Some(Progress { view, documents, of }) = reached {
+        return Ok(v1::BuildViewsReply { is_complete: false, view, documents, of });
     }
+    if !names_documents(&error) || may_read(call, collection)? {
+        return Err(error);
+    }
+    let what = format!("a view of {collection} cannot be built, for the sake of some documents");
+    let hint = "someone who may read the collection is told which, and why";
+    Err(Error::new(error.code(), what).with_hint(hint))
+}
+
+fn complete() -> v1::BuildViewsReply {
+    v1::BuildViewsReply { is_complete: true, ..v1::BuildViewsReply::default() }
+}
+
+fn may_read(call: &Call, collection: &str) -> Result<bool> {
+    call.caller.has(Right::Reader, Some((Named::Collection, collection)))
+}
+
+/// Whether an error may name documents.
+fn names_documents(error: &Error) -> bool {
+    let names_none = [Code::NoSuchTree, Code::DeadlinePassed, Code::Overloaded, Code::Draining];
+    !names_none.contains(&error.code())
 }

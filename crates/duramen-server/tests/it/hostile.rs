@@ -19,10 +19,10 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use super::{Served, count};
 
-type Body = http_body_util::combinators::BoxBody<Bytes, std::io::Error>;
+pub(crate) type Body = http_body_util::combinators::BoxBody<Bytes, std::io::Error>;
 
 /// A connection of HTTP/2 to the socket.
-async fn connect(served: &Served) -> SendRequest<Body> {
+pub(crate) async fn connect(served: &Served) -> SendRequest<Body> {
     let socket = served.server.as_ref().expect("it runs").socket().expect("there is one");
     let stream = UnixStream::connect(socket).await.expect("connected");
     let (send, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2");
@@ -33,7 +33,7 @@ async fn connect(served: &Served) -> SendRequest<Body> {
     send
 }
 
-fn request(path: &str, headers: &[(&str, &str)], body: Body) -> http::Request<Body> {
+pub(crate) fn request(path: &str, headers: &[(&str, &str)], body: Body) -> http::Request<Body> {
     let mut request = http::Request::post(format!("http://duramen{path}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers");
@@ -43,18 +43,18 @@ fn request(path: &str, headers: &[(&str, &str)], body: Body) -> http::Request<Bo
     request.body(body).expect("a request")
 }
 
-fn whole(bytes: Vec<u8>) -> Body {
+pub(crate) fn whole(bytes: Vec<u8>) -> Body {
     Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed()
 }
 
 /// A message in the frame of gRPC.
-fn framed(message: &[u8]) -> Vec<u8> {
+pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).expect("short");
     [&[0], &length.to_be_bytes()[..], message].concat()
 }
 
 /// The error of a call, from its headers or trailers; `None` if it has none.
-async fn answer(send: &mut SendRequest<Body>, request: http::Request<Body>) -> Option<Answer> {
+pub(crate) async fn answer(send: &mut SendRequest<Body>, request: http::Request<Body>) -> Option<Answer> {
     let response = send.send_request(request).await.ok()?;
     let (head, body) = response.into_parts();
     let trailers = body.collect().await.ok().and_then(|body| body.trailers().cloned());
@@ -64,13 +64,13 @@ async fn answer(send: &mut SendRequest<Body>, request: http::Request<Body>) -> O
 }
 
 #[derive(Debug)]
-struct Answer {
+pub(crate) struct Answer {
     grpc: tonic::Code,
     error: Option<Error>,
 }
 
 impl Answer {
-    fn code(&self) -> Option<Code> {
+    pub(crate) fn code(&self) -> Option<Code> {
         self.error.as_ref().map(Error::code)
     }
 }

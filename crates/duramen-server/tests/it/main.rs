@@ -31,6 +31,7 @@ mod stopping;
 mod tls;
 mod transactions;
 mod typed;
+mod unread;
 
 use std::net::{Ipv4Addr, SocketAddr};
 

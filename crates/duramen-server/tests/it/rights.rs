@@ -445,6 +445,56 @@ fn what_a_delete_would_violate_is_told_to_who_reads_it() {
     assert!(!hidden.contains("77") && !hidden.contains("labels"), "{hidden}");
 }
 
+/// A unique view over a field, added for that, would tell the field of two documents.
+#[test]
+fn why_a_view_cannot_be_built_is_told_to_who_reads_its_collection() {
+    let served = served();
+    for id in [777, 778] {
+        let order = duramen::doc! { "city": "Rome", "id": id, "cents": 4321 };
+        served.db.documents("orders").put(order).expect("stored");
+    }
+    let part = v1::ViewKeyField { name: "cents".to_owned(), ..Default::default() };
+    let view =
+        v1::ViewDefinition { name: "told".to_owned(), key: vec![part], unique: true, ..Default::default() };
+    let add = || v1::AddViewRequest {
+        collection: "orders".to_owned(),
+        view: Some(view.clone()),
+        ..Default::default()
+    };
+    let told = |client: &Client| {
+        client.add_view(add()).expect("added");
+        let error = client.build_views("orders", "told").expect_err("two of one amount");
+        assert_eq!(error.code(), Code::UniqueViolation);
+        error.to_string()
+    };
+    let all = ["schema=collection:orders", "reader=collection:orders"];
+    let shown = told(&client(&served, "reads", &all));
+    assert!(shown.contains("4321"), "{shown}");
+    let hidden = told(&client(&served, "defines", &all[..1]));
+    assert!(!hidden.contains("4321") && !hidden.contains("77"), "{hidden}");
+}
+
+/// What became of a request is written down, and so is a request without operations.
+#[test]
+fn a_request_id_needs_a_right_to_commit() {
+    let served = served();
+    let asked = |rights: &[&str], name: &str| {
+        let client = client(&served, name, rights);
+        let request_id = client.new_request_id().expect("an id");
+        let write = Some(v1::Write { request_id: request_id.clone(), ..v1::Write::default() });
+        let outcome = client.outcome(v1::OutcomeRequest { request_id }).map(drop);
+        let batch = client.batch(v1::BatchRequest { write, ..v1::BatchRequest::default() }).map(drop);
+        [outcome, batch].map(|done| done.err().map(|error| error.code()))
+    };
+    assert_eq!(asked(&["reader", "backup"], "reads"), [Some(Code::Forbidden); 2]);
+    for (number, right) in
+        ["writer=kv:x", "schema=collection:x", "consumer", "operator", "admin"].iter().enumerate()
+    {
+        let codes = asked(&[right], &format!("w{number}"));
+        assert!(!codes.contains(&Some(Code::Forbidden)), "{right}: {codes:?}");
+    }
+}
+
 #[test]
 fn a_document_that_refers_to_a_deleted_one_is_named_to_who_reads_it() {
     let served = served();
