@@ -232,8 +232,8 @@ impl Caller {
         self.needs(right, None)
     }
 
-    /// Fails unless the caller may commit anything: a request id is kept with its commit, and whether there is
-    /// one is decided by asking for its outcome.
+    /// Fails unless the caller may commit anything: a request id is kept with its commit, and asking for its
+    /// outcome settles whether there will be one.
     ///
     /// # Errors
     /// `Forbidden` (E1102); `Unauthenticated` (E1101) if its token or certificate was revoked or has expired.
