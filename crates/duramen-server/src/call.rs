@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use duramen::error::{Code, Error, Result};
 use http::HeaderMap;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::audit::{Actor, Audit, Event};
 use crate::auth::Caller;
 use crate::blobs::kept::KeptUploads;
 use crate::limit::body::Charges;
-use crate::limit::budget::{Charge, Holder, overloaded};
+use crate::limit::budget::{Charge, Holder};
 use crate::limit::places::{Class, Place, Places};
 
 /// The server answers this much before the deadline: an answer that comes later than the client waits is
@@ -140,8 +140,7 @@ impl Call {
     /// # Errors
     /// `Overloaded` (E1103) if there is no room within the time.
     pub(crate) async fn charge_within(&self, bytes: usize, within: Duration) -> Result<()> {
-        let taken = timeout(within, self.holder.take_patiently(bytes)).await;
-        self.charges.add(taken.map_err(|_| overloaded("memory for messages"))?);
+        self.charges.add(self.holder.take_within(bytes, within).await?);
         Ok(())
     }
 

@@ -23,7 +23,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use crate::audit::Event;
 use crate::auth::Peer;
-use crate::limit::budget::{Holder, UNTAKEN_BYTES_MAX};
+use crate::limit::budget::{Holder, UNTAKEN_OF_STREAMS_MAX};
 use crate::limit::entrance::Entered;
 use crate::route::{self, Shared};
 use crate::tls::TLS_BYTES;
@@ -239,7 +239,7 @@ impl<'a> Watch<'a> {
         }
         let (waiting, of_streams, taken) = self.client.holder.replies();
         // A stream that is read slowly, or not at all, ends by itself.
-        if (waiting == 0 && of_streams < UNTAKEN_BYTES_MAX) || taken != self.taken.0 {
+        if (waiting == 0 && of_streams < UNTAKEN_OF_STREAMS_MAX) || taken != self.taken.0 {
             self.taken = (taken, now);
         }
         now - self.taken.1 >= limits.unread_replies

@@ -49,7 +49,7 @@ pub struct Limits {
     /// A connection without a call that was let in is closed after this time.
     pub first_call: Duration,
     /// A stream of which no message is taken for so long ends. A connection is closed that takes nothing of a
-    /// single reply, or of more than 1 MiB of streams.
+    /// single reply, or of more than 4 MiB of streams.
     pub unread_replies: Duration,
     /// The time of a call that names no deadline.
     pub deadline: Duration,

@@ -117,11 +117,13 @@ impl<S: Source> Stream for OnDemand<S> {
         }
         if self.making.is_none() {
             *lock(&self.asked) = Instant::now();
+            self.call.charges.set_making(true);
             self.making = Some(self.make());
         }
         let making = self.making.as_mut().expect("a message is being made");
         let made = ready!(making.as_mut().poll(cx));
         self.making = None;
+        self.call.charges.set_making(false);
         self.is_over = !matches!(made, Ok(Some(_)));
         if let Err(error) = &made {
             self.call.tell_if_refused(error.code());

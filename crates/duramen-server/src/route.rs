@@ -179,7 +179,7 @@ pub(crate) async fn answer(
     // What ends by itself if it is not read.
     let is_stream = is_long || path == WATCH;
     let reply = |response: Response<Body>, call: Option<Call>| {
-        let charges = call.as_ref().filter(|_| !is_stream && !takes.is_stream);
+        let charges = call.as_ref().filter(|_| !takes.is_stream);
         let charges = charges.map(|call| Arc::clone(&call.charges));
         response.map(|body| ReplyBody::new(body, &client.holder, is_stream, charges, call))
     };
@@ -237,7 +237,7 @@ fn refusal(response: &Response<Body>) -> Option<Code> {
 
 /// What a call is charged for as long as it lasts, beside its headers and its messages: a client may begin
 /// many, and send no message.
-const CALL_BYTES: usize = 4 << 10;
+const CALL_BYTES: usize = 2 << 10;
 
 /// The memory that headers take.
 fn bytes_of(headers: &HeaderMap) -> usize {

@@ -47,8 +47,8 @@ pub(crate) struct Throttle {
     asked_for_memory: AtomicBool,
     /// A commit waits until patches are merged.
     asked_to_merge: AtomicBool,
-    /// How many times patches were merged on request, with or without success.
-    merged: AtomicU64,
+    /// How many times patches were merged on request, with or without success, and why the last one failed.
+    merged: Mutex<(u64, Option<Error>)>,
     /// Checkpoints that ended, with or without success.
     ended: AtomicU64,
 }
@@ -67,7 +67,7 @@ impl Throttle {
             asked: AtomicBool::new(false),
             asked_for_memory: AtomicBool::new(false),
             asked_to_merge: AtomicBool::new(false),
-            merged: AtomicU64::new(0),
+            merged: Mutex::default(),
             ended: AtomicU64::new(0),
         }
     }
@@ -159,23 +159,32 @@ impl Throttle {
     }
 
     /// Patches were merged on request, or could not be.
-    pub(crate) fn merged(&self) {
-        self.merged.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn merged(&self, failure: Option<Error>) {
+        {
+            let mut merged = locked(self.merged.lock());
+            *merged = (merged.0 + 1, failure);
+        }
         self.wake();
     }
 
-    /// Requests that patches are merged, and waits until that was done or has failed.
+    /// Requests that patches are merged, and waits until that was done.
     ///
     /// # Errors
-    /// Any error of `usable`.
+    /// That of the merge; any error of `usable`.
     pub(super) fn wait_for_merge(&self, usable: &dyn Fn() -> Result<()>) -> Result<()> {
-        let merged_before = self.merged.load(Ordering::Relaxed);
+        let merged_before = locked(self.merged.lock()).0;
         self.asked_to_merge.store(true, Ordering::Relaxed);
-        while !self.stepped && self.merged.load(Ordering::Relaxed) == merged_before {
+        if self.stepped {
+            return Ok(());
+        }
+        loop {
+            let (merged, failure) = locked(self.merged.lock()).clone();
+            if merged != merged_before {
+                return failure.map_or(Ok(()), Err);
+            }
             usable()?;
             self.pause(DELAY_US_MAX);
         }
-        Ok(())
     }
 
     /// Waits while too much is dirty.

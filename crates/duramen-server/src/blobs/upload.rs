@@ -17,6 +17,7 @@ use super::{BlobService, info};
 use crate::auth::{Named, Right};
 use crate::call::Call;
 use crate::data::refused;
+use crate::limit::body::ROOM_WAIT;
 use crate::limit::budget::overloaded;
 
 /// Pieces that are stored at a time: each time syncs the data file.
@@ -25,9 +26,6 @@ const PIECES_AT_ONCE: usize = 1;
 /// What an upload holds at most: the pieces that are to be stored, the message that has arrived, and the
 /// buffer in which messages are put together.
 const HELD_BYTES_MAX: usize = (PIECES_AT_ONCE + 2) * PIECE_BYTES_MAX;
-
-/// How long room for that is waited for.
-const ROOM_WAIT: Duration = Duration::from_secs(10);
 
 /// For how long the rest of a refused upload is read, at most: its client stops once it has the answer.
 const READ_ON: Duration = Duration::from_secs(2);

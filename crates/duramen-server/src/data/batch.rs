@@ -158,10 +158,10 @@ async fn run(
         [] => None,
         bytes => Some(request_id(bytes)?),
     };
+    needs::batch(&call.caller, &request, |number| course.failed_operation.store(number, Ordering::Relaxed))?;
     if id.is_some() {
         call.caller.needs_to_commit()?;
     }
-    needs::batch(&call.caller, &request, |number| course.failed_operation.store(number, Ordering::Relaxed))?;
     // The message as it was decoded and checked, and what its documents become.
     let items =
         request.conditions.len() + request.operations.len() + request.reads.len() + request.marks.len();

@@ -12,7 +12,7 @@ use duramen::error::{Code, Error, Result};
 use duramen::{AnyChange, AsyncDb, ChangeIter, CommitSeq};
 use duramen_proto::{status, v1};
 use prost::Message as _;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::Stream;
 use tonic::Status;
@@ -25,10 +25,10 @@ use crate::limit::budget::Charge;
 /// A watch to which nothing happens says where it is.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// The most of a commit that is charged: a larger one must be readable, too.
-const CHARGED_MAX: usize = 16 << 20;
+/// What a watch is charged while it reads.
+const READ_BYTES: usize = 4 << 10;
 
-/// How long room for a commit is waited for.
+/// How long room for that is waited for.
 const ROOM_WAIT: Duration = Duration::from_secs(30);
 
 /// A watch that has begun.
@@ -87,8 +87,7 @@ impl Watching {
         sending: &Sending,
     ) -> Result<()> {
         loop {
-            // The semaphore is never closed.
-            let reads = reading.acquire().await.ok();
+            let (reads, mut charge) = self.room(reading).await?;
             let mut changes = self.changes;
             let (back, found) = threads
                 .run(move |_| {
@@ -99,13 +98,13 @@ impl Watching {
             self.changes = back;
             match found {
                 Some(items) => {
-                    self.wanted.check()?;
-                    let charge = self.charge(&items).await?;
+                    charge.grow(items.iter().flatten().map(bytes_of).sum());
                     drop(reads);
-                    self.send_commit(items, &Arc::new(charge), sending).await?;
+                    self.wanted.check()?;
+                    self.send_commit(items, charge, sending).await?;
                 }
                 None => {
-                    drop(reads);
+                    drop((reads, charge));
                     self.at = self.changes.position().unwrap_or(self.at).max(self.at);
                     if self.ends || self.changes.is_at_end() {
                         return self.tell(sending).await;
@@ -120,7 +119,7 @@ impl Watching {
     async fn send_commit(
         &mut self,
         items: Vec<Result<AnyChange>>,
-        charge: &Arc<Charge>,
+        mut charge: Charge,
         sending: &Sending,
     ) -> Result<()> {
         // Of a commit of which no change can be read, the feed tells where it has come.
@@ -152,20 +151,21 @@ impl Watching {
             changes.push(change);
             if bytes >= MESSAGE_BYTES {
                 let part = v1::WatchReply { changes: std::mem::take(&mut changes), position: None };
-                sending.send(part, Some(charge)).await?;
+                sending.send(part, Some(charge.split(bytes))).await?;
                 (bytes, has_sent_part) = (0, true);
             }
         }
         // Parts have no position: the last message of the commit says that it is whole.
         let is_needless = changes.is_empty() && !has_sent_part && self.told_at.elapsed() < IDLE;
-        if is_needless { Ok(()) } else { self.send_whole(changes, Some(charge), sending).await }
+        let charge = Some(charge.split(bytes)).filter(|_| bytes > 0);
+        if is_needless { Ok(()) } else { self.send_whole(changes, charge, sending).await }
     }
 
     /// Sends changes, and that everything up to here was sent.
     async fn send_whole(
         &mut self,
         changes: Vec<v1::Change>,
-        charge: Option<&Arc<Charge>>,
+        charge: Option<Charge>,
         sending: &Sending,
     ) -> Result<()> {
         (self.told, self.told_at) = (self.at, Instant::now());
@@ -190,17 +190,21 @@ impl Watching {
         Ok(())
     }
 
-    /// Room for a commit that was read, until its last message was taken.
-    async fn charge(&self, items: &[Result<AnyChange>]) -> Result<Charge> {
-        let bytes = items.iter().flatten().map(bytes_of).sum::<usize>().min(CHARGED_MAX);
+    /// A turn to read a commit, and the beginning of its charge. How large it is shows once it was read; it is
+    /// charged then, whether there is room or not. So a commit is only read where there is some, and only a few
+    /// at a time.
+    async fn room<'r>(&self, reading: &'r Semaphore) -> Result<(Option<SemaphorePermit<'r>>, Charge)> {
         let mut waited = Duration::ZERO;
         loop {
-            match self.call.charge_work(bytes) {
+            // It is never closed.
+            let turn = reading.acquire().await.ok();
+            match self.call.charge_work(READ_BYTES) {
                 Err(error) if error.code() == Code::Overloaded && waited < ROOM_WAIT => {
+                    drop(turn);
                     sleep(crate::limit::WAIT).await;
                     waited += crate::limit::WAIT;
                 }
-                done => return done,
+                done => return done.map(|charge| (turn, charge)),
             }
         }
     }
@@ -215,8 +219,8 @@ fn bytes_of(change: &AnyChange) -> usize {
     size_of::<v1::Change>() + value + change.key().map_or(0, <[u8]>::len)
 }
 
-/// A message, and the charge of its commit.
-type Charged = (v1::WatchReply, Option<Arc<Charge>>);
+/// A message, and its charge.
+type Charged = (v1::WatchReply, Option<Charge>);
 
 /// Where messages go.
 struct Sending {
@@ -227,8 +231,8 @@ struct Sending {
 
 impl Sending {
     /// Hands a message over once the one before was taken.
-    async fn send(&self, message: v1::WatchReply, charge: Option<&Arc<Charge>>) -> Result<()> {
-        match timeout(self.unread, self.sender.send((message, charge.cloned()))).await {
+    async fn send(&self, message: v1::WatchReply, charge: Option<Charge>) -> Result<()> {
+        match timeout(self.unread, self.sender.send((message, charge))).await {
             Ok(_) => Ok(()),
             Err(_) => Err(Error::new(Code::SnapshotExpired, "the watch took no message for too long")
                 .with_hint("watch again, behind its last position")),
@@ -244,8 +248,8 @@ fn going_down() -> Error {
 /// The messages of a watch.
 pub(crate) struct Messages {
     messages: mpsc::Receiver<Charged>,
-    /// Of the message that was taken last: it is charged again when its frame is made.
-    charge: Option<Arc<Charge>>,
+    /// Of the message that was taken last, until its frame was made, which is charged.
+    charge: Option<Charge>,
     /// Why there are no more, if that is an error.
     ended: Arc<Mutex<Option<Status>>>,
 }
@@ -254,6 +258,7 @@ impl Stream for Messages {
     type Item = std::result::Result<v1::WatchReply, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.charge = None;
         match ready!(self.messages.poll_recv(cx)) {
             Some((message, charge)) => {
                 self.charge = charge;

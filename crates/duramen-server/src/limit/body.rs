@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use duramen::error::{Code, Error};
@@ -56,6 +57,9 @@ pub(crate) struct Takes {
     pub(crate) message_max: usize,
 }
 
+/// How long the first message of a stream waits for room that then takes room for all others.
+pub(crate) const ROOM_WAIT: Duration = Duration::from_secs(10);
+
 /// What a message of a stream is charged at least. It is charged until it is answered; those of reflection,
 /// which are few, until the stream ends.
 const SHORT_BYTES: usize = 256;
@@ -71,6 +75,8 @@ pub(crate) struct Charges {
     messages: Mutex<VecDeque<Charge>>,
     /// The answer of its newest run.
     of_run: Mutex<Vec<Charge>>,
+    /// A run makes the next message of a reply: what it charges is not that of the frame before.
+    is_making: AtomicBool,
     /// The call has failed: what still arrives is not kept.
     is_refused: AtomicBool,
 }
@@ -102,6 +108,17 @@ impl Charges {
     pub(crate) fn end(&self) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.end_run();
+    }
+
+    /// A run for the next message of a stream begins, or has ended.
+    pub(crate) fn set_making(&self, is_making: bool) {
+        self.is_making.store(is_making, Ordering::Relaxed);
+    }
+
+    fn end_run_if_made(&self) {
+        if !self.is_making.load(Ordering::Relaxed) {
+            self.end_run();
+        }
     }
 
     pub(crate) fn end_run(&self) {
@@ -195,7 +212,14 @@ impl RequestBody {
             return Ok(Some(head));
         }
         let charged = length.max(SHORT_BYTES);
-        self.waiting = Some((head, Box::pin(async move { holder.take(charged).await })));
+        self.waiting = Some((
+            head,
+            if self.takes.is_charged {
+                Box::pin(async move { holder.take(charged).await })
+            } else {
+                Box::pin(async move { holder.take_within(charged, ROOM_WAIT).await })
+            },
+        ));
         Ok(None)
     }
 
@@ -277,7 +301,7 @@ pub(crate) struct ReplyBody<H> {
     rest: Bytes,
     charge: Option<Charge>,
     is_stream: bool,
-    /// Of a single reply: the charges of its call. Those of the message end once its frame is charged.
+    /// The charges of the call, if its run made the message: they end once the frame is charged.
     of_message: Option<Arc<Charges>>,
     _held: H,
 }
@@ -302,7 +326,7 @@ impl<H> ReplyBody<H> {
     fn begin(&mut self, bytes: Bytes) {
         self.charge = Some(self.holder.charge_frame(bytes.len(), self.is_stream));
         self.rest = bytes;
-        self.of_message.iter().for_each(|charges| charges.end_run());
+        self.of_message.iter().for_each(|charges| charges.end_run_if_made());
     }
 
     /// The next part of a frame.

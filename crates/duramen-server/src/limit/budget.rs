@@ -23,9 +23,11 @@ const HOLDS_MUCH: usize = 256 << 10;
 /// small calls.
 const OWN_BYTES: usize = 16 << 10;
 
-/// A connection that has not taken so much of its single replies begins no call; of streams, it is closed
-/// after a while.
-pub(crate) const UNTAKEN_BYTES_MAX: usize = 1 << 20;
+/// A connection that has not taken so much of its single replies begins no call.
+const UNTAKEN_BYTES_MAX: usize = 1 << 20;
+
+/// One that takes nothing of so much of its streams is closed after a while.
+pub(crate) const UNTAKEN_OF_STREAMS_MAX: usize = 4 << 20;
 
 /// The part of all bytes that is kept for this, as a divisor: a thousand connections of [`OWN_BYTES`] of the
 /// usual 128 MiB.
@@ -177,6 +179,15 @@ impl Holder {
         }
     }
 
+    /// As [`Holder::take`], for so long. No connection is closed for it.
+    ///
+    /// # Errors
+    /// `Overloaded` (E1103) if there is no room within the time.
+    pub(crate) async fn take_within(self: &Arc<Self>, bytes: usize, within: Duration) -> Result<Charge> {
+        let taken = timeout(within, self.take_patiently(bytes)).await;
+        taken.map_err(|_| overloaded("memory for messages"))
+    }
+
     /// As [`Holder::take`], without waiting.
     ///
     /// # Errors
@@ -279,14 +290,28 @@ impl Charge {
         Charge { holder: Arc::clone(holder), bytes, of }
     }
 
+    /// More bytes, which exist already.
+    pub(crate) fn grow(&mut self, bytes: usize) {
+        self.holder.budget.used.fetch_add(bytes, Ordering::Relaxed);
+        self.holder.held.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+    }
+
+    /// So many of the bytes, as far as there are so many left.
+    pub(crate) fn split(&mut self, bytes: usize) -> Charge {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Charge { holder: Arc::clone(&self.holder), bytes, of: self.of }
+    }
+
     /// A part of a frame, which waits for the client from now on.
     pub(crate) fn part(&mut self, bytes: usize) -> Charge {
-        if self.of == Of::Work {
-            self.holder.replies.fetch_add(bytes, Ordering::Relaxed);
+        let mut part = self.split(bytes);
+        if part.of == Of::Work {
+            part.of = Of::Reply;
+            part.holder.replies.fetch_add(part.bytes, Ordering::Relaxed);
         }
-        self.bytes -= bytes;
-        let of = if self.of == Of::Stream { Of::Stream } else { Of::Reply };
-        Charge { holder: Arc::clone(&self.holder), bytes, of }
+        part
     }
 }
 

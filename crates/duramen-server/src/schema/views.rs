@@ -67,8 +67,18 @@ fn may_read(call: &Call, collection: &str) -> Result<bool> {
     call.caller.has(Right::Reader, Some((Named::Collection, collection)))
 }
 
-/// Whether an error may name documents.
+/// Whether an error names documents, or is of a program's code, which may name anything.
 fn names_documents(error: &Error) -> bool {
-    let names_none = [Code::NoSuchTree, Code::DeadlinePassed, Code::Overloaded, Code::Draining];
-    !names_none.contains(&error.code())
+    let codes = [
+        Code::UniqueViolation,
+        Code::MissingTarget,
+        Code::StillReferenced,
+        Code::Unreadable,
+        Code::ReducerPanicked,
+        Code::InvalidArgument,
+        Code::KeyTooLong,
+        Code::TooLarge,
+        Code::CorruptData,
+    ];
+    codes.contains(&error.code())
 }

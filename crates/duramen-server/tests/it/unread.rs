@@ -20,7 +20,7 @@ use super::Served;
 use super::hostile::{Body, answer, connect, framed, request, whole};
 
 /// Longer than anything here takes, and shorter than a client may be silent.
-const PATIENCE: Duration = Duration::from_secs(9);
+const PATIENCE: Duration = Duration::from_secs(14);
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
@@ -78,7 +78,7 @@ fn first_messages_of_uploads_that_never_end_are_charged() {
 
 #[test]
 fn calls_that_send_no_message_are_charged() {
-    let served = with_memory(512 << 10);
+    let served = with_memory(384 << 10);
     assert_eq!(refused_of(&served, "/duramen.v1.Data/Read", &[], 128), Some(Code::Overloaded));
 }
 
@@ -106,7 +106,7 @@ fn untaken(served: &Served, runtime: &Runtime, calls: Vec<(&'static str, Vec<u8>
 }
 
 fn put_large(served: &Served) {
-    let large = "x".repeat(3 << 20);
+    let large = "x".repeat(6 << 20);
     let order = doc! { "city": "Aden", "id": 1, "cents": 1, "text": large.as_str() };
     served.db.documents("orders").put(order).expect("stored");
 }

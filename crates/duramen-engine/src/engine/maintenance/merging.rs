@@ -53,22 +53,24 @@ impl Maintenance {
     /// `Full` or `Io`; what was merged before stays so.
     pub(super) fn merge_patches(&self, cold: Cold) -> Result<()> {
         let _within = self.store.alarm.enter();
-        self.merged_from(cold).map_or(Ok(()), |merged_from| self.merge(merged_from))
+        let kept_bytes = self.store.pages.meter().kept_patch_bytes();
+        self.merged_from(cold, kept_bytes).map_or(Ok(()), |merged_from| self.merge(merged_from))
     }
 
-    /// Merges all but short patches, if a commit has asked for it: with the patches that its leaves have, it
-    /// would take more than the memory.
+    /// Merges the longer half of all patches, if a commit has asked for it: with the patches that its leaves
+    /// have, it would take more than the memory.
     ///
     /// # Errors
-    /// `Full` or `Io`; what was merged before stays so.
+    /// `Full` or `Io`, which the commit is told, too; what was merged before stays so.
     pub(super) fn merge_on_request(&self) -> Result<()> {
         if !self.committer.throttle.take_request_to_merge() {
             return Ok(());
         }
         let _within = self.store.alarm.enter();
-        let least = self.store.geometry.leaf_bytes_max / COLD_PART;
-        let merged = self.merge(MergedFrom { cold: None, hot: (least, usize::MAX) });
-        self.committer.throttle.merged();
+        let kept_bytes = self.store.pages.meter().patch_bytes() / 2;
+        let merged_from = self.merged_from(Cold::AsOthers, kept_bytes);
+        let merged = merged_from.map_or(Ok(()), |merged_from| self.merge(merged_from));
+        self.committer.throttle.merged(merged.as_ref().err().cloned());
         merged
     }
 
@@ -122,11 +124,9 @@ impl Maintenance {
         Ok(next)
     }
 
-    /// Which patches are merged; `None` if all have room.
-    fn merged_from(&self, cold: Cold) -> Option<MergedFrom> {
-        let meter = self.store.pages.meter();
-        let kept_bytes = meter.kept_patch_bytes();
-        if meter.patch_bytes() <= kept_bytes {
+    /// Which patches are merged so that this many bytes are left; `None` if they are no more.
+    fn merged_from(&self, cold: Cold, kept_bytes: usize) -> Option<MergedFrom> {
+        if self.store.pages.meter().patch_bytes() <= kept_bytes {
             return None;
         }
         let cold = (cold == Cold::First).then_some(self.store.geometry.leaf_bytes_max / COLD_PART);
