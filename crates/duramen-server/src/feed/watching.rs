@@ -190,9 +190,9 @@ impl Watching {
         Ok(())
     }
 
-    /// A turn to read a commit, and the beginning of its charge. How large it is shows once it was read, and it
-    /// is charged then, whether there is room or not. So commits are read where there is some, and only a few
-    /// of them at a time.
+    /// A turn to read a commit, and the beginning of its charge. How large it is shows once it was read, and
+    /// it is charged then, whether there is room or not. So commits are read where there is some, and only a
+    /// few of them at a time.
     async fn room<'r>(&self, reading: &'r Semaphore) -> Result<(Option<SemaphorePermit<'r>>, Charge)> {
         let mut waited = Duration::ZERO;
         loop {
