@@ -184,7 +184,7 @@ impl Served {
 /// The failure of a batch of which an earlier try may have been committed. A key that exists tells that none
 /// was: the id of a committed one would have been known.
 fn in_doubt(failed: FailedBatch) -> FailedBatch {
-    if failed.error.code() == Code::AlreadyExists {
+    if let Code::AlreadyExists | Code::OutcomeUnknown = failed.error.code() {
         return failed;
     }
     let what = format!("the batch may or may not be stored: {}", failed.error.message());

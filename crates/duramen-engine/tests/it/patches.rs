@@ -29,6 +29,12 @@ fn options() -> Options {
     Options { geometry, memory_bytes: 512 * 1024, compress: false, checkpoint_log_bytes, give_back, ..tiny() }
 }
 
+/// With a background of its own, and memory for less than half of 120,000 rows.
+fn open_beside_background() -> Engine {
+    let background = duramen_engine::Background::Threads;
+    open(&MemDisk::new(4), Options { memory_bytes: 4 << 20, background, ..options() })
+}
+
 fn key(row: u32) -> Vec<u8> {
     row.wrapping_mul(2_654_435_761).to_be_bytes().to_vec()
 }
@@ -259,10 +265,7 @@ fn a_tree_of_one_leaf_has_no_patch() {
 /// lock does not replace what the other has committed.
 #[test]
 fn leaves_built_before_the_lock_lose_no_commit() {
-    let disk = MemDisk::new(4);
-    let options =
-        Options { memory_bytes: 4 << 20, background: duramen_engine::Background::Threads, ..options() };
-    let engine = open(&disk, options);
+    let engine = open_beside_background();
     let (tree, mut model) = (create(&engine), Model::new());
     let rows: Vec<u32> = (0..120_000).collect();
     for some in rows.chunks(2000) {
@@ -294,10 +297,7 @@ fn leaves_built_before_the_lock_lose_no_commit() {
 /// ones have made: it waits for the merge.
 #[test]
 fn a_transaction_is_not_refused_for_the_patches_of_others() {
-    let disk = MemDisk::new(4);
-    let options =
-        Options { memory_bytes: 4 << 20, background: duramen_engine::Background::Threads, ..options() };
-    let engine = open(&disk, options);
+    let engine = open_beside_background();
     let (tree, mut model) = (create(&engine), Model::new());
     let rows: Vec<u32> = (0..120_000).collect();
     let mut commit = |rows: &[u32], version: u32| {
