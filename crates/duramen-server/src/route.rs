@@ -253,7 +253,6 @@ async fn begin(shared: &Shared, client: &Client, path: &str, headers: &HeaderMap
             .with_hint("nothing was changed: try again in a moment, when it is up again");
         return Err(error);
     }
-    let held = client.holder.take(CALL_BYTES + bytes_of(headers)).await?;
     let (usual, most) = match path {
         UPLOAD | BACKUP => (LONG_MAX, LONG_MAX),
         TRANSACT => (DEADLINE_MAX, DEADLINE_MAX),
@@ -261,8 +260,9 @@ async fn begin(shared: &Shared, client: &Client, path: &str, headers: &HeaderMap
         _ => (shared.limits.deadline, DEADLINE_MAX),
     };
     // That of a watch is for its beginning: it has no end.
-    let headers = if path == WATCH { &HeaderMap::new() } else { headers };
-    let deadline = call::deadline(headers, usual, most)?;
+    let timed = if path == WATCH { &HeaderMap::new() } else { headers };
+    let deadline = call::deadline(timed, usual, most)?;
+    let held = client.holder.take(CALL_BYTES + bytes_of(headers)).await?;
     let (caller, kept) = ((caller, &client.place, path), (&shared.uploads, &shared.places));
     Ok(Call::new(caller, &shared.audit, deadline, kept, class, &client.holder, held))
 }

@@ -57,7 +57,7 @@ pub(crate) struct Takes {
     pub(crate) message_max: usize,
 }
 
-/// How long the first message of a stream waits for room that then takes room for all others.
+/// How long an upload waits for room: for its first message, and then for all others together.
 pub(crate) const ROOM_WAIT: Duration = Duration::from_secs(10);
 
 /// What a message of a stream is charged at least. It is charged until it is answered; those of reflection,
