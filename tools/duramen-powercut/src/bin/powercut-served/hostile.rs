@@ -1,6 +1,7 @@
 //! Hostile connections beside good clients: the good ones must get every answer, about as soon as without the
 //! others, and the server must not grow.
 
+pub(crate) mod attack;
 mod frames;
 mod manner;
 pub(crate) mod wire;
@@ -8,7 +9,7 @@ pub(crate) mod wire;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,6 @@ use duramen_proto::discovery::{self, Serving};
 use duramen_proto::v1;
 
 pub(crate) use manner::Manner;
-use manner::{Attacker, Target};
 use wire::Certificate;
 
 use crate::client::{Clients, Until};
@@ -129,17 +129,7 @@ fn phases(args: &Hostile, token: &str, server: &mut Child, good: &Good) -> Resul
     watch(server, half, good)?;
     good.is_beside.store(true, Ordering::Relaxed);
     let me = std::env::current_exe().map_err(failed)?;
-    // They stand for other machines: what they compute themselves takes no processor from the server and its
-    // good clients. Of 2,000 threads the lowest `nice` would still take most.
-    let has_chrt = Command::new("chrt").arg("--version").stdout(Stdio::null()).status();
-    let mut command = match has_chrt {
-        Ok(status) if status.success() => {
-            let mut idle = Command::new("chrt");
-            idle.args(["--idle", "0"]).arg(&me);
-            idle
-        }
-        _ => Command::new(&me),
-    };
+    let mut command = Command::new(&me);
     command.arg("attack").arg("--db").arg(&args.of.db).args(["--token", token]);
     for (flag, value) in
         [("--connections", args.connections), ("--new-a-second", args.new_a_second), ("--seed", args.seed)]
@@ -159,54 +149,6 @@ fn phases(args: &Hostile, token: &str, server: &mut Child, good: &Good) -> Resul
     let made =
         String::from_utf8_lossy(&out.stdout).trim().parse().map_err(|_| wrong("no attack was made"))?;
     Ok((made, peak))
-}
-
-/// The attackers of `hostile`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Attack {
-    #[command(flatten)]
-    of: crate::Of,
-    #[arg(long)]
-    token: String,
-    #[arg(long)]
-    connections: u64,
-    #[arg(long)]
-    new_a_second: u64,
-    #[arg(long)]
-    seed: u64,
-    #[arg(long)]
-    manner: Option<Manner>,
-}
-
-/// Attacks until the input ends; prints how many connections were made.
-pub(crate) fn attack(args: &Attack) -> Result<(), Wrong> {
-    let path = &args.of.db;
-    let target = Target {
-        socket: discovery::socket_of(path),
-        address: address(path)?,
-        trust: Certificate::in_directory(path).trust()?,
-        token: args.token.clone(),
-    };
-    let (is_over, made, gate) = (AtomicBool::new(false), AtomicU64::new(0), Gate::new(args.new_a_second));
-    std::thread::scope(|scope| {
-        let (is_over, made, gate, target) = (&is_over, &made, &gate, &target);
-        for number in 0..args.connections {
-            scope.spawn(move || {
-                let mut attacker = Attacker::new(target, number, args.manner, args.seed, is_over);
-                while gate.wait(is_over) {
-                    made.fetch_add(1, Ordering::Relaxed);
-                    // The server closes it, or refuses it: then comes the next.
-                    let _ = attacker.attack();
-                    attacker.rest();
-                }
-            });
-        }
-        // Nothing comes: it ends when the other process does.
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        is_over.store(true, Ordering::Relaxed);
-    });
-    println!("{}", made.into_inner());
-    Ok(())
 }
 
 fn report(args: &Hostile, good: &Good, made: u64, (peak, bound): (u64, u64)) -> Result<(), Wrong> {
@@ -279,37 +221,6 @@ impl std::fmt::Display for Quantiles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Quantiles { count, p50, p99, max } = self;
         write!(f, "{count} acknowledged, half within {p50:.1?}, 99 % within {p99:.1?}, all within {max:.1?}")
-    }
-}
-
-/// Lets so many through in a second.
-struct Gate {
-    next: Mutex<Instant>,
-    every: Duration,
-}
-
-impl Gate {
-    fn new(a_second: u64) -> Gate {
-        let a_second = u32::try_from(a_second.max(1)).unwrap_or(u32::MAX);
-        Gate { next: Mutex::new(Instant::now()), every: Duration::from_secs(1) / a_second }
-    }
-
-    /// Waits for a turn; whether there is one before all is over.
-    fn wait(&self, is_over: &AtomicBool) -> bool {
-        let turn = {
-            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-            let turn = (*next).max(Instant::now());
-            *next = turn + self.every;
-            turn
-        };
-        while !is_over.load(Ordering::Relaxed) {
-            let left = turn.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return true;
-            }
-            std::thread::sleep(left.min(Duration::from_millis(100)));
-        }
-        false
     }
 }
 

@@ -68,7 +68,7 @@ enum Command {
     /// Attacks a server with hostile connections beside good clients, and watches its memory
     Hostile(Hostile),
     /// These connections: attacks until the input ends
-    Attack(hostile::Attack),
+    Attack(hostile::attack::Attack),
     /// Runs transactions of several messages by many clients, and checks that they could have run one after
     /// the other
     History(history::History),
@@ -186,7 +186,7 @@ fn main() -> ExitCode {
         Command::Client(args) => kill_clients::run_one(&args),
         Command::Restart(args) => restart::run(&args),
         Command::Hostile(args) => hostile::run(&args),
-        Command::Attack(args) => hostile::attack(&args),
+        Command::Attack(args) => hostile::attack::run(&args),
         Command::History(args) => history::run(&args),
         Command::Blobs(args) => blobs::run(&args),
         Command::Upload(args) => blobs::upload(&args),

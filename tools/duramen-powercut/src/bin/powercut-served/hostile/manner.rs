@@ -1,15 +1,15 @@
 //! What hostile connections do to a server.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use duramen_disk::memory::Random;
 use rustls::ClientConfig;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Instant, sleep};
 
 use super::frames::{begin, data, headers, message, within};
 use super::wire::Wire;
@@ -75,12 +75,11 @@ pub(super) struct Target {
 }
 
 /// One attacker: each has a manner, and comes by the socket, by TLS as a stranger, or by TLS as a user.
-pub(super) struct Attacker<'a> {
-    pub(super) target: &'a Target,
-    pub(super) manner: Manner,
+pub(super) struct Attacker {
+    target: Arc<Target>,
+    manner: Manner,
     by: By,
     random: Random,
-    is_over: &'a AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,28 +89,18 @@ enum By {
     User,
 }
 
-impl<'a> Attacker<'a> {
-    pub(super) fn new(
-        target: &'a Target,
-        number: u64,
-        manner: Option<Manner>,
-        seed: u64,
-        is_over: &'a AtomicBool,
-    ) -> Attacker<'a> {
+impl Attacker {
+    pub(super) fn new(target: &Arc<Target>, number: u64, manner: Option<Manner>, seed: u64) -> Attacker {
         let (mixed, by) = (number % MANNERS.len() as u64, number / MANNERS.len() as u64 % 3);
         let mixed = MANNERS[usize::try_from(mixed).unwrap_or(0)];
         let by = [By::Socket, By::Stranger, By::User][usize::try_from(by).unwrap_or(0)];
         let random = Random::new(seed ^ number << 20);
-        Attacker { target, manner: manner.unwrap_or(mixed), by, random, is_over }
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
+        Attacker { target: Arc::clone(target), manner: manner.unwrap_or(mixed), by, random }
     }
 
     /// Waits up to a fifth of a second.
-    pub(super) fn rest(&mut self) {
-        std::thread::sleep(Duration::from_millis(self.random.below(200) as u64));
+    pub(super) async fn rest(&mut self) {
+        sleep(Duration::from_millis(self.random.below(200) as u64)).await;
     }
 
     fn garbage(&mut self) -> Vec<u8> {
@@ -119,148 +108,121 @@ impl<'a> Attacker<'a> {
     }
 
     /// Connects, and does what it does until the server closes the connection, or for a time.
-    pub(super) fn attack(&mut self) -> io::Result<()> {
-        let time = Some(Duration::from_secs(1));
+    pub(super) async fn attack(&mut self) -> io::Result<()> {
         if self.by == By::Socket {
-            let stream = UnixStream::connect(&self.target.socket)?;
-            stream.set_write_timeout(time)?;
-            return self.attack_by(Wire::Socket(stream));
+            let stream = UnixStream::connect(&self.target.socket).await?;
+            return self.attack_by(Wire::new(stream)).await;
         }
-        let mut stream = TcpStream::connect(self.target.address)?;
-        stream.set_write_timeout(time)?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        match self.manner {
-            Manner::HalfOpen => return self.hold(&mut Wire::Tcp(stream), HOLD).map(drop),
+        let stream = TcpStream::connect(self.target.address).await?;
+        let sent = match self.manner {
+            Manner::HalfOpen => Vec::new(),
             // A record of a handshake that says it has 16 KiB, and a part of it.
-            Manner::Handshake => stream.write_all(&[22, 3, 1, 0x40, 0, 1, 0])?,
+            Manner::Handshake => vec![22, 3, 1, 0x40, 0, 1, 0],
             Manner::TlsGarbage => {
-                let garbage = self.garbage();
                 let head: &[u8] = if self.random.below(2) == 0 { &[] } else { &[22, 3, 1, 3, 0xe8] };
-                stream.write_all(&[head, &garbage].concat())?;
+                [head, &self.garbage()].concat()
             }
-            _ => return self.attack_by(Wire::tls(stream, &self.target.trust)?),
-        }
-        self.hold(&mut Wire::Tcp(stream), HOLD).map(drop)
+            _ => {
+                let wire = Wire::tls(stream, &self.target.trust).await?;
+                return self.attack_by(wire).await;
+            }
+        };
+        let mut wire = Wire::new(stream);
+        wire.send(&sent).await?;
+        wire.is_closed_within(HOLD).await.map(drop)
     }
 
-    fn attack_by(&mut self, mut wire: Wire) -> io::Result<()> {
-        let target = self.target;
+    async fn attack_by(&mut self, mut wire: Wire) -> io::Result<()> {
+        let target = Arc::clone(&self.target);
         let token = (self.by == By::User).then_some(&target.token[..]);
         let call = |path: &str| [begin(), headers(1, path, token)].concat();
         match self.manner {
             Manner::HalfOpen => {}
-            Manner::Garbage | Manner::TlsGarbage => wire.write_all(&self.garbage())?,
-            Manner::Handshake => wire.write_all(&begin())?,
+            Manner::Garbage | Manner::TlsGarbage => wire.send(&self.garbage()).await?,
+            Manner::Handshake => wire.send(&begin()).await?,
             Manner::Slow => {
                 for byte in [call("/duramen.v1.Data/Batch"), data(1, &[0; 5_000], true)].concat() {
-                    wire.write_all(&[byte])?;
-                    if self.hold(&mut wire, Duration::from_secs(1))? {
+                    wire.send(&[byte]).await?;
+                    if wire.is_closed_within(Duration::from_secs(1)).await? {
                         return Ok(());
                     }
                 }
             }
             Manner::Giant => {
-                wire.write_all(&call("/duramen.v1.Data/Batch"))?;
+                wire.send(&call("/duramen.v1.Data/Batch")).await?;
                 let length = 16_000_000_u32.to_be_bytes();
-                wire.write_all(&data(1, &[&[0], &length[..]].concat(), false))?;
+                wire.send(&data(1, &[&[0], &length[..]].concat(), false)).await?;
                 // As much as the window lets in, and no more.
                 for _ in 0..3 {
-                    wire.write_all(&data(1, &[0x5a; 16_000], false))?;
+                    wire.send(&data(1, &[0x5a; 16_000], false)).await?;
                 }
             }
             Manner::Empty => {
-                wire.write_all(&call("/duramen.v1.Data/Read"))?;
+                wire.send(&call("/duramen.v1.Data/Read")).await?;
                 let length = 8_000_000_u32.to_be_bytes();
-                wire.write_all(&data(1, &[&[0], &length[..]].concat(), false))?;
+                wire.send(&data(1, &[&[0], &length[..]].concat(), false)).await?;
                 let part = data(1, &[0x0a, 0x00].repeat(8_000), false);
                 // It takes what the server's windows let in; the rest is refused.
                 for _ in 0..500 {
-                    wire.write_all(&part)?;
-                    std::thread::sleep(Duration::from_millis(2));
+                    wire.send(&part).await?;
+                    sleep(Duration::from_millis(2)).await;
                 }
             }
             Manner::Upload => {
-                wire.write_all(&call("/duramen.v1.Blobs/Upload"))?;
+                wire.send(&call("/duramen.v1.Blobs/Upload")).await?;
                 let piece = [within(0x0a, FILES.as_bytes()), within(0x1a, &[7; 15_000])].concat();
-                wire.write_all(&message(1, &piece, false))?;
+                wire.send(&message(1, &piece, false)).await?;
             }
-            _ => return self.ask(wire, token),
+            _ => return self.ask(wire, token).await,
         }
-        self.hold(&mut wire, HOLD).map(drop)
+        wire.is_closed_within(HOLD).await.map(drop)
     }
 
     /// Asks for much, and takes nothing of it.
-    fn ask(&self, mut wire: Wire, token: Option<&str>) -> io::Result<()> {
+    async fn ask(&self, mut wire: Wire, token: Option<&str>) -> io::Result<()> {
         let call = |path: &str| [begin(), headers(1, path, token)].concat();
         match self.manner {
             Manner::Single => {
-                wire.write_all(&begin())?;
+                wire.send(&begin()).await?;
                 let read = get_ten();
                 for stream in (1..200).step_by(2) {
-                    wire.write_all(&headers(stream, "/duramen.v1.Data/Read", token))?;
-                    wire.write_all(&message(stream, &read, true))?;
+                    wire.send(&headers(stream, "/duramen.v1.Data/Read", token)).await?;
+                    wire.send(&message(stream, &read, true)).await?;
                 }
             }
             Manner::Transact => {
-                wire.write_all(&call("/duramen.v1.Data/Transact"))?;
+                wire.send(&call("/duramen.v1.Data/Transact")).await?;
                 // A `begin`, then steps that each get ten documents.
                 let step = within(0x12, &get_ten_of_step());
                 let mut sent = message(1, &within(0x0a, &[]), false);
                 let start = Instant::now();
-                while start.elapsed() < HOLD && !self.is_over() {
-                    wire.write_all(&sent)?;
+                while start.elapsed() < HOLD {
+                    wire.send(&sent).await?;
                     sent = message(1, &step, false);
-                    std::thread::sleep(Duration::from_millis(20));
+                    sleep(Duration::from_millis(20)).await;
                 }
                 return Ok(());
             }
             Manner::Download => {
-                wire.write_all(&call("/duramen.v1.Blobs/Download"))?;
+                wire.send(&call("/duramen.v1.Blobs/Download")).await?;
                 let key = within(0x12, &within(0x0a, &within(0x32, b"big")));
                 let blob = [within(0x0a, FILES.as_bytes()), key].concat();
-                wire.write_all(&message(1, &blob, true))?;
+                wire.send(&message(1, &blob, true)).await?;
             }
             Manner::Unread | Manner::Sorted => {
-                wire.write_all(&call("/duramen.v1.Data/Scan"))?;
+                wire.send(&call("/duramen.v1.Data/Scan")).await?;
                 // `collection`, of the scan or of its query, which has an `order_by`.
                 let mut request = within(0x0a, BIG.as_bytes());
                 if self.manner == Manner::Sorted {
                     request.extend(within(0x32, b"text:desc"));
                     request = within(0x42, &request);
                 }
-                wire.write_all(&message(1, &request, true))?;
+                wire.send(&message(1, &request, true)).await?;
             }
             _ => {}
         }
-        self.wait()
-    }
-
-    /// Reads nothing for a time.
-    fn wait(&self) -> io::Result<()> {
-        let start = Instant::now();
-        while start.elapsed() < HOLD && !self.is_over() {
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        sleep(HOLD).await;
         Ok(())
-    }
-
-    /// Keeps the connection for a time; whether it was closed, or all is over.
-    fn hold(&self, wire: &mut Wire, time: Duration) -> io::Result<bool> {
-        let start = Instant::now();
-        wire.set_read_timeout(Duration::from_millis(100))?;
-        let mut bytes = [0; 4096];
-        while start.elapsed() < time {
-            if self.is_over() {
-                return Ok(true);
-            }
-            match wire.read(&mut bytes) {
-                Ok(0) => return Ok(true),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(false)
     }
 }
 

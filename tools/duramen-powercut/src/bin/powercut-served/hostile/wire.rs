@@ -1,9 +1,8 @@
 //! Connections of attackers: to the socket, and by TLS.
 
 use std::fs;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +11,19 @@ use duramen_client::{Address, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 use crate::{Wrong, wrong};
+
+/// How long an attacker waits until the server takes something.
+const UNTAKEN: Duration = Duration::from_secs(1);
+
+/// How long it waits for the server's part of a handshake.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// The files of a server's certificate.
 pub(crate) struct Certificate {
@@ -68,53 +77,40 @@ impl Certificate {
 }
 
 /// A connection of an attacker.
-pub(super) enum Wire {
-    Socket(UnixStream),
-    Tcp(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
-}
+pub(super) struct Wire(Box<dyn Ends>);
+
+trait Ends: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Ends for T {}
 
 impl Wire {
+    pub(super) fn new(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Wire {
+        Wire(Box::new(stream))
+    }
+
     /// By TLS.
-    pub(super) fn tls(stream: TcpStream, config: &Arc<ClientConfig>) -> io::Result<Wire> {
+    pub(super) async fn tls(stream: TcpStream, config: &Arc<ClientConfig>) -> io::Result<Wire> {
         let name = "127.0.0.1".try_into().map_err(io::Error::other)?;
-        let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
-        Ok(Wire::Tls(Box::new(StreamOwned::new(connection, stream))))
+        let connecting = TlsConnector::from(Arc::clone(config)).connect(name, stream);
+        Ok(Wire::new(timeout(SILENCE, connecting).await??))
     }
 
-    pub(super) fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
-        match self {
-            Wire::Socket(stream) => stream.set_read_timeout(Some(time)),
-            Wire::Tcp(stream) => stream.set_read_timeout(Some(time)),
-            Wire::Tls(stream) => stream.sock.set_read_timeout(Some(time)),
+    /// Sends all of it, or fails if the server takes none of it for long.
+    pub(super) async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let sent = timeout(UNTAKEN, self.0.write(bytes)).await??;
+            bytes = &bytes[sent..];
         }
-    }
-}
-
-impl Read for Wire {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Wire::Socket(stream) => stream.read(bytes),
-            Wire::Tcp(stream) => stream.read(bytes),
-            Wire::Tls(stream) => stream.read(bytes),
-        }
-    }
-}
-
-impl Write for Wire {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Wire::Socket(stream) => stream.write(bytes),
-            Wire::Tcp(stream) => stream.write(bytes),
-            Wire::Tls(stream) => stream.write(bytes),
-        }
+        timeout(UNTAKEN, self.0.flush()).await?
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Wire::Socket(stream) => stream.flush(),
-            Wire::Tcp(stream) => stream.flush(),
-            Wire::Tls(stream) => stream.flush(),
-        }
+    /// Reads for some time, or until the server closes the connection; whether it has.
+    pub(super) async fn is_closed_within(&mut self, time: Duration) -> io::Result<bool> {
+        let mut bytes = [0; 4096];
+        let closed = async {
+            while self.0.read(&mut bytes).await? > 0 {}
+            Ok(())
+        };
+        timeout(time, closed).await.map_or(Ok(false), |closed| closed.map(|()| true))
     }
 }
