@@ -427,14 +427,19 @@ impl Session {
     /// of that; it is over if there is no thread, or no room for what it notes.
     async fn work(&mut self, mut open: Open, asked: Steps) -> std::result::Result<Worked, Failure> {
         let charge = self.take_room(&mut open, &asked).await.map_err(of_whole)?;
-        let caller = self.call.caller.clone();
+        let (caller, is_commit) = (self.call.caller.clone(), asked.commit.is_some());
         let run = move |db: &Db| {
             let done = open.work(db, asked, caller.name());
             drop(charge);
             Ok((open, done))
         };
         let (mut open, done) = self.service.writes.run(run).await.map_err(of_whole)?;
-        open.charge(&self.call).await.map_err(of_whole)?;
+        // A commit ends what it notes.
+        if !is_commit {
+            // Others work while this one waits for room.
+            self.call.give_place_back();
+            open.charge(&self.call).await.map_err(of_whole)?;
+        }
         Ok((open, done))
     }
 

@@ -3,7 +3,8 @@
 //! A request is charged by the length that it declares, which the decoder reserves at once. It waits for a
 //! moment where there is no room, and is then refused. Replies exist when they are charged, so they always
 //! are: a request that finds no room has the connection closed that holds most. Without that, a few clients
-//! that send much and read nothing would keep all others out.
+//! that send much and read nothing would keep all others out. A part of all bytes is kept for small calls:
+//! each connection has some of its own there, whatever the others hold.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -19,8 +20,7 @@ use super::WAIT;
 /// A connection that holds less is never closed for what it holds.
 const HOLDS_MUCH: usize = 256 << 10;
 
-/// What each connection may hold beside its window even if the others hold as much as they may: enough for
-/// small calls.
+/// What a connection may hold of the part that is kept for small calls.
 const OWN_BYTES: usize = 16 << 10;
 
 /// A connection that has not taken so much of its single replies begins no call.
@@ -29,13 +29,17 @@ const UNTAKEN_BYTES_MAX: usize = 1 << 20;
 /// One that takes nothing of so much of its streams is closed after a while.
 pub(crate) const UNTAKEN_OF_STREAMS_MAX: usize = 4 << 20;
 
-/// The part of all bytes that is kept for this, as a divisor: a thousand connections of [`OWN_BYTES`] of the
-/// usual 128 MiB.
+/// The part of all bytes that is kept for small calls, as a divisor: of the usual 128 MiB it is [`OWN_BYTES`]
+/// of each of a thousand connections.
 const KEPT_PART: usize = 8;
 
 /// The bytes of all connections.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    /// Bytes that are kept for small calls, and those in use.
+    kept: usize,
+    used_of_kept: AtomicUsize,
+    /// All others, and those in use.
     max: usize,
     used: AtomicUsize,
     given_back: Notify,
@@ -49,6 +53,8 @@ pub(crate) struct Holder {
     budget: Arc<Budget>,
     number: u64,
     held: AtomicUsize,
+    /// Those of them that are of the part for small calls.
+    own: AtomicUsize,
     /// Bytes of replies that wait for the client, and how many it has taken.
     replies: AtomicUsize,
     /// Those of streams, which end by themselves if they are not read.
@@ -66,6 +72,8 @@ pub(crate) struct Holder {
 pub(crate) struct Charge {
     holder: Arc<Holder>,
     bytes: usize,
+    /// Those of them that are of the part for small calls.
+    own: usize,
     of: Of,
 }
 
@@ -86,8 +94,11 @@ pub(crate) struct Window {
 
 impl Budget {
     pub(crate) fn new(max: usize) -> Arc<Budget> {
+        let kept = max / KEPT_PART;
         Arc::new(Budget {
-            max,
+            kept,
+            used_of_kept: AtomicUsize::new(0),
+            max: max - kept,
             used: AtomicUsize::new(0),
             given_back: Notify::new(),
             holders: Mutex::default(),
@@ -102,6 +113,7 @@ impl Budget {
             budget: Arc::clone(self),
             number,
             held: AtomicUsize::new(0),
+            own: AtomicUsize::new(0),
             replies: AtomicUsize::new(0),
             of_streams: AtomicUsize::new(0),
             taken: AtomicU64::new(0),
@@ -115,14 +127,6 @@ impl Budget {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Weak<Holder>>> {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes bytes of all, for a connection that holds some.
-    fn try_take(&self, held: usize, bytes: usize) -> bool {
-        let is_own = held.saturating_add(bytes) <= OWN_BYTES;
-        let max = if is_own { self.max } else { self.max - self.max / KEPT_PART };
-        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= max);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Closes the connection that holds most, if it holds much: for another one that wants bytes, and holds
@@ -145,7 +149,7 @@ impl Budget {
 
     #[cfg(test)]
     fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.used_of_kept.load(Ordering::Relaxed) + self.used.load(Ordering::Relaxed)
     }
 }
 
@@ -155,8 +159,8 @@ impl Holder {
     /// # Errors
     /// `Overloaded` (E1103) if there is no room within 100 ms.
     pub(crate) async fn take(self: &Arc<Self>, bytes: usize) -> Result<Charge> {
-        if self.try_take(bytes) {
-            return Ok(Charge::new(self, bytes, Of::Work));
+        if let Some(charge) = self.try_take(bytes) {
+            return Ok(charge);
         }
         // Most of what is held is held for milliseconds.
         if let Ok(charge) = timeout(WAIT / 2, self.take_patiently(bytes)).await {
@@ -172,8 +176,8 @@ impl Holder {
         loop {
             // Registered before the look, so that nothing is missed in between.
             let given_back = self.budget.given_back.notified();
-            if self.try_take(bytes) {
-                return Charge::new(self, bytes, Of::Work);
+            if let Some(charge) = self.try_take(bytes) {
+                return charge;
             }
             given_back.await;
         }
@@ -193,8 +197,8 @@ impl Holder {
     /// # Errors
     /// `Overloaded` (E1103) if there is no room.
     pub(crate) fn take_now(self: &Arc<Self>, bytes: usize) -> Result<Charge> {
-        if self.try_take(bytes) {
-            return Ok(Charge::new(self, bytes, Of::Work));
+        if let Some(charge) = self.try_take(bytes) {
+            return Ok(charge);
         }
         self.budget.close_the_largest(bytes, self);
         Err(overloaded("memory for messages"))
@@ -206,14 +210,22 @@ impl Holder {
     /// # Errors
     /// `Overloaded` (E1103) if there is no room.
     pub(crate) fn take_to_work(self: &Arc<Self>, bytes: usize) -> Result<Charge> {
-        if self.try_take(bytes) {
-            return Ok(Charge::new(self, bytes, Of::Work));
+        if let Some(charge) = self.try_take(bytes) {
+            return Ok(charge);
         }
         Err(overloaded("memory for queries"))
     }
 
-    fn try_take(&self, bytes: usize) -> bool {
-        self.budget.try_take(self.held.load(Ordering::Relaxed), bytes)
+    /// Of its own bytes, or of those for all.
+    fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        let Budget { kept, used_of_kept, max, used, .. } = &*self.budget;
+        if take(&self.own, bytes, OWN_BYTES) {
+            if take(used_of_kept, bytes, *kept) {
+                return Some(Charge::new(self, bytes, bytes, Of::Work));
+            }
+            self.own.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        take(used, bytes, *max).then(|| Charge::new(self, bytes, 0, Of::Work))
     }
 
     /// Bytes of a reply, which exist already.
@@ -221,7 +233,7 @@ impl Holder {
         self.budget.used.fetch_add(bytes, Ordering::Relaxed);
         let of = if is_stream { Of::Stream } else { Of::Reply };
         self.waiting(of).fetch_add(bytes, Ordering::Relaxed);
-        Charge::new(self, bytes, of)
+        Charge::new(self, bytes, 0, of)
     }
 
     /// A frame of a reply, which exists already, before its parts wait for the client.
@@ -230,7 +242,7 @@ impl Holder {
             return self.charge_reply(bytes, true);
         }
         self.budget.used.fetch_add(bytes, Ordering::Relaxed);
-        Charge::new(self, bytes, Of::Work)
+        Charge::new(self, bytes, 0, Of::Work)
     }
 
     fn waiting(&self, of: Of) -> &AtomicUsize {
@@ -278,6 +290,12 @@ impl Holder {
     }
 }
 
+/// Adds to what is used, if it stays within the most.
+fn take(used: &AtomicUsize, bytes: usize, max: usize) -> bool {
+    let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= max);
+    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+}
+
 impl Drop for Holder {
     fn drop(&mut self) {
         self.budget.lock().remove(&self.number);
@@ -285,9 +303,9 @@ impl Drop for Holder {
 }
 
 impl Charge {
-    fn new(holder: &Arc<Holder>, bytes: usize, of: Of) -> Charge {
+    fn new(holder: &Arc<Holder>, bytes: usize, own: usize, of: Of) -> Charge {
         holder.held.fetch_add(bytes, Ordering::Relaxed);
-        Charge { holder: Arc::clone(holder), bytes, of }
+        Charge { holder: Arc::clone(holder), bytes, own, of }
     }
 
     /// More bytes, which exist already.
@@ -300,8 +318,10 @@ impl Charge {
     /// So many of the bytes, as far as there are so many left.
     pub(crate) fn split(&mut self, bytes: usize) -> Charge {
         let bytes = bytes.min(self.bytes);
+        let own = bytes.min(self.own);
         self.bytes -= bytes;
-        Charge { holder: Arc::clone(&self.holder), bytes, of: self.of }
+        self.own -= own;
+        Charge { holder: Arc::clone(&self.holder), bytes, own, of: self.of }
     }
 
     /// A part of a frame, which waits for the client from now on.
@@ -324,14 +344,16 @@ impl Drop for Window {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let Charge { holder, bytes, of } = self;
+        let Charge { holder, bytes, own, of } = self;
         holder.held.fetch_sub(*bytes, Ordering::Relaxed);
         if *of != Of::Work {
             holder.waiting(*of).fetch_sub(*bytes, Ordering::Relaxed);
             holder.taken.fetch_add(1, Ordering::Relaxed);
             holder.given_back.notify_waiters();
         }
-        holder.budget.used.fetch_sub(*bytes, Ordering::Relaxed);
+        holder.own.fetch_sub(*own, Ordering::Relaxed);
+        holder.budget.used_of_kept.fetch_sub(*own, Ordering::Relaxed);
+        holder.budget.used.fetch_sub(*bytes - *own, Ordering::Relaxed);
         holder.budget.given_back.notify_waiters();
     }
 }
@@ -365,15 +387,16 @@ mod tests {
 
     #[test]
     fn bytes_are_given_back_and_no_more_are_taken_than_there_are() {
-        // All of it is small.
-        let budget = Budget::new(1000);
+        // 700 for all, and 100 for small calls.
+        let budget = Budget::new(800);
         let (one, two) = (budget.holder(), budget.holder());
         block_on(async {
             let first = one.take(600).await.expect("there is room");
-            assert_eq!(two.take(401).await.expect_err("no room").code(), Code::Overloaded);
-            let second = two.take(400).await.expect("there is room");
-            assert_eq!(budget.used(), 1000);
-            drop((first, second));
+            assert_eq!(two.take(101).await.expect_err("no room").code(), Code::Overloaded);
+            let second = two.take(100).await.expect("there is room");
+            let mut third = one.take(100).await.expect("there is room");
+            assert_eq!(budget.used(), 800);
+            drop((first, second, third.split(30), third));
         });
         assert_eq!(budget.used(), 0);
         drop((one, two));
@@ -382,11 +405,11 @@ mod tests {
 
     #[test]
     fn a_call_that_waits_gets_what_another_gives_back() {
-        let budget = Budget::new(1000);
+        let budget = Budget::new(800);
         let (one, two) = (budget.holder(), budget.holder());
         block_on(async {
-            let first = one.take(1000).await.expect("there is room");
-            let second = two.take(10);
+            let first = one.take(700).await.expect("there is room");
+            let second = two.take(101);
             let (second, ()) = tokio::join!(second, async {
                 tokio::task::yield_now().await;
                 drop(first);
@@ -400,11 +423,14 @@ mod tests {
         let budget = Budget::new(16 << 20);
         let (greedy, small) = (budget.holder(), budget.holder());
         block_on(async {
-            let much = greedy.take(14 << 20).await.expect("as much as it may");
+            let much = greedy.take(14 << 20).await.expect("as much as there is");
+            // A reply exists, and takes nothing of what is kept for others.
+            let reply = greedy.charge_reply(4 << 20, false);
+            let own = greedy.take(OWN_BYTES).await.expect("its own, as each has some");
             assert_eq!(greedy.take(1).await.expect_err("no more").code(), Code::Overloaded);
             drop(small.take(OWN_BYTES).await.expect("its own"));
             assert_eq!(small.take(OWN_BYTES + 1).await.expect_err("more").code(), Code::Overloaded);
-            drop(much);
+            drop((much, reply, own));
         });
     }
 
@@ -416,7 +442,7 @@ mod tests {
             let replies = greedy.charge_reply(5 << 20, false);
             let own = small.charge_reply(10, false);
             assert_eq!(greedy.replies(), (5 << 20, 0, 0));
-            let taken = tokio::join!(small.take(1 << 10), async {
+            let taken = tokio::join!(small.take(OWN_BYTES + 1), async {
                 greedy.closed().await;
                 drop(replies);
             });
