@@ -102,8 +102,7 @@ impl Call {
     /// As [`Call::take_place`], of another class.
     pub(crate) async fn take_place_of(&self, class: Class) -> Result<()> {
         let place = loop {
-            let caught_up = timeout_at(self.answer_by(), self.holder.caught_up()).await;
-            caught_up.map_err(|_| deadline_passed())?;
+            self.wait_for_client().await?;
             let place = self.places.take(class, self.holder.number()).await?;
             // Calls before this one have been answered while it waited for its turn.
             if self.holder.is_caught_up() {
@@ -112,6 +111,15 @@ impl Call {
         };
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
         Ok(())
+    }
+
+    /// Waits until the client has taken so much of its replies that it may have others.
+    ///
+    /// # Errors
+    /// `DeadlinePassed` (E1108) if it does not.
+    pub(crate) async fn wait_for_client(&self) -> Result<()> {
+        let caught_up = timeout_at(self.answer_by(), self.holder.caught_up()).await;
+        caught_up.map_err(|_| deadline_passed())
     }
 
     /// Notes that documents of other collections were deleted or changed with one that they refer to, or that

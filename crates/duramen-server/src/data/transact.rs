@@ -239,11 +239,13 @@ impl Session {
     }
 
     async fn answer(&mut self, message: v1::TransactRequest) -> v1::TransactReply {
-        let told = match self.call.caller.check() {
+        // Also what takes no place: answers that nobody reads have an end.
+        let goes_on = self.call.wait_for_client().await.and_then(|()| self.call.caller.check());
+        let told = match goes_on {
             Ok(()) => self.answer_caller(message).await,
-            Err(revoked) => {
+            Err(error) => {
                 lock(&self.rest).open = None;
-                Err(of_whole(revoked))
+                Err(of_whole(error))
             }
         };
         // The place of the work; the answer needs none.
@@ -434,8 +436,8 @@ impl Session {
             Ok((open, done))
         };
         let (mut open, done) = self.service.writes.run(run).await.map_err(of_whole)?;
-        // A commit ends what it notes.
-        if !is_commit {
+        // A commit that goes on ends what it notes.
+        if !(is_commit && done.is_ok()) {
             // Others work while this one waits for room.
             self.call.give_place_back();
             open.charge(&self.call).await.map_err(of_whole)?;

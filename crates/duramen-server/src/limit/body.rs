@@ -310,6 +310,9 @@ pub(crate) struct ReplyBody<H> {
 /// not read.
 const PART_BYTES: usize = 64 << 10;
 
+/// The least that a frame of a reply is charged: what hyper keeps of it, beside its bytes.
+const FRAME_BYTES_MIN: usize = 512;
+
 impl<H> ReplyBody<H> {
     pub(crate) fn new(
         inner: tonic::body::Body,
@@ -324,7 +327,8 @@ impl<H> ReplyBody<H> {
 
     /// A frame that was made. Its client may take nothing of it for long.
     fn begin(&mut self, bytes: Bytes) {
-        self.charge = Some(self.holder.charge_frame(bytes.len(), self.is_stream));
+        let charged = bytes.len().max(FRAME_BYTES_MIN);
+        self.charge = Some(self.holder.charge_frame(charged, self.is_stream));
         self.rest = bytes;
         self.of_message.iter().for_each(|charges| charges.end_run_if_made());
     }
@@ -332,7 +336,9 @@ impl<H> ReplyBody<H> {
     /// The next part of a frame.
     fn part(&mut self) -> Frame<Bytes> {
         let bytes = self.rest.split_to(self.rest.len().min(PART_BYTES));
-        let charge = self.charge.as_mut().map(|charge| charge.part(bytes.len()));
+        // The last part has what is left of the charge.
+        let charged = if self.rest.is_empty() { usize::MAX } else { bytes.len() };
+        let charge = self.charge.as_mut().map(|charge| charge.part(charged));
         Frame::data(Bytes::from_owner(Charged { bytes, _charge: charge }))
     }
 }

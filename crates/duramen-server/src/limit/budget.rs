@@ -3,8 +3,8 @@
 //! A request is charged by the length that it declares, which the decoder reserves at once. It waits for a
 //! moment where there is no room, and is then refused. Replies exist when they are charged, so they always
 //! are: a request that finds no room has the connection closed that holds most. Without that, a few clients
-//! that send much and read nothing would keep all others out. A part of all bytes is kept for small calls:
-//! each connection has some of its own there, whatever the others hold.
+//! that send much and read nothing would keep all others out. Where the others hold all there is, each
+//! connection still has a few bytes of its own for small calls, as long as it takes its replies.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,10 +17,10 @@ use tokio::time::timeout;
 
 use super::WAIT;
 
-/// A connection that holds less is never closed for what it holds.
-const HOLDS_MUCH: usize = 256 << 10;
+/// A connection that holds less, beside bytes of its own, is never closed for what it holds.
+const HOLDS_MUCH: usize = 64 << 10;
 
-/// What a connection may hold of the part that is kept for small calls.
+/// The bytes of its own of a connection.
 const OWN_BYTES: usize = 16 << 10;
 
 /// A connection that has not taken so much of its single replies begins no call.
@@ -29,17 +29,10 @@ const UNTAKEN_BYTES_MAX: usize = 1 << 20;
 /// One that takes nothing of so much of its streams is closed after a while.
 pub(crate) const UNTAKEN_OF_STREAMS_MAX: usize = 4 << 20;
 
-/// The part of all bytes that is kept for small calls, as a divisor: of the usual 128 MiB it is [`OWN_BYTES`]
-/// of each of a thousand connections.
-const KEPT_PART: usize = 8;
-
 /// The bytes of all connections.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Bytes that are kept for small calls, and those in use.
-    kept: usize,
-    used_of_kept: AtomicUsize,
-    /// All others, and those in use.
+    /// Without the bytes that are kept for connections as their own.
     max: usize,
     used: AtomicUsize,
     given_back: Notify,
@@ -53,14 +46,14 @@ pub(crate) struct Holder {
     budget: Arc<Budget>,
     number: u64,
     held: AtomicUsize,
-    /// Those of them that are of the part for small calls.
+    /// Those of them that are its own.
     own: AtomicUsize,
     /// Bytes of replies that wait for the client, and how many it has taken.
     replies: AtomicUsize,
     /// Those of streams, which end by themselves if they are not read.
     of_streams: AtomicUsize,
     taken: AtomicU64,
-    /// Bytes of a reply were taken.
+    /// Some of its bytes were given back.
     given_back: Notify,
     /// It is to be closed; told once.
     is_closing: AtomicBool,
@@ -72,7 +65,7 @@ pub(crate) struct Holder {
 pub(crate) struct Charge {
     holder: Arc<Holder>,
     bytes: usize,
-    /// Those of them that are of the part for small calls.
+    /// Those of them that are the connection's own.
     own: usize,
     of: Of,
 }
@@ -93,11 +86,10 @@ pub(crate) struct Window {
 }
 
 impl Budget {
-    pub(crate) fn new(max: usize) -> Arc<Budget> {
-        let kept = max / KEPT_PART;
+    /// Of so many bytes in all, at most half of which are kept for so many connections.
+    pub(crate) fn new(max: usize, connections: usize) -> Arc<Budget> {
+        let kept = connections.saturating_mul(OWN_BYTES).min(max / 2);
         Arc::new(Budget {
-            kept,
-            used_of_kept: AtomicUsize::new(0),
             max: max - kept,
             used: AtomicUsize::new(0),
             given_back: Notify::new(),
@@ -130,18 +122,17 @@ impl Budget {
     }
 
     /// Closes the connection that holds most, if it holds much: for another one that wants bytes, and holds
-    /// less. One that is closing already may give back enough.
+    /// less. Those that are closing already may give back enough.
     fn close_the_largest(&self, wanted: usize, by: &Holder) {
-        let held = by.held.load(Ordering::Relaxed);
+        let missing = (self.used.load(Ordering::Relaxed) + wanted).saturating_sub(self.max);
         let holders: Vec<Arc<Holder>> = self.lock().values().filter_map(Weak::upgrade).collect();
-        let held_by = |holder: &Holder| holder.held.load(Ordering::Relaxed);
-        let is_closing = |holder: &Holder| holder.is_closing.load(Ordering::Relaxed);
-        if holders.iter().any(|holder| is_closing(holder) && held_by(holder) >= wanted) {
+        let is_closing = |holder: &Arc<Holder>| holder.is_closing.load(Ordering::Relaxed);
+        let (closing, open): (Vec<_>, Vec<_>) = holders.iter().partition(|holder| is_closing(holder));
+        if missing == 0 || closing.iter().map(|holder| holder.of_all()).sum::<usize>() >= missing {
             return;
         }
-        let open = holders.iter().filter(|holder| !is_closing(holder));
-        let Some(largest) = open.max_by_key(|holder| held_by(holder)) else { return };
-        if largest.number != by.number && held_by(largest) >= HOLDS_MUCH.max(held + 1) {
+        let Some(largest) = open.iter().max_by_key(|holder| holder.of_all()) else { return };
+        if largest.number != by.number && largest.of_all() >= HOLDS_MUCH.max(by.of_all() + 1) {
             largest.is_closing.store(true, Ordering::Relaxed);
             largest.close.notify_one();
         }
@@ -149,7 +140,7 @@ impl Budget {
 
     #[cfg(test)]
     fn used(&self) -> usize {
-        self.used_of_kept.load(Ordering::Relaxed) + self.used.load(Ordering::Relaxed)
+        self.used.load(Ordering::Relaxed)
     }
 }
 
@@ -175,11 +166,14 @@ impl Holder {
     pub(crate) async fn take_patiently(self: &Arc<Self>, bytes: usize) -> Charge {
         loop {
             // Registered before the look, so that nothing is missed in between.
-            let given_back = self.budget.given_back.notified();
+            let (by_any, by_itself) = (self.budget.given_back.notified(), self.given_back.notified());
             if let Some(charge) = self.try_take(bytes) {
                 return charge;
             }
-            given_back.await;
+            tokio::select! {
+                () = by_any => {}
+                () = by_itself => {}
+            }
         }
     }
 
@@ -204,28 +198,31 @@ impl Holder {
         Err(overloaded("memory for messages"))
     }
 
-    /// Bytes that a query works in, without waiting. No connection is closed for them: there is room again
-    /// once another query has ended.
+    /// Bytes that a query works in, without waiting, and none of the connection's own. No connection is
+    /// closed for them: there is room again once another query has ended.
     ///
     /// # Errors
     /// `Overloaded` (E1103) if there is no room.
     pub(crate) fn take_to_work(self: &Arc<Self>, bytes: usize) -> Result<Charge> {
-        if let Some(charge) = self.try_take(bytes) {
-            return Ok(charge);
-        }
-        Err(overloaded("memory for queries"))
+        self.try_take_of_all(bytes).ok_or_else(|| overloaded("memory for queries"))
     }
 
-    /// Of its own bytes, or of those for all.
+    /// Of the bytes for all, or else of its own, if the client takes its replies.
     fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
-        let Budget { kept, used_of_kept, max, used, .. } = &*self.budget;
-        if take(&self.own, bytes, OWN_BYTES) {
-            if take(used_of_kept, bytes, *kept) {
-                return Some(Charge::new(self, bytes, bytes, Of::Work));
-            }
-            self.own.fetch_sub(bytes, Ordering::Relaxed);
-        }
-        take(used, bytes, *max).then(|| Charge::new(self, bytes, 0, Of::Work))
+        self.try_take_of_all(bytes).or_else(|| {
+            let (replies, of_streams, _) = self.replies();
+            let left = OWN_BYTES.saturating_sub(replies + of_streams);
+            take(&self.own, bytes, left).then(|| Charge::new(self, bytes, bytes, Of::Work))
+        })
+    }
+
+    fn try_take_of_all(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        take(&self.budget.used, bytes, self.budget.max).then(|| Charge::new(self, bytes, 0, Of::Work))
+    }
+
+    /// What it holds beside bytes of its own.
+    fn of_all(&self) -> usize {
+        self.held.load(Ordering::Relaxed).saturating_sub(self.own.load(Ordering::Relaxed))
     }
 
     /// Bytes of a reply, which exist already.
@@ -346,15 +343,17 @@ impl Drop for Charge {
     fn drop(&mut self) {
         let Charge { holder, bytes, own, of } = self;
         holder.held.fetch_sub(*bytes, Ordering::Relaxed);
+        holder.own.fetch_sub(*own, Ordering::Relaxed);
         if *of != Of::Work {
             holder.waiting(*of).fetch_sub(*bytes, Ordering::Relaxed);
             holder.taken.fetch_add(1, Ordering::Relaxed);
-            holder.given_back.notify_waiters();
         }
-        holder.own.fetch_sub(*own, Ordering::Relaxed);
-        holder.budget.used_of_kept.fetch_sub(*own, Ordering::Relaxed);
-        holder.budget.used.fetch_sub(*bytes - *own, Ordering::Relaxed);
-        holder.budget.given_back.notify_waiters();
+        holder.given_back.notify_waiters();
+        // Bytes of its own are of use to no other.
+        if *bytes > *own {
+            holder.budget.used.fetch_sub(*bytes - *own, Ordering::Relaxed);
+            holder.budget.given_back.notify_waiters();
+        }
     }
 }
 
@@ -387,16 +386,14 @@ mod tests {
 
     #[test]
     fn bytes_are_given_back_and_no_more_are_taken_than_there_are() {
-        // 700 for all, and 100 for small calls.
-        let budget = Budget::new(800);
+        let budget = Budget::new(100_000, 0);
         let (one, two) = (budget.holder(), budget.holder());
         block_on(async {
-            let first = one.take(600).await.expect("there is room");
-            assert_eq!(two.take(101).await.expect_err("no room").code(), Code::Overloaded);
-            let second = two.take(100).await.expect("there is room");
-            let mut third = one.take(100).await.expect("there is room");
-            assert_eq!(budget.used(), 800);
-            drop((first, second, third.split(30), third));
+            let first = one.take(60_000).await.expect("there is room");
+            assert_eq!(two.take(40_001).await.expect_err("no room").code(), Code::Overloaded);
+            let mut second = two.take(40_000).await.expect("there is room");
+            assert_eq!(budget.used(), 100_000);
+            drop((first, second.split(30), second));
         });
         assert_eq!(budget.used(), 0);
         drop((one, two));
@@ -405,11 +402,11 @@ mod tests {
 
     #[test]
     fn a_call_that_waits_gets_what_another_gives_back() {
-        let budget = Budget::new(800);
+        let budget = Budget::new(100_000, 0);
         let (one, two) = (budget.holder(), budget.holder());
         block_on(async {
-            let first = one.take(700).await.expect("there is room");
-            let second = two.take(101);
+            let first = one.take(100_000).await.expect("there is room");
+            let second = two.take(OWN_BYTES + 1);
             let (second, ()) = tokio::join!(second, async {
                 tokio::task::yield_now().await;
                 drop(first);
@@ -420,23 +417,56 @@ mod tests {
 
     #[test]
     fn a_connection_has_room_for_small_calls_whatever_others_hold() {
-        let budget = Budget::new(16 << 20);
+        let budget = Budget::new(16 << 20, 128);
         let (greedy, small) = (budget.holder(), budget.holder());
         block_on(async {
             let much = greedy.take(14 << 20).await.expect("as much as there is");
             // A reply exists, and takes nothing of what is kept for others.
-            let reply = greedy.charge_reply(4 << 20, false);
-            let own = greedy.take(OWN_BYTES).await.expect("its own, as each has some");
-            assert_eq!(greedy.take(1).await.expect_err("no more").code(), Code::Overloaded);
-            drop(small.take(OWN_BYTES).await.expect("its own"));
+            let reply = budget.holder().charge_reply(4 << 20, false);
             assert_eq!(small.take(OWN_BYTES + 1).await.expect_err("more").code(), Code::Overloaded);
-            drop((much, reply, own));
+            assert_eq!(small.take_to_work(1).expect_err("not for work").code(), Code::Overloaded);
+            for _ in 0..2 {
+                let mut own = small.take(OWN_BYTES).await.expect("its own");
+                assert_eq!(small.take(1).await.expect_err("no more").code(), Code::Overloaded);
+                let part = own.split(OWN_BYTES / 2);
+                drop(own);
+                assert_eq!(small.own.load(Ordering::Relaxed), OWN_BYTES / 2);
+                let waits = small.take(OWN_BYTES);
+                let (taken, ()) = tokio::join!(waits, async {
+                    tokio::task::yield_now().await;
+                    drop(part);
+                });
+                drop(taken.expect("given back by itself"));
+            }
+            let own = greedy.take(OWN_BYTES).await.expect("each has some");
+            let used = budget.used();
+            drop(own);
+            assert_eq!(budget.used(), used);
+            drop((much, reply));
         });
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_connection_that_takes_no_replies_has_none_of_its_own() {
+        let budget = Budget::new(1 << 20, 0);
+        let (greedy, unread) = (budget.holder(), budget.holder());
+        let all = block_on(greedy.take(1 << 20)).expect("as much as there is");
+        let mut replies = Vec::new();
+        // Each answer is taken from the call's bytes, and waits for the client.
+        while let Ok(call) = unread.take_now(1 << 10) {
+            replies.push(unread.charge_reply(4 << 10, false));
+            drop(call);
+            assert!(replies.len() <= OWN_BYTES / (4 << 10), "bytes that nobody takes have an end");
+        }
+        drop(replies.pop());
+        drop(unread.take_now(1 << 10).expect("it has taken one"));
+        drop(all);
     }
 
     #[test]
     fn the_connection_that_holds_most_is_closed_when_there_is_no_room() {
-        let budget = Budget::new(4 << 20);
+        let budget = Budget::new(4 << 20, 0);
         let (greedy, small) = (budget.holder(), budget.holder());
         block_on(async {
             let replies = greedy.charge_reply(5 << 20, false);

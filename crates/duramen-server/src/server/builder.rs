@@ -185,7 +185,7 @@ impl Builder {
             tls,
             uploads: KeptUploads::new(&self.limits),
             places: Arc::new(Places::new(&self.limits, cores())),
-            budget: Budget::new(self.limits.memory_bytes),
+            budget: Budget::new(self.limits.memory_bytes, self.limits.connections),
             services: self.services(runtime, &tcp, &audit, draining.clone())?,
             limits: self.limits.clone(),
             draining,

@@ -120,9 +120,12 @@ fn beside(
     report(args, &good, made, (peak, (engine_bytes + SERVER_BYTES) / 10 * 11))
 }
 
-/// Good clients alone, beside attackers in a process of their own, and alone again. Returns how many
-/// connections these have made, and the most memory of the server.
-fn phases(args: &Hostile, token: &str, server: &mut Child, good: &Good) -> Result<(u64, u64), Wrong> {
+/// How many connections attackers have made, and how many there were at once.
+type Made = (u64, u64);
+
+/// Good clients alone, beside attackers in a process of their own, and alone again. Returns what connections
+/// these have made, and the most memory of the server.
+fn phases(args: &Hostile, token: &str, server: &mut Child, good: &Good) -> Result<(Made, u64), Wrong> {
     let failed = |error: std::io::Error| wrong(format!("the attackers: {error}"));
     // Half before and half after: the database grows meanwhile.
     let half = Duration::from_secs(args.alone_seconds) / 2;
@@ -146,15 +149,19 @@ fn phases(args: &Hostile, token: &str, server: &mut Child, good: &Good) -> Resul
     let out = attackers.wait_with_output().map_err(failed)?;
     good.is_beside.store(false, Ordering::Relaxed);
     let peak = peak?.max(watch(server, half, good)?);
+    let made = String::from_utf8_lossy(&out.stdout);
     let made =
-        String::from_utf8_lossy(&out.stdout).trim().parse().map_err(|_| wrong("no attack was made"))?;
-    Ok((made, peak))
+        made.trim().split_once(' ').and_then(|(all, open)| Some((all.parse().ok()?, open.parse().ok()?)));
+    match made {
+        Some(made) if out.status.success() => Ok((made, peak)),
+        _ => Err(wrong("the attack was not made as it should")),
+    }
 }
 
-fn report(args: &Hostile, good: &Good, made: u64, (peak, bound): (u64, u64)) -> Result<(), Wrong> {
+fn report(args: &Hostile, good: &Good, (made, open): Made, (peak, bound): (u64, u64)) -> Result<(), Wrong> {
     let [alone, beside] = good.took.each_ref().map(Quantiles::of);
     println!(
-        "seed {}: {} good clients, {} s alone: {alone}; {} s beside {} connections, {made} made: {beside}; no error; {} MiB of memory at most, {} allowed",
+        "seed {}: {} good clients, {} s alone: {alone}; {} s beside {} attackers, {made} connections made, {open} at once: {beside}; no error; {} MiB of memory at most, {} allowed",
         args.seed,
         args.clients,
         args.alone_seconds,

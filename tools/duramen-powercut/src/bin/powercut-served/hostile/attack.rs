@@ -1,7 +1,6 @@
 //! The attackers: a process of its own, with one thread for all of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use duramen_proto::discovery;
@@ -9,7 +8,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::address;
-use super::manner::{Attacker, Manner, Target};
+use super::manner::{Attacker, Made, Manner, Target};
 use super::wire::Certificate;
 use crate::{Wrong, wrong};
 
@@ -30,7 +29,7 @@ pub(crate) struct Attack {
     manner: Option<Manner>,
 }
 
-/// Attacks until the input ends; prints how many connections were made.
+/// Attacks until the input ends; prints how many connections were made, and how many there were at once.
 pub(crate) fn run(args: &Attack) -> Result<(), Wrong> {
     let path = &args.of.db;
     let target = Arc::new(Target {
@@ -39,16 +38,15 @@ pub(crate) fn run(args: &Attack) -> Result<(), Wrong> {
         trust: Certificate::in_directory(path).trust()?,
         token: args.token.clone(),
     });
-    let (made, gate) = (Arc::new(AtomicU64::new(0)), Arc::new(Gate::new(args.new_a_second)));
+    let (made, gate) = (Arc::new(Made::default()), Arc::new(Gate::new(args.new_a_second)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| wrong(format!("the attackers: {error}")))?;
     for number in 0..args.connections {
-        let mut attacker = Attacker::new(&target, number, args.manner, args.seed);
-        let (made, gate) = (Arc::clone(&made), Arc::clone(&gate));
+        let mut attacker = Attacker::new((&target, &made), number, args.manner, args.seed);
+        let gate = Arc::clone(&gate);
         runtime.spawn(async move {
             loop {
                 gate.wait().await;
-                made.fetch_add(1, Ordering::Relaxed);
                 // The server closes it, or refuses it: then comes the next.
                 let _ = attacker.attack().await;
                 attacker.rest().await;
@@ -58,8 +56,11 @@ pub(crate) fn run(args: &Attack) -> Result<(), Wrong> {
     // Nothing comes: it ends when the other process does.
     let input = || std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
     let _ = runtime.block_on(runtime.spawn_blocking(input));
-    println!("{}", made.load(Ordering::Relaxed));
-    Ok(())
+    println!("{} {}", made.all(), made.most_open());
+    match made.missing() {
+        Some(manner) if args.manner.is_none() => Err(wrong(format!("no connection was {manner:?}"))),
+        _ => Ok(()),
+    }
 }
 
 /// Lets so many through in a second.

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use duramen_disk::memory::Random;
@@ -74,9 +75,52 @@ pub(super) struct Target {
     pub(super) token: String,
 }
 
+/// How many connections were made, of each manner, and how many there were at once.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    of: [AtomicU64; MANNERS.len()],
+    open: AtomicU64,
+    most_open: AtomicU64,
+}
+
+/// A connection that is counted while it is open.
+struct Counted<'a>(&'a AtomicU64);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Made {
+    /// One more, with its handshake if it makes one. The server may still refuse it.
+    fn count(&self, manner: Manner) -> Counted<'_> {
+        let at = MANNERS.iter().position(|other| *other == manner).unwrap_or(0);
+        self.of[at].fetch_add(1, Ordering::Relaxed);
+        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_open.fetch_max(open, Ordering::Relaxed);
+        Counted(&self.open)
+    }
+
+    pub(super) fn all(&self) -> u64 {
+        self.of.iter().map(|made| made.load(Ordering::Relaxed)).sum()
+    }
+
+    pub(super) fn most_open(&self) -> u64 {
+        self.most_open.load(Ordering::Relaxed)
+    }
+
+    /// A manner of which none was made.
+    pub(super) fn missing(&self) -> Option<Manner> {
+        let none = self.of.iter().position(|made| made.load(Ordering::Relaxed) == 0);
+        none.map(|at| MANNERS[at])
+    }
+}
+
 /// One attacker: each has a manner, and comes by the socket, by TLS as a stranger, or by TLS as a user.
 pub(super) struct Attacker {
     target: Arc<Target>,
+    made: Arc<Made>,
     manner: Manner,
     by: By,
     random: Random,
@@ -90,12 +134,18 @@ enum By {
 }
 
 impl Attacker {
-    pub(super) fn new(target: &Arc<Target>, number: u64, manner: Option<Manner>, seed: u64) -> Attacker {
+    pub(super) fn new(
+        (target, made): (&Arc<Target>, &Arc<Made>),
+        number: u64,
+        manner: Option<Manner>,
+        seed: u64,
+    ) -> Attacker {
         let (mixed, by) = (number % MANNERS.len() as u64, number / MANNERS.len() as u64 % 3);
         let mixed = MANNERS[usize::try_from(mixed).unwrap_or(0)];
         let by = [By::Socket, By::Stranger, By::User][usize::try_from(by).unwrap_or(0)];
         let random = Random::new(seed ^ number << 20);
-        Attacker { target: Arc::clone(target), manner: manner.unwrap_or(mixed), by, random }
+        let (target, made) = (Arc::clone(target), Arc::clone(made));
+        Attacker { target, made, manner: manner.unwrap_or(mixed), by, random }
     }
 
     /// Waits up to a fifth of a second.
@@ -109,8 +159,10 @@ impl Attacker {
 
     /// Connects, and does what it does until the server closes the connection, or for a time.
     pub(super) async fn attack(&mut self) -> io::Result<()> {
+        let made = Arc::clone(&self.made);
         if self.by == By::Socket {
             let stream = UnixStream::connect(&self.target.socket).await?;
+            let _open = made.count(self.manner);
             return self.attack_by(Wire::new(stream)).await;
         }
         let stream = TcpStream::connect(self.target.address).await?;
@@ -124,10 +176,12 @@ impl Attacker {
             }
             _ => {
                 let wire = Wire::tls(stream, &self.target.trust).await?;
+                let _open = made.count(self.manner);
                 return self.attack_by(wire).await;
             }
         };
         let mut wire = Wire::new(stream);
+        let _open = made.count(self.manner);
         wire.send(&sent).await?;
         wire.is_closed_within(HOLD).await.map(drop)
     }
