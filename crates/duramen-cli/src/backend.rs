@@ -20,6 +20,7 @@ use duramen::{
     Schema, Snapshot, Span, Value, ViewSpec,
 };
 use duramen_client::{Address, Client, Remote};
+use duramen_proto::discovery::{self, Serving};
 
 use crate::args::DatabaseArgs;
 use crate::database::{self, Opened};
@@ -469,7 +470,7 @@ fn holder(args: &DatabaseArgs, failure: Failure) -> Result<Served> {
     }
     let client = match Client::connect(&Address::Directory(args.db.clone())) {
         Ok(client) => client,
-        Err(error) if error.code() == Code::Unreachable => {
+        Err(error) if error.code() == Code::Unreachable && !is_served(&args.db) => {
             return Err(failure.when_locked(
                 "a program lets commands in while it has the database open by `let _server = duramen_server::local(&db)?;`",
             ));
@@ -478,6 +479,15 @@ fn holder(args: &DatabaseArgs, failure: Failure) -> Result<Served> {
     };
     check_identity(&args.db, &client)?;
     Ok(Served::new(client))
+}
+
+/// Whether a process that runs says that it serves the database.
+fn is_served(path: &Path) -> bool {
+    let serving = std::fs::read_to_string(path.join(discovery::FILE)).ok();
+    let process = serving
+        .and_then(|text| Serving::parse(&text))
+        .and_then(|serving| rustix::process::Pid::from_raw(serving.pid.cast_signed()));
+    process.is_some_and(|process| rustix::process::test_kill_process(process).is_ok())
 }
 
 /// Refuses a server of another database: its files may have been copied here.

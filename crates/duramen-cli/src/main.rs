@@ -166,7 +166,9 @@ fn usage(error: &clap::Error, words: &[String]) -> Failure {
     let suggested =
         [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
     let near = suggested.into_iter().find_map(|kind| error.get(kind)).map(ToString::to_string);
-    let values = error.get(ContextKind::ValidValue).map(|values| format!("the values are {values}"));
+    // Without any where one is missing that may be any text.
+    let values = error.get(ContextKind::ValidValue).map(ToString::to_string);
+    let values = values.filter(|all| !all.is_empty()).map(|all| format!("the values are {all}"));
     let usage = rendered
         .lines()
         .find(|line| line.starts_with("Usage:"))

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use duramen::{Code, Db, Durability, Event, doc};
+use duramen::{Code, Db, Durability, Error, Event, doc};
 use duramen_proto::discovery::PORT;
 use duramen_server::{Builder, Server};
 
@@ -32,6 +32,9 @@ pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
         let what = "--socket-only, and a listener of TCP was handed over (LISTEN_FDS)";
         return Err(Failure::usage(what, "leave out --socket-only, or hand over none of TCP"));
     }
+    if is_new {
+        check_new(args)?;
+    }
     let db = open(args, poisoned)?;
     let server = start(&db, args, handed_over)?;
     told(&db, &server, args, is_new, out)?;
@@ -51,6 +54,23 @@ pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
     let closed = db.close();
     out.note("stopped");
     Ok(closed?)
+}
+
+/// Refuses to make a database that could not be served: a new one has no user.
+fn check_new(args: &ServeArgs) -> Result<()> {
+    let is_wide = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
+    match args.listen.iter().find(is_wide) {
+        Some(wide) if !args.no_auth => {
+            let path = args.database.db.display();
+            let what = format!(
+                "other machines can reach {wide}, and {path} does not exist: it has no user that could call"
+            );
+            let hint =
+                "make the database first (`duramen import` does), and add a user with `duramen user add`";
+            Err(Error::new(Code::Forbidden, what).with_hint(hint).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn open(args: &ServeArgs, poisoned: Sender<String>) -> Result<Db> {

@@ -83,6 +83,18 @@ impl AdminService {
         let (audit, actor) = (Arc::clone(&self.audit), call.actor());
         self.administer(call, move |db| audit.act(&actor, (what, &on), || work(db))).await
     }
+
+    /// As [`AdminService::change`], of what may not be there: returns whether it was.
+    async fn remove(
+        &self,
+        call: Call,
+        (what, on): (&'static str, String),
+        work: impl FnOnce(&Db) -> Result<bool> + Send + 'static,
+    ) -> std::result::Result<bool, Status> {
+        let (audit, actor) = (Arc::clone(&self.audit), call.actor());
+        let removed = self.administer(call, move |db| audit.remove(&actor, (what, &on), || work(db)));
+        removed.await.map(Response::into_inner)
+    }
 }
 
 type Answer<T> = std::result::Result<Response<T>, Status>;
@@ -130,10 +142,9 @@ impl admin_server::Admin for AdminService {
 
     async fn drop_user(&self, request: Request<v1::DropUserRequest>) -> Answer<v1::DropUserReply> {
         let (call, request) = (call_of(&request), request.into_inner());
-        let on = request.name.clone();
-        let end =
-            move |db: &Db| Ok(v1::DropUserReply { was_there: crate::users::drop_user(db, &request.name)? });
-        self.change(call, "drop_user", on, end).await
+        let act = ("drop_user", request.name.clone());
+        let was_there = self.remove(call, act, move |db| crate::users::drop_user(db, &request.name)).await?;
+        Ok(Response::new(v1::DropUserReply { was_there }))
     }
 
     async fn add_token(&self, request: Request<v1::AddTokenRequest>) -> Answer<v1::AddTokenReply> {
@@ -144,11 +155,9 @@ impl admin_server::Admin for AdminService {
 
     async fn revoke_token(&self, request: Request<v1::RevokeTokenRequest>) -> Answer<v1::RevokeTokenReply> {
         let (call, request) = (call_of(&request), request.into_inner());
-        let on = request.id.clone();
-        let end = move |db: &Db| {
-            Ok(v1::RevokeTokenReply { was_there: crate::users::revoke_token(db, &request.id)? })
-        };
-        self.change(call, "revoke_token", on, end).await
+        let act = ("revoke_token", request.id.clone());
+        let was_there = self.remove(call, act, move |db| crate::users::revoke_token(db, &request.id)).await?;
+        Ok(Response::new(v1::RevokeTokenReply { was_there }))
     }
 
     type BackupStream = backup::Replies;

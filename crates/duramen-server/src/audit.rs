@@ -110,6 +110,26 @@ impl Audit {
         done
     }
 
+    /// As [`Audit::act`], to take away what may not be there: returns whether it was. If not, the last line
+    /// has the code of an error (E0903).
+    ///
+    /// # Errors
+    /// As [`Audit::act`].
+    pub fn remove(
+        self: &Arc<Self>,
+        actor: &Actor,
+        (what, on): (&str, &str),
+        work: impl FnOnce() -> Result<bool>,
+    ) -> Result<bool> {
+        let begun = self.begin(actor, what, on)?;
+        let done = work();
+        begun.end(match &done {
+            Ok(was_there) => (!was_there).then_some(Code::NoSuchKey),
+            Err(error) => Some(error.code()),
+        });
+        done
+    }
+
     /// Tells that something is about to be done.
     ///
     /// # Errors

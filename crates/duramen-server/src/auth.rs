@@ -107,7 +107,9 @@ impl Auth {
         if is_here && self.token.as_ref().is_some_and(|wanted| is_same(wanted.as_bytes(), token)) {
             return Ok(Caller::admin());
         }
-        self.users.caller(token)?.map_or_else(|| refused("a token that is not valid here"), Ok)
+        self.users
+            .caller(token)?
+            .map_or_else(|| refused("a token that is not valid here, or was revoked"), Ok)
     }
 }
 

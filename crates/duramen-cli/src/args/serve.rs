@@ -15,7 +15,7 @@ pub(crate) struct ServeArgs {
     /// Listen on this address; may be repeated; beside what a service manager hands over (LISTEN_FDS).
     /// Without either: on 127.0.0.1:7420, or another port if that one is taken. One that other machines
     /// reach, such as 0.0.0.0:7420, needs TLS and a user
-    #[arg(long, value_name = "HOST:PORT", conflicts_with = "socket_only")]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "socket_only")]
     pub(crate) listen: Vec<SocketAddr>,
 
     /// Listen on the socket in the directory of the database only

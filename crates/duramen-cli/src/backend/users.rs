@@ -1,5 +1,7 @@
 //! Users, tokens and the audit of a database, or of a server's.
 
+use std::sync::Arc;
+
 use duramen::{Db, Time};
 use duramen_proto::{key, v1};
 use duramen_server::audit::{self, Actor, Audit, Mark};
@@ -65,10 +67,10 @@ impl Reading {
 }
 
 /// Does what the audit tells of, in the place of a server.
-fn audited<T>(db: &Db, act: (&str, &str), work: impl FnOnce() -> duramen::Result<T>) -> Result<T> {
+fn audited<T>(db: &Db, act: impl FnOnce(&Arc<Audit>, &Actor) -> duramen::Result<T>) -> Result<T> {
     let audit = Audit::open(db)?;
     let actor = Actor { user: "admin".to_owned(), from: "command line".to_owned() };
-    let done = audit.act(&actor, act, work)?;
+    let done = act(&audit, &actor)?;
     // What was done stays done, and its line is on disk: only the row of the minute is missing if this fails.
     let _ = audit.flush(true);
     Ok(done)
@@ -95,7 +97,9 @@ impl Writing {
             Writing::Local(db) => {
                 let grants = rights.iter().map(|right| right.parse()).collect::<duramen::Result<_>>()?;
                 let user = User { name, grants, certificates };
-                audited(db, ("put_user", &user.name), || users::put_user(db, &user, is_new))
+                audited(db, |audit, actor| {
+                    audit.act(actor, ("put_user", &user.name), || users::put_user(db, &user, is_new))
+                })
             }
             Writing::Served(served) => {
                 Ok(served.client.put_user(v1::User { name, rights, certificates }, is_new)?)
@@ -106,7 +110,9 @@ impl Writing {
     /// Drops a user and its tokens. Returns whether it was there.
     pub(crate) fn drop_user(&self, name: &str) -> Result<bool> {
         match self {
-            Writing::Local(db) => audited(db, ("drop_user", name), || users::drop_user(db, name)),
+            Writing::Local(db) => audited(db, |audit, actor| {
+                audit.remove(actor, ("drop_user", name), || users::drop_user(db, name))
+            }),
             Writing::Served(served) => Ok(served.client.drop_user(name)?),
         }
     }
@@ -117,7 +123,7 @@ impl Writing {
         match self {
             Writing::Local(db) => {
                 let add = || users::add_token(db, user, seconds);
-                let (token, text) = audited(db, ("add_token", user), add)?;
+                let (token, text) = audited(db, |audit, actor| audit.act(actor, ("add_token", user), add))?;
                 Ok((KnownToken::of(token), text))
             }
             Writing::Served(served) => {
@@ -130,7 +136,9 @@ impl Writing {
     /// Ends a token. Returns whether it was there.
     pub(crate) fn revoke_token(&self, id: &str) -> Result<bool> {
         match self {
-            Writing::Local(db) => audited(db, ("revoke_token", id), || users::revoke_token(db, id)),
+            Writing::Local(db) => audited(db, |audit, actor| {
+                audit.remove(actor, ("revoke_token", id), || users::revoke_token(db, id))
+            }),
             Writing::Served(served) => Ok(served.client.revoke_token(id)?),
         }
     }

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::process::{Child, Stdio};
 
+use duramen_proto::discovery::Serving;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::runner::{Ran, Scratch, start};
@@ -306,6 +307,9 @@ fn a_server_is_found_by_its_address_and_a_variable() {
     refused(&["--at", "db", "doctor"], 2, "E0201");
     refused(&["serve", "db"], 4, "E0701");
     refused(&["serve", "other", "--listen", "0.0.0.0:0"], 7, "E1102");
+    // A database without a user that could call is not made.
+    refused(&["serve", "none", "--listen", "0.0.0.0:0", "--no-tls"], 7, "E1102");
+    assert!(!scratch.path("none").exists());
     refused(&["put", "db", "-c", "rows", "{}", "--durability", "memory"], 2, "E0201");
     // A command that only works on files names the process that has them open.
     refused(&["compact", "db"], 4, "E0701");
@@ -326,6 +330,25 @@ fn a_holder_that_serves_nothing_is_told_how_to() {
     db.documents("rows").put(duramen::doc! { "city": "Rome", "id": 1, "n": 1 }).unwrap();
     assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "5\n");
     drop(server);
+    assert_eq!(scratch.run(&["count", "db", "-c", "rows"]).code, Some(4));
+    // One that says it serves, runs, and does not answer, is not told how to serve.
+    let mut serving = Serving {
+        v: 1,
+        pid: std::process::id(),
+        run: 1,
+        database: db.durability_status().database.to_string(),
+        socket: true,
+        addresses: Vec::new(),
+        version: "0".to_owned(),
+    };
+    scratch.write("db/serve.json", serving.to_text());
+    let ran = scratch.run(&["count", "db", "-c", "rows"]);
+    assert!(ran.code == Some(6) && ran.stderr.contains("E1111"), "{}", ran.stderr);
+    // A process that has ended has left its file.
+    let mut ended = start(scratch.command_as_is(&["--version"]).stdout(Stdio::null())).unwrap();
+    ended.wait().unwrap();
+    serving.pid = ended.id();
+    scratch.write("db/serve.json", serving.to_text());
     assert_eq!(scratch.run(&["count", "db", "-c", "rows"]).code, Some(4));
 }
 

@@ -130,7 +130,7 @@ impl Log {
             // A part of a line would be in the way of the next one.
             let undone = file.set_len(*bytes);
             self.fail_if(undone)?;
-            return Err(Error::io("write the audit in", &self.directory, &error));
+            return Err(self.cannot("write the audit in", &error));
         }
         *bytes += text.len() as u64;
         (self.next, self.hash) = (number + 1, hash);
@@ -143,8 +143,7 @@ impl Log {
         self.fail_if(synced)?;
         let path = chain::file_of(&self.directory, self.next);
         let file = create(&self.directory, &path);
-        let file =
-            file.map_err(|error| Error::io("begin a file of the audit in", &self.directory, &error))?;
+        let file = file.map_err(|error| self.cannot("begin a file of the audit in", &error))?;
         let sync = |directory: &Path| File::open(directory)?.sync_all();
         let synced = sync(&self.directory).and_then(|()| self.directory.parent().map_or(Ok(()), sync));
         self.fail_if(synced)?;
@@ -201,6 +200,17 @@ impl Log {
 
     fn check(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Nothing was written.
+    fn cannot(&self, what: &'static str, error: &io::Error) -> Error {
+        let error = Error::io(what, &self.directory, error);
+        match error.code() {
+            Code::DiskFull => error.with_hint(
+                "nothing was changed: free some space on this disk and repeat; deleting rows frees none, since the database keeps its files",
+            ),
+            _ => error,
+        }
     }
 
     fn fail_if(&mut self, done: io::Result<()>) -> Result<()> {

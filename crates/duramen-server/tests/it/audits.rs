@@ -123,6 +123,19 @@ fn audited() -> (Db, PathBuf, tempfile::TempDir) {
 }
 
 #[test]
+fn taking_away_what_is_not_there_has_the_code_of_an_error() {
+    let (db, path, _directory) = audited();
+    let audit = Audit::open(&db).expect("opened");
+    assert!(audit.remove(&actor(), ("drop_user", "web"), || Ok(true)).expect("it was there"));
+    assert!(!audit.remove(&actor(), ("drop_user", "nobody"), || Ok(false)).expect("it was not"));
+    audit.flush(true).expect("written");
+    let text = fs::read_to_string(files(&path).remove(0)).expect("text");
+    let has_code = |line: &str| line.contains("\"code\":\"E0903\"");
+    let ends: Vec<bool> = text.lines().rev().take(4).map(has_code).collect();
+    assert_eq!(ends, [true, false, false, false], "{text}");
+}
+
+#[test]
 fn what_was_changed_taken_out_moved_or_cut_off_is_found() {
     let (db, path, _directory) = audited();
     let file = files(&path).remove(0);
