@@ -21,6 +21,7 @@ use duramen::{
 };
 use duramen_client::{Address, Client, Remote};
 use duramen_proto::discovery::{self, Serving};
+use rustix::io::Errno;
 
 use crate::args::DatabaseArgs;
 use crate::database::{self, Opened};
@@ -487,7 +488,8 @@ fn is_served(path: &Path) -> bool {
     let process = serving
         .and_then(|text| Serving::parse(&text))
         .and_then(|serving| rustix::process::Pid::from_raw(serving.pid.cast_signed()));
-    process.is_some_and(|process| rustix::process::test_kill_process(process).is_ok())
+    // A process of another user may not be signalled, and runs.
+    process.is_some_and(|process| rustix::process::test_kill_process(process) != Err(Errno::SRCH))
 }
 
 /// Refuses a server of another database: its files may have been copied here.

@@ -166,7 +166,7 @@ fn usage(error: &clap::Error, words: &[String]) -> Failure {
     let suggested =
         [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
     let near = suggested.into_iter().find_map(|kind| error.get(kind)).map(ToString::to_string);
-    // Without any where one is missing that may be any text.
+    // An option that takes any text lists no values.
     let values = error.get(ContextKind::ValidValue).map(ToString::to_string);
     let values = values.filter(|all| !all.is_empty()).map(|all| format!("the values are {all}"));
     let usage = rendered

@@ -58,8 +58,7 @@ pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
 
 /// Refuses to make a database that could not be served: a new one has no user.
 fn check_new(args: &ServeArgs) -> Result<()> {
-    let is_wide = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
-    match args.listen.iter().find(is_wide) {
+    match args.listen.iter().find(|address| is_wide(address)) {
         Some(wide) if !args.no_auth => {
             let path = args.database.db.display();
             let what = format!(
@@ -71,6 +70,11 @@ fn check_new(args: &ServeArgs) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether other machines can reach an address.
+fn is_wide(address: &SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
 }
 
 fn open(args: &ServeArgs, poisoned: Sender<String>) -> Result<Db> {
@@ -166,10 +170,10 @@ fn told(db: &Db, server: &Server, args: &ServeArgs, is_new: bool, out: Output) -
     }
     let tls = if args.tls_cert.is_some() { " with TLS" } else { "" };
     for address in server.addresses() {
-        let who = match address.ip().to_canonical().is_loopback() {
+        let who = match is_wide(address) {
             _ if args.no_auth => "everybody may do everything".to_owned(),
-            true => format!("token in {word}/serve.token"),
-            false => "tokens of users: `duramen token add`".to_owned(),
+            false => format!("token in {word}/serve.token"),
+            true => "tokens of users: `duramen token add`".to_owned(),
         };
         out.line(&format!("gRPC          {address}{tls}, {who}"))?;
     }
@@ -178,12 +182,11 @@ fn told(db: &Db, server: &Server, args: &ServeArgs, is_new: bool, out: Output) -
 
 /// Warns of what the options leave open.
 fn warn(server: &Server, args: &ServeArgs, out: Output) {
-    let is_wide = server.addresses().iter().any(|address| !address.ip().to_canonical().is_loopback());
     if args.no_auth {
         let what = "every client that reaches an address of the server may read and change everything";
         out.warning(what, "stop it, and start it without --no-auth");
     }
-    if is_wide && args.tls_cert.is_none() {
+    if server.addresses().iter().any(is_wide) && args.tls_cert.is_none() {
         let what = "tokens and data are sent without TLS: anyone on the network between can read them";
         out.warning(what, "stop it, and start it with --tls-cert and --tls-key");
     }

@@ -101,13 +101,10 @@ impl Audit {
     pub fn act<T>(
         self: &Arc<Self>,
         actor: &Actor,
-        (what, on): (&str, &str),
+        act: (&str, &str),
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let begun = self.begin(actor, what, on)?;
-        let done = work();
-        begun.end(done.as_ref().err().map(Error::code));
-        done
+        self.act_to(actor, act, work, |_| None)
     }
 
     /// As [`Audit::act`], to take away what may not be there: returns whether it was. If not, the last line
@@ -118,15 +115,23 @@ impl Audit {
     pub fn remove(
         self: &Arc<Self>,
         actor: &Actor,
-        (what, on): (&str, &str),
+        act: (&str, &str),
         work: impl FnOnce() -> Result<bool>,
     ) -> Result<bool> {
+        self.act_to(actor, act, work, |was_there| (!was_there).then_some(Code::NoSuchKey))
+    }
+
+    /// As [`Audit::act`]; `missed` is the code that the last line has if the work went well and did nothing.
+    fn act_to<T>(
+        self: &Arc<Self>,
+        actor: &Actor,
+        (what, on): (&str, &str),
+        work: impl FnOnce() -> Result<T>,
+        missed: impl FnOnce(&T) -> Option<Code>,
+    ) -> Result<T> {
         let begun = self.begin(actor, what, on)?;
         let done = work();
-        begun.end(match &done {
-            Ok(was_there) => (!was_there).then_some(Code::NoSuchKey),
-            Err(error) => Some(error.code()),
-        });
+        begun.end(done.as_ref().map_or_else(|error| Some(error.code()), missed));
         done
     }
 

@@ -256,6 +256,8 @@ fn a_tree_is_told_by_the_name_a_person_has_for_it() {
         let said = scratch.ok(&["inspect", "db", "--tree", name]);
         assert!(said.contains(says), "{said}");
     }
+    let missing = scratch.run(&["inspect", "db", "--tree"]);
+    assert!(missing.code == Some(2) && !missing.stderr.contains("the values are"), "{}", missing.stderr);
     let misspelt = scratch.run(&["inspect", "db", "--tree", "rows.by_m"]);
     assert_eq!(misspelt.code, Some(1));
     assert!(misspelt.stderr.contains("did you mean rows.by_n"), "{}", misspelt.stderr);

@@ -331,7 +331,7 @@ fn a_holder_that_serves_nothing_is_told_how_to() {
     assert_eq!(scratch.ok(&["count", "db", "-c", "rows"]), "5\n");
     drop(server);
     assert_eq!(scratch.run(&["count", "db", "-c", "rows"]).code, Some(4));
-    // One that says it serves, runs, and does not answer, is not told how to serve.
+    // The file names a process that runs and does not answer: the command says that, and not how to serve.
     let mut serving = Serving {
         v: 1,
         pid: std::process::id(),

@@ -239,7 +239,7 @@ impl Session {
     }
 
     async fn answer(&mut self, message: v1::TransactRequest) -> v1::TransactReply {
-        // Also what takes no place: answers that nobody reads have an end.
+        // A ping takes no place, and waits for its client, too: unread answers have an end.
         let goes_on = self.call.wait_for_client().await.and_then(|()| self.call.caller.check());
         let told = match goes_on {
             Ok(()) => self.answer_caller(message).await,

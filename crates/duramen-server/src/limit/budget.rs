@@ -20,7 +20,7 @@ use super::WAIT;
 /// A connection that holds less, beside bytes of its own, is never closed for what it holds.
 const HOLDS_MUCH: usize = 64 << 10;
 
-/// The bytes of its own of a connection.
+/// What each connection has of its own.
 const OWN_BYTES: usize = 16 << 10;
 
 /// A connection that has not taken so much of its single replies begins no call.

@@ -121,11 +121,11 @@ fn beside(
 }
 
 /// How many connections attackers have made, and how many there were at once.
-type Made = (u64, u64);
+type Counts = (u64, u64);
 
 /// Good clients alone, beside attackers in a process of their own, and alone again. Returns what connections
 /// these have made, and the most memory of the server.
-fn phases(args: &Hostile, token: &str, server: &mut Child, good: &Good) -> Result<(Made, u64), Wrong> {
+fn phases(args: &Hostile, token: &str, server: &mut Child, good: &Good) -> Result<(Counts, u64), Wrong> {
     let failed = |error: std::io::Error| wrong(format!("the attackers: {error}"));
     // Half before and half after: the database grows meanwhile.
     let half = Duration::from_secs(args.alone_seconds) / 2;
@@ -158,7 +158,7 @@ fn phases(args: &Hostile, token: &str, server: &mut Child, good: &Good) -> Resul
     }
 }
 
-fn report(args: &Hostile, good: &Good, (made, open): Made, (peak, bound): (u64, u64)) -> Result<(), Wrong> {
+fn report(args: &Hostile, good: &Good, (made, open): Counts, (peak, bound): (u64, u64)) -> Result<(), Wrong> {
     let [alone, beside] = good.took.each_ref().map(Quantiles::of);
     println!(
         "seed {}: {} good clients, {} s alone: {alone}; {} s beside {} attackers, {made} connections made, {open} at once: {beside}; no error; {} MiB of memory at most, {} allowed",

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Attack) -> Result<(), Wrong> {
     let input = || std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
     let _ = runtime.block_on(runtime.spawn_blocking(input));
     println!("{} {}", made.all(), made.most_open());
-    match made.missing() {
+    match made.missing(args.connections) {
         Some(manner) if args.manner.is_none() => Err(wrong(format!("no connection was {manner:?}"))),
         _ => Ok(()),
     }

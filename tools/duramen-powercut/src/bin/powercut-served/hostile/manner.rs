@@ -110,10 +110,10 @@ impl Made {
         self.most_open.load(Ordering::Relaxed)
     }
 
-    /// A manner of which none was made.
-    pub(super) fn missing(&self) -> Option<Manner> {
+    /// A manner of which so many attackers made none: the first of them have one each.
+    pub(super) fn missing(&self, attackers: u64) -> Option<Manner> {
         let none = self.of.iter().position(|made| made.load(Ordering::Relaxed) == 0);
-        none.map(|at| MANNERS[at])
+        none.filter(|at| (*at as u64) < attackers).map(|at| MANNERS[at])
     }
 }
 
