@@ -33,6 +33,8 @@ pub mod wal;
 #[allow(unreachable_pub, reason = "public with the feature `testing`: tests pin the format of the files")]
 mod wal;
 
+mod raft_log;
+
 mod histogram;
 mod page_cache;
 
@@ -71,6 +73,7 @@ pub use ids::{CommitSeq, TreeId};
 #[doc(hidden)]
 pub use options::GiveBack;
 pub use options::{Background, Durability, Geometry, Options};
+pub use raft_log::{Done, Entry, EntryId, EntryKind, Found, LogEnd, OrderedOn, RaftLog, Vote};
 pub use repair::{LogEntry, LostRange};
 pub use threads::{Rest, Worker, processors, side_by_side};
 pub use transaction::{Receipt, Row, Rows, Snapshot, Transaction, TreeInfo, TreeMark};

@@ -94,3 +94,10 @@ const _: () = assert!(
     "an inner node that cannot be cut is below 64 KiB"
 );
 const _: () = assert!(BIG_VALUE_BYTES + KEY_BYTES_MAX + 1024 < 65536, "a leaf's offsets are 16 bits");
+
+/// Longest content of an entry that is replicated, big values included. A leader keeps it in memory until it
+/// is decided, and so do its followers.
+pub const RAFT_ENTRY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Newest entries of Raft's log that are kept in memory for followers that are a little behind.
+pub const RAFT_CACHE_BYTES: usize = 32 * 1024 * 1024;

@@ -226,7 +226,8 @@ fn writer(
         gave_room.set(true);
         loaded.store.space.give_up_ahead(bytes)
     };
-    let continued = Continued { recovered: &replayed.log, keep_from: loaded.older, give_room: &give_room };
+    let (recovered, marked) = (&replayed.log, replayed.log.last_seq);
+    let continued = Continued { recovered, keep_from: loaded.older, marked, give_room: &give_room };
     let log = Log::reopen(disk, wal_dir, identity, geometry, sync, continued)?;
     let seq = replayed.seq;
     let root = Root::at(seq, replayed.trees, log.position());
@@ -327,7 +328,7 @@ fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) 
     let identity = LogIdentity { database: DatabaseId(words()), log: LogId(words()) };
     let sync = method::choose(&**disk, wal_dir, options)?;
     let method = options.sync.or(sync.map(|choice| choice.method)).unwrap_or_default();
-    let made = Log::create(disk, wal_dir, identity, options.geometry, method);
+    let made = Log::create(disk, wal_dir, identity, options.geometry, method, CommitSeq(0));
     let (log, replay) = made.map_err(|error| match error.code() {
         Code::AlreadyExists => data_lost(path, wal_dir),
         _ => error,

@@ -38,7 +38,7 @@ pub struct Log {
     buffer: Mutex<AlignedBuffer>,
     /// Held across a sync. A waiter then finds its writes synced, or the failure noted. Without it a second
     /// sync of a file could succeed before the first has reported its failure.
-    syncing: Mutex<()>,
+    pub(super) syncing: Mutex<()>,
     /// The segment under construction; locked for one slice at a time. Slots are created in order, without
     /// gaps.
     pub(super) preparing: Mutex<Option<Making>>,
@@ -53,7 +53,8 @@ pub struct Log {
 const REST_PARTS: u64 = 3;
 
 impl Log {
-    /// Creates a log with one segment and an empty first frame. All is durable but the directory's own name.
+    /// Creates a log with one segment and an empty first frame, which the commit after `begins_after`
+    /// follows. All is durable but the directory's own name.
     ///
     /// Files of a creation that was cut short are removed. The caller holds the directory's lock, so that no
     /// other process has a log open there.
@@ -67,6 +68,7 @@ impl Log {
         identity: LogIdentity,
         geometry: Geometry,
         sync: SyncMethod,
+        begins_after: CommitSeq,
     ) -> Result<(Log, LogPosition)> {
         check_geometry(&geometry, sync)?;
         survey::clear_unborn(&**disk, dir)?;
@@ -76,7 +78,7 @@ impl Log {
             epoch: Epoch(0),
             incarnation: draw(&**disk),
             offset: segment.bytes,
-            last: LogPosition::default(),
+            last: LogPosition { seq: begins_after, ..LogPosition::default() },
             commit_time_ns: 0,
             segment: Arc::clone(&segment),
         };
@@ -86,7 +88,7 @@ impl Log {
         state.used.clear();
         state.ready.push_back(segment);
         let log = Log::assemble(disk, &factory, state);
-        let written = log.write_mark(CommitSeq(0)).map_err(|error| error.error().clone())?;
+        let written = log.write_mark(begins_after).map_err(|error| error.error().clone())?;
         log.sync().map_err(|failure| failure.0)?;
         Ok((log, written.position))
     }

@@ -24,7 +24,6 @@ pub struct Recovered {
     /// The last commit delivered; that of the starting position if there was none.
     pub last_seq: CommitSeq,
     /// The durable watermark: the newest commit that the log calls durable.
-    #[cfg(test)]
     pub marked_seq: CommitSeq,
     /// Groups after the watermark. Only corruption in these could pass for a torn tail (D5).
     pub unmarked_group_count: u64,
@@ -95,7 +94,6 @@ pub fn recover<N: Send>(
     let leftovers = evidence::search(&survey, &chain, reading.threads)?;
     Ok(Recovered {
         last_seq: chain.last.seq,
-        #[cfg(test)]
         marked_seq: chain.marked_seq,
         unmarked_group_count: chain.unmarked_group_count(),
         record_count: chain.record_count,

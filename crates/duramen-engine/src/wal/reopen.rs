@@ -19,10 +19,10 @@ use super::recover::Recovered;
 use super::segment::Segment;
 use super::spare::{SegmentFactory, check_geometry};
 use super::state::{Head, State, UsedSegment};
-use super::survey::Content;
+use super::survey::{Content, Survey};
 use super::writing::{draw, header_of};
 use super::{Group, LogIdentity, LogPosition, LogWriteError, Record};
-use crate::alarm::invariant;
+use crate::alarm::{invariant, locked};
 use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, Epoch};
 use crate::options::Geometry;
@@ -38,6 +38,9 @@ pub struct Continued<'a> {
     /// Neither superblock needs the log before this frame. Its segments are reused, as by [`Log::recycle`].
     /// Otherwise each kill of the process would take another segment of the disk (D7).
     pub keep_from: LogPosition,
+    /// The watermark of the headers that are written. What is recovered is durable then, but a log that is
+    /// cut later may call durable only what it keeps for ever.
+    pub marked: CommitSeq,
     /// Gives so many bytes back to a full disk, if it can (D7). Called for each segment that finds no room:
     /// the next opening would repeat a copy that was given up, with no more room.
     pub give_room: &'a dyn Fn(u64) -> Result<bool>,
@@ -60,7 +63,6 @@ impl Log {
         sync: SyncMethod,
         continued: Continued<'_>,
     ) -> Result<Log> {
-        let recovered = continued.recovered;
         check_geometry(&geometry, sync)?;
         let factory = SegmentFactory { disk: &**disk, dir, identity, geometry, sync };
         // A process killed while it made a segment may have left a file name only in the kernel's cache (D1).
@@ -69,47 +71,94 @@ impl Log {
         for segment in &sorted.replayed {
             segment.file.sync_data().map_err(|error| Error::io("sync", &segment.path, &error))?;
         }
-        let newest = sorted.used.last().map_or(recovered.anchor.position.epoch, |used| used.epoch);
-        invariant!(
-            newest.max(recovered.anchor.position.epoch) < recovered.next_epoch,
-            "epoch {} is later than {newest}",
-            recovered.next_epoch
-        );
-        invariant!(
-            recovered.anchor.position.seq <= recovered.last_seq,
-            "the log goes on at commit {}, not after {}",
-            recovered.anchor.position.seq,
-            recovered.last_seq
-        );
-        let first = Head {
-            segment: Arc::clone(&sorted.fresh),
-            epoch: recovered.next_epoch,
-            incarnation: draw(&**disk),
-            offset: geometry.block_bytes as u64,
-            last: recovered.anchor.position,
-            commit_time_ns: recovered.anchor.commit_time_ns,
-        };
-        let mut state = State::new(first.clone());
-        state.used.splice(0..0, sorted.used);
-        state.ready = sorted.ready;
-        state.unfinished = sorted.unfinished;
-        state.slot_last = state.slot_last.max(sorted.slot_last);
-        state.kept_from = continued.keep_from.epoch.min(recovered.from.epoch);
-        let count = state.used.len() + state.ready.len() + state.unfinished.len() + sorted.superseded.len();
-        invariant!(
-            count as u64 == state.slot_last.0,
-            "each of the {} segments of the log has one use, not {count}",
-            state.slot_last.0
-        );
+        let (state, superseded) = state_after(&factory, continued, sorted);
+        let first = state.head.clone();
         let log = Log::assemble(disk, &factory, state);
-        log.copy_unmarked(continued)?;
+        log.go_on_in(&first, continued, superseded)?;
+        Ok(log)
+    }
 
-        let header = header_of(&factory, &first, recovered.last_seq);
+    /// Takes back every commit after `kept`, which no watermark covers. Afterwards what is kept is durable,
+    /// and the log goes on after it.
+    ///
+    /// One thread writes the log, and calls this. `from` is a frame that the log calls durable, near the end
+    /// or far from it: the log is read from there on. Segments before `keep_from` are reused.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) for a commit that a watermark covers. Otherwise as [`Log::reopen`], and the
+    /// log refuses all further writes: on disk it is as before, or cut.
+    pub fn cut_after(
+        &self,
+        kept: CommitSeq,
+        from: &LogPosition,
+        keep_from: LogPosition,
+    ) -> Result<LogPosition> {
+        self.sync().map_err(|failure| failure.0)?;
+        // A segment under construction is one of the files that are looked at.
+        let mut making = locked(self.preparing.lock());
+        let recovered = self.found_through(kept, from)?;
+        let marked = recovered.marked_seq;
+        let continued = Continued { recovered: &recovered, keep_from, marked, give_room: &|_| Ok(false) };
+        *making = None;
+        let cut = self.begin_again(continued).and_then(|(first, superseded)| {
+            drop(making);
+            self.go_on_in(&first, continued, superseded)
+        });
+        if let Err(error) = &cut {
+            self.state().fail(error);
+        }
+        cut.map(|()| recovered.anchor.position)
+    }
+
+    /// What recovery would find, but that nothing follows `kept`.
+    fn found_through(&self, kept: CommitSeq, from: &LogPosition) -> Result<Recovered> {
+        let survey = Survey::load(&*self.disk, &self.dir, self.identity, &self.geometry)?;
+        let mut chain = Chain::start(&survey, from)?;
+        chain.run(&Reading::IN_TURN, &mut |_, ()| Ok(()))?;
+        if chain.marked_seq > kept || chain.last.seq < kept {
+            return Err(Error::invalid(format!(
+                "the log ends with commit {}, and is durable through {}: it cannot be cut after {kept}",
+                chain.last.seq, chain.marked_seq
+            )));
+        }
+        let epochs = survey.files.iter().filter_map(|file| file.header()).map(|header| header.epoch);
+        let epoch_max = epochs.fold(self.current_epoch(), Epoch::max);
+        Ok(Recovered {
+            last_seq: kept,
+            marked_seq: chain.marked_seq,
+            unmarked_group_count: chain.unmarked_group_count(),
+            record_count: chain.record_count,
+            record_bytes: chain.record_bytes,
+            torn: false,
+            from: *from,
+            anchor: chain.anchor,
+            next_epoch: epoch_max.next(),
+            on_chain: chain.ends.iter().map(Option::is_some).collect(),
+            survey,
+        })
+    }
+
+    /// Takes on the state that an opening would begin with.
+    fn begin_again(&self, continued: Continued<'_>) -> Result<(Head, Vec<Arc<Segment>>)> {
+        let factory = self.factory();
+        let sorted = sort_files(&factory, continued)?;
+        let (state, superseded) = state_after(&factory, continued, sorted);
+        let first = state.head.clone();
+        let mut before = self.state();
+        let stats = before.stats;
+        *before = State { stats, ..state };
+        Ok((first, superseded))
+    }
+
+    /// Copies what is kept after the newest durable frame, then links the copy.
+    fn go_on_in(&self, first: &Head, continued: Continued<'_>, superseded: Vec<Arc<Segment>>) -> Result<()> {
+        self.copy_unmarked(continued)?;
+        let factory = self.factory();
+        let header = header_of(&factory, first, continued.marked);
         let write = first.segment.file.write_at(&factory.first_block(&header), 0);
         write.map_err(|error| Error::io("write", &first.segment.path, &error.source))?;
         first.segment.file.sync_data().map_err(|error| Error::io("sync", &first.segment.path, &error))?;
-        log.free_superseded(sorted.superseded)?;
-        Ok(log)
+        self.free_superseded(superseded, continued.marked)
     }
 
     /// Frees the segments that the copy supersedes. Their headers become those of unused segments.
@@ -117,9 +166,8 @@ impl Log {
     /// With their old headers, the next opening could not tell whether the header that supersedes them is on
     /// the disk, and would keep them. Each process that is killed before its first commit would take another
     /// segment of the disk (D7). The header that supersedes them must be durable first (D1).
-    fn free_superseded(&self, superseded: Vec<Arc<Segment>>) -> Result<()> {
-        let durable = self.state().synced_seq;
-        superseded.iter().for_each(|segment| self.witness_in(segment, durable));
+    fn free_superseded(&self, superseded: Vec<Arc<Segment>>, marked: CommitSeq) -> Result<()> {
+        superseded.iter().for_each(|segment| self.witness_in(segment, marked));
         if !superseded.is_empty() {
             self.sync().map_err(|failure| failure.0)?;
         }
@@ -140,7 +188,10 @@ impl Log {
             bytes: 0,
             records: Vec::new(),
         };
-        chain.run(&Reading::IN_TURN, &mut |record, ()| copy.add(record))?;
+        chain.run(&Reading::IN_TURN, &mut |record, ()| match record.seq <= recovered.last_seq {
+            true => copy.add(record),
+            false => Ok(()),
+        })?;
         copy.flush()?;
         if self.position().seq != recovered.last_seq {
             let message = format!("{}: the log changed while it was opened", self.dir.display());
@@ -204,6 +255,49 @@ impl Copy<'_> {
     }
 }
 
+/// The state of a log that goes on after the newest durable frame, in a fresh segment, and the segments that
+/// the copy of the rest supersedes.
+fn state_after(
+    factory: &SegmentFactory<'_>,
+    continued: Continued<'_>,
+    sorted: Sorted,
+) -> (State, Vec<Arc<Segment>>) {
+    let recovered = continued.recovered;
+    let anchor = recovered.anchor;
+    let newest = sorted.used.last().map_or(anchor.position.epoch, |used| used.epoch);
+    invariant!(
+        newest.max(anchor.position.epoch) < recovered.next_epoch,
+        "epoch {} is later than {newest}",
+        recovered.next_epoch
+    );
+    invariant!(
+        anchor.position.seq <= recovered.last_seq,
+        "the log goes on at commit {}, not after {}",
+        anchor.position.seq,
+        recovered.last_seq
+    );
+    let mut state = State::new(Head {
+        segment: sorted.fresh,
+        epoch: recovered.next_epoch,
+        incarnation: draw(factory.disk),
+        offset: factory.geometry.block_bytes as u64,
+        last: anchor.position,
+        commit_time_ns: anchor.commit_time_ns,
+    });
+    state.used.splice(0..0, sorted.used);
+    state.ready = sorted.ready;
+    state.unfinished = sorted.unfinished;
+    state.slot_last = state.slot_last.max(sorted.slot_last);
+    state.kept_from = continued.keep_from.epoch.min(recovered.from.epoch);
+    let count = state.used.len() + state.ready.len() + state.unfinished.len() + sorted.superseded.len();
+    invariant!(
+        count as u64 == state.slot_last.0,
+        "each of the {} segments of the log has one use, not {count}",
+        state.slot_last.0
+    );
+    (state, sorted.superseded)
+}
+
 /// The files of the directory by their further use.
 struct Sorted {
     fresh: Arc<Segment>,
@@ -251,7 +345,7 @@ fn without_room(error: Error, factory: &SegmentFactory<'_>) -> Error {
 }
 
 fn sort_files(factory: &SegmentFactory<'_>, continued: Continued<'_>) -> Result<Sorted> {
-    let Continued { recovered, keep_from, give_room } = continued;
+    let Continued { recovered, keep_from, give_room, marked: _ } = continued;
     let needed_from = keep_from.epoch.min(recovered.from.epoch);
     let anchor = recovered.anchor.position.epoch;
     let linked = linked_beyond_anchor(recovered);

@@ -47,7 +47,7 @@ fn disk(seed: u64) -> MemDisk {
 }
 
 fn create(disk: &MemDisk, sync: SyncMethod) -> (Log, LogPosition) {
-    Log::create(&shared(disk), dir(), identity(), geometry(), sync).unwrap()
+    Log::create(&shared(disk), dir(), identity(), geometry(), sync, CommitSeq(0)).unwrap()
 }
 
 /// The record of a commit: recognisable, and of a size that depends only on the commit.
@@ -104,7 +104,12 @@ fn replay_by(threads: usize, disk: &MemDisk, from: &LogPosition) -> Result<(Reco
 }
 
 fn continued(recovered: &Recovered) -> Continued<'_> {
-    Continued { recovered, keep_from: LogPosition::default(), give_room: &|_| Ok(false) }
+    Continued {
+        recovered,
+        keep_from: LogPosition::default(),
+        marked: recovered.last_seq,
+        give_room: &|_| Ok(false),
+    }
 }
 
 fn reopen(disk: &MemDisk, recovered: &Recovered) -> Result<Log> {

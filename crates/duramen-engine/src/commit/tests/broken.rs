@@ -31,7 +31,8 @@ pub(super) fn committer_on(disk: &MemDisk, trees: TreeTable) -> Committer {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let (geometry, identity, wal_dir) = (Geometry::default(), LogIdentity::default(), Path::new("/wal"));
     disk.create_dir(wal_dir).unwrap();
-    let (log, position) = Log::create(&disk, wal_dir, identity, geometry, SyncMethod::Fdatasync).unwrap();
+    let (log, position) =
+        Log::create(&disk, wal_dir, identity, geometry, SyncMethod::Fdatasync, CommitSeq(0)).unwrap();
     let path = Path::new("/data");
     let file = disk.open(path, Access::CREATE).unwrap();
     let data = DataFile::new(file, path, identity.database, geometry.block_bytes);

@@ -67,7 +67,8 @@ fn a_record_larger_than_a_segment_is_cut_and_joined() {
 fn a_frame_longer_than_a_slice_is_replayed() {
     let disk = disk(4);
     let geometry = Geometry { segment_bytes_min: 8 << 20, segment_bytes_max: 8 << 20, ..geometry() };
-    let (log, from) = Log::create(&shared(&disk), dir(), identity(), geometry, SyncMethod::Dsync).unwrap();
+    let (log, from) =
+        Log::create(&shared(&disk), dir(), identity(), geometry, SyncMethod::Dsync, CommitSeq(0)).unwrap();
     let large: Vec<u8> = (0..3_000_000u32).map(|index| (index % 251) as u8).collect();
     log.write_and_sync(&group(&[record(1, large.clone()), record(2, vec![5; 5])], 0)).unwrap();
     let mut found = Vec::new();
@@ -92,7 +93,8 @@ fn a_frame_longer_than_a_slice_is_replayed() {
 fn records_come_in_order_however_many_threads_read_them() {
     let disk = disk(5);
     let geometry = Geometry { segment_bytes_min: 1 << 20, segment_bytes_max: 1 << 20, ..geometry() };
-    let (log, from) = Log::create(&shared(&disk), dir(), identity(), geometry, SyncMethod::Dsync).unwrap();
+    let (log, from) =
+        Log::create(&shared(&disk), dir(), identity(), geometry, SyncMethod::Dsync, CommitSeq(0)).unwrap();
     let mut wanted = Vec::new();
     for first in (1..=300).step_by(3) {
         let records = records(first, first + 2, 1);
@@ -245,7 +247,8 @@ fn creation_cut_short_is_repeated_and_a_log_with_commits_is_not_overwritten() {
     let (log, _) = create(&disk, SyncMethod::Fdatasync);
     commit(&log, 1, vec![1]);
     let error =
-        Log::create(&shared(&disk), dir(), identity(), geometry(), SyncMethod::Fdatasync).unwrap_err();
+        Log::create(&shared(&disk), dir(), identity(), geometry(), SyncMethod::Fdatasync, CommitSeq(0))
+            .unwrap_err();
     assert_eq!(error.code(), Code::AlreadyExists);
 }
 
@@ -371,7 +374,9 @@ fn a_log_that_is_closed_prepares_what_the_next_opening_needs_and_no_more() {
     let disk = MemDisk::new(22);
     disk.create_dir(dir()).unwrap();
     let geometry = Geometry { segment_bytes_min: 1 << 20, segment_bytes_max: 1 << 20, ..geometry() };
-    let (log, _) = Log::create(&shared(&disk), dir(), identity(), geometry, SyncMethod::Fdatasync).unwrap();
+    let (log, _) =
+        Log::create(&shared(&disk), dir(), identity(), geometry, SyncMethod::Fdatasync, CommitSeq(0))
+            .unwrap();
     log.prepare_spare(&mut |_| ()).unwrap();
     let mut slices = 0;
     log.prepare_spare(&mut |_| {

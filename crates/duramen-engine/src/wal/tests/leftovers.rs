@@ -175,7 +175,7 @@ fn a_copy_longer_than_the_fresh_segment_is_not_the_log_before_it_is_whole() {
     let geometry = Geometry { segment_bytes_max: 16384, ..geometry() };
     let disk = disk(46);
     let sync = SyncMethod::Fdatasync;
-    let (log, from) = Log::create(&shared(&disk), dir(), identity(), geometry, sync).unwrap();
+    let (log, from) = Log::create(&shared(&disk), dir(), identity(), geometry, sync, CommitSeq(0)).unwrap();
     let wanted = [vec![1; 9000]];
     commit(&log, 1, wanted[0].clone());
     let recovered = check_replay(&disk, &from, &wanted);
@@ -197,7 +197,7 @@ fn copies_that_were_interrupted_do_not_pile_up() {
     let geometry = Geometry { segment_bytes_max: 8192, ..geometry() };
     let disk = disk(50);
     let sync = SyncMethod::Fdatasync;
-    let (log, from) = Log::create(&shared(&disk), dir(), identity(), geometry, sync).unwrap();
+    let (log, from) = Log::create(&shared(&disk), dir(), identity(), geometry, sync, CommitSeq(0)).unwrap();
     let wanted = [vec![1; 30_000]];
     commit(&log, 1, wanted[0].clone());
     drop(log);
@@ -269,7 +269,8 @@ fn a_segment_that_no_sync_covers_is_synced_before_it_is_emptied() {
     let mut emptied_count = 0;
     for nth in 0..12 {
         let disk = disk(49);
-        let (log, from) = Log::create(&shared(&disk), dir(), identity(), geometry, sync).unwrap();
+        let (log, from) =
+            Log::create(&shared(&disk), dir(), identity(), geometry, sync, CommitSeq(0)).unwrap();
         let wanted = [vec![1; 9000]];
         commit(&log, 1, wanted[0].clone());
         disk.record();

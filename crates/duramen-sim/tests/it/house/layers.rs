@@ -27,6 +27,7 @@ const ENGINE: Layered = Layered {
     layers: &[
         &["alarm", "error", "features", "histogram", "ids", "limits", "options", "sync", "threads"],
         &["wal", "data_file"],
+        &["raft_log"],
         &["page_cache"],
         &["tree", "allocator"],
         &["catalog", "snapshot", "checkpoint", "verify"],

@@ -1,0 +1,341 @@
+//! Raft's log: entries that a majority decides on, and the vote. The only log that is synced before an
+//! acknowledgement in a cluster, and the only one that is ever cut.
+//!
+//! It lies over a second instance of the write-ahead log; the index of an entry is the sequence of the commit
+//! that it becomes. It knows nothing of consensus: which entries, votes and cuts are right is decided above.
+//!
+//! **One queue.** Appends, votes and cuts are carried out by one thread in the order in which they were asked
+//! for, whatever they are. A consensus engine takes a saved vote for proof that what was appended before it
+//! is synced, too. What is asked for is seen at once by [`RaftLog::entries`]; it survives a power cut when its
+//! `done` is called.
+//!
+//! **Decided is not synced.** The watermark of a frame says what is synced here *and* decided, in segment
+//! headers, in those of spare segments, and where an opening goes on. An engine's own log calls everything
+//! durable that is synced. Here a later cut would look like a loss, and the node would be taken for one that
+//! has forgotten (D5).
+//!
+//! **Errors are final.** After a failed write, sync or cut the log refuses everything: what is on disk is in
+//! doubt, and the next opening looks (D6).
+//!
+//! Reading order: [`Entry`], [`RaftLog`], `view` (what readers see), `writer` (what reaches the disk), `twin`
+//! (the vote). Format: docs/format.md, "Raft's log".
+
+mod entry;
+mod opening;
+mod queue;
+mod start;
+#[cfg(test)]
+mod tests;
+mod twin;
+mod view;
+mod writer;
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+pub use entry::{Entry, EntryId, EntryKind, LogEnd, OrderedOn};
+pub use opening::Found;
+pub(crate) use opening::RaftPlace;
+pub use start::Vote;
+
+use crate::alarm::locked;
+use crate::error::{Code, Error, Result};
+use crate::ids::CommitSeq;
+use crate::raft_log::entry::{Stored, decode};
+use crate::raft_log::queue::{Queue, Work};
+use crate::raft_log::view::{PLACE_BYTES, View};
+use crate::raft_log::writer::Writer;
+use crate::threads::Threads;
+use crate::wal::{Enough, Stretch};
+
+/// Called once what was asked for survives a power cut, or has failed for good. It may ask for more.
+pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// An open Raft log.
+#[derive(Debug)]
+pub struct RaftLog {
+    inner: Arc<Inner>,
+    threads: Mutex<Option<Threads>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    view: Mutex<View>,
+    queue: Queue,
+    writer: Writer,
+}
+
+impl RaftLog {
+    /// Appends entries, the first following the last one. They can be read at once.
+    ///
+    /// `done` is called unless this returns an error. Appends that wait together share one write and one sync.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) if they do not follow: by sequence, or by a term or time that falls;
+    /// `TooLarge` (E0203) for an entry of more than 64 MiB; `EnginePoisoned` (E0601) after a failure.
+    pub fn append(&self, entries: Vec<Entry>, done: Done) -> Result<()> {
+        self.inner.queue.ask(|| {
+            let records = locked(self.inner.view.lock()).append(entries)?;
+            Ok(Work::Append { records, done })
+        })
+    }
+
+    /// Saves the vote.
+    ///
+    /// # Errors
+    /// `EnginePoisoned` (E0601) after a failure.
+    pub fn save_vote(&self, vote: Vote, done: Done) -> Result<()> {
+        self.inner.queue.ask(|| Ok(Work::Vote { vote, done }))
+    }
+
+    /// Takes back all entries after `kept`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) if one of them is decided: the log refuses everything from here on, since
+    /// whoever asks for that has lost the cluster's history. `EnginePoisoned` (E0601) after a failure; those
+    /// of reading the entry.
+    pub fn cut_after(&self, kept: CommitSeq, done: Done) -> Result<()> {
+        self.inner.queue.ask(|| {
+            let decided = locked(self.inner.view.lock()).decided;
+            if kept < decided {
+                let error =
+                    Error::invalid(format!("entry {decided} is decided, and {kept} should be the last"));
+                self.inner.queue.fail(&error);
+                return Err(error);
+            }
+            let end = self.inner.end_after(kept)?;
+            locked(self.inner.view.lock()).cut(end);
+            Ok(Work::Cut { kept, done })
+        })
+    }
+
+    /// Notes that everything up to an entry is decided. It is written with the next frame, or after 100 ms.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) beyond the last entry.
+    pub fn decide(&self, seq: CommitSeq) -> Result<()> {
+        let mut view = locked(self.inner.view.lock());
+        let last = view.end.id.seq;
+        if seq > last {
+            return Err(Error::invalid(format!("entry {seq} is decided, and the log ends with {last}")));
+        }
+        view.decided = view.decided.max(seq);
+        drop(view);
+        self.inner.queue.wake();
+        Ok(())
+    }
+
+    /// Lets go of the entries up to this one: their segments are used again. Nothing is done for entries that
+    /// are purged already.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) if one of them is not decided; `EnginePoisoned` (E0601) after a failure;
+    /// those of reading the entry.
+    pub fn purge(&self, through: CommitSeq, done: Done) -> Result<()> {
+        self.inner.queue.ask(|| {
+            let (decided, synced) = {
+                let view = locked(self.inner.view.lock());
+                (view.decided, view.synced)
+            };
+            if through > decided.min(synced) {
+                return Err(Error::invalid(format!(
+                    "entries up to {through} are purged, and {decided} is decided, {synced} on disk"
+                )));
+            }
+            let purged = self.inner.end_after(through)?;
+            Ok(Work::Purge { purged, done })
+        })
+    }
+
+    /// The entries of a range: at least the first, then as many as fit into `bytes_max`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) if the first is purged or not there yet; `CorruptLog` (E0502), `LogMissing`
+    /// (E0503), `System` (E1001) if it cannot be read.
+    pub fn entries(&self, range: Range<CommitSeq>, bytes_max: usize) -> Result<Vec<Entry>> {
+        let stored = self.inner.read(range.start, CommitSeq(range.end.0.saturating_sub(1)), bytes_max)?;
+        Ok(stored.into_iter().map(|stored| stored.entry).collect())
+    }
+
+    /// The end that the log had, or has, after this entry: its id, and the hash over all up to it.
+    ///
+    /// # Errors
+    /// As [`RaftLog::entries`]; the last purged entry is known, too.
+    pub fn end_after(&self, seq: CommitSeq) -> Result<LogEnd> {
+        self.inner.end_after(seq)
+    }
+
+    /// The last entry.
+    #[must_use]
+    pub fn end(&self) -> LogEnd {
+        locked(self.inner.view.lock()).end
+    }
+
+    /// The last entry that is purged.
+    #[must_use]
+    pub fn purged(&self) -> LogEnd {
+        locked(self.inner.view.lock()).purged
+    }
+
+    /// Everything up to this one survives a power cut.
+    #[must_use]
+    pub fn synced(&self) -> CommitSeq {
+        locked(self.inner.view.lock()).synced
+    }
+
+    /// Everything up to this one is known to be decided.
+    #[must_use]
+    pub fn decided(&self) -> CommitSeq {
+        locked(self.inner.view.lock()).decided
+    }
+
+    /// Why the log refuses everything, if it does.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.inner.queue.failure()
+    }
+
+    /// Carries out what was asked for, and what is due. For logs without threads.
+    ///
+    /// # Errors
+    /// The failure after which the log refuses everything.
+    pub fn step(&self) -> Result<()> {
+        self.inner.step();
+        self.inner.writer.make_spare();
+        self.inner.queue.check()
+    }
+
+    /// Carries out what was asked for, marks what is decided, and ends.
+    ///
+    /// # Errors
+    /// The failure after which the log refuses everything.
+    pub fn close(self) -> Result<()> {
+        self.stop_threads();
+        self.inner.step();
+        self.inner.mark(true);
+        self.inner.queue.check()
+    }
+
+    fn stop_threads(&self) {
+        self.inner.writer.hurry();
+        self.inner.queue.end();
+        drop(locked(self.threads.lock()).take());
+    }
+}
+
+impl Drop for RaftLog {
+    fn drop(&mut self) {
+        self.stop_threads();
+    }
+}
+
+impl Inner {
+    /// Carries out everything that was asked for, then what is due.
+    fn step(&self) {
+        while self.work() {}
+        self.mark(false);
+    }
+
+    /// Carries out the next piece of work. Returns whether there was one.
+    fn work(&self) -> bool {
+        let mut writing = self.writer.lock();
+        let batch = self.queue.next();
+        if batch.is_empty() {
+            return false;
+        }
+        let result = self.queue.check().and_then(|()| writing.carry_out(&batch, &self.view));
+        if let Err(error) = &result {
+            self.queue.fail(error);
+        }
+        drop(writing);
+        batch.into_iter().for_each(|work| work.into_done()(result.clone()));
+        true
+    }
+
+    /// Writes a watermark if more is decided than the last one says, and nothing was written for a while.
+    fn mark(&self, now: bool) {
+        if self.queue.check().is_err() {
+            return;
+        }
+        if let Err(error) = self.writer.lock().mark(&self.view, now) {
+            self.queue.fail(&error);
+        }
+    }
+
+    fn end_after(&self, seq: CommitSeq) -> Result<LogEnd> {
+        {
+            let view = locked(self.view.lock());
+            if let Some(end) = [view.end, view.purged].into_iter().find(|end| end.id.seq == seq) {
+                return Ok(end);
+            }
+        }
+        let found = self.read(seq, seq, 0)?;
+        Ok(found.first().expect("at least the first").end())
+    }
+
+    fn read(&self, first: CommitSeq, last: CommitSeq, bytes_max: usize) -> Result<Vec<Stored>> {
+        loop {
+            let (stretch, last) = {
+                let view = locked(self.view.lock());
+                let (purged, end) = (view.purged.id.seq, view.end.id.seq);
+                if first <= purged || first > end || last < first {
+                    return Err(Error::invalid(format!(
+                        "entries {first} to {last} are asked for, and the log has those after {purged} up to {end}"
+                    )));
+                }
+                let found = view.cached(first, last, bytes_max);
+                if !found.is_empty() {
+                    return Ok(found);
+                }
+                // What is not in memory is on disk.
+                let last = CommitSeq(last.0.min(view.cached_from().0 - 1));
+                (Stretch { from: view.place_before(first), through: last }, last)
+            };
+            let found = self.read_from(&stretch, first, last, bytes_max)?;
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Reads from a place on. Without an entry it has found a place nearer to the first.
+    fn read_from(
+        &self,
+        stretch: &Stretch,
+        first: CommitSeq,
+        last: CommitSeq,
+        bytes_max: usize,
+    ) -> Result<Vec<Stored>> {
+        let (mut found, mut bytes, mut passed_bytes, mut is_full) = (Vec::new(), 0, 0, false);
+        let next = self.writer.read(stretch, &mut |record| {
+            let length = record.bytes.len();
+            if record.seq < first {
+                passed_bytes += length as u64;
+                let is_far = passed_bytes >= PLACE_BYTES && record.seq.next() < first;
+                return Ok(if is_far { Enough::Yes } else { Enough::No });
+            }
+            // The rest of the frame comes, too.
+            is_full |= record.seq > last || !found.is_empty() && bytes + length > bytes_max;
+            if is_full {
+                return Ok(Enough::Yes);
+            }
+            bytes += length;
+            let (stored, _) =
+                decode(record.seq, &record.bytes).map_err(|what| bad_entry(record.seq, what))?;
+            found.push(stored);
+            Ok(if record.seq == last { Enough::Yes } else { Enough::No })
+        })?;
+        if found.is_empty() {
+            if next.seq <= stretch.from.seq {
+                let what = format!("Raft's log has no entry {first} after {}", stretch.from.seq);
+                return Err(Error::new(Code::LogMissing, what));
+            }
+            locked(self.view.lock()).learn(next);
+        }
+        Ok(found)
+    }
+}
+
+pub(super) fn bad_entry(seq: CommitSeq, what: &str) -> Error {
+    Error::new(Code::CorruptLog, format!("entry {seq} of Raft's log cannot be read: {what}"))
+}
