@@ -8,6 +8,7 @@ mod reclaim;
 mod store;
 #[cfg(test)]
 mod tests;
+mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +32,7 @@ use reclaim::reclaim;
 pub(crate) use store::{
     Store, UnreadValues, make_durable, read_superblocks, superblocks_left, whole_superblocks,
 };
+pub(crate) use value::write_value;
 
 /// Writes checkpoints, one at a time.
 #[derive(Debug)]
@@ -134,6 +136,16 @@ impl Checkpointer {
     /// The newest durable superblock.
     pub(crate) fn superblock(&self) -> Superblock {
         self.newest().superblock.clone()
+    }
+
+    /// The commit of the older superblock: both lead to it or to a later one.
+    pub(crate) fn older_checkpoint(&self) -> CommitSeq {
+        self.newest().older.seq
+    }
+
+    /// Sets the flags of what builds may write to the database, from the next checkpoint on.
+    pub(crate) fn set_write_features(&self, bits: u64) {
+        self.newest().superblock.write_features = bits;
     }
 
     /// Bytes of leaves written since the last checkpoint, apart from it.

@@ -27,6 +27,7 @@ mod pipeline;
 mod reads;
 mod recent;
 mod relocate;
+mod replica;
 mod requests;
 mod serve;
 #[cfg(test)]
@@ -38,7 +39,7 @@ mod watch;
 mod watermarks;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::alarm::{Wakes, invariant};
 use crate::catalog::Root;
@@ -58,6 +59,7 @@ pub(crate) use conditions::Conditions;
 pub(crate) use drops::Dropped;
 pub(crate) use reads::Reads;
 pub(crate) use relocate::{MovedRange, MovedValue, Relocation};
+pub use replica::{Fate, Proposer};
 pub(crate) use throttle::{Throttle, checkpoint_bytes};
 pub(crate) use timings::Timed;
 pub use timings::{HotKey, SlowCommit, Timings};
@@ -84,6 +86,8 @@ pub(crate) struct Committer {
     drops: Drops,
     counters: Counters,
     next_tree: AtomicU64,
+    /// A majority decides on the commits.
+    is_replica: AtomicBool,
 }
 
 /// Counters of [`CommitStats`]; the others are in `pipeline` and `drops`.
@@ -195,6 +199,7 @@ impl Committer {
             drops: Drops::default(),
             counters: Counters::default(),
             next_tree: AtomicU64::new(next_tree.0),
+            is_replica: AtomicBool::new(false),
             store,
             throttle,
         }
@@ -234,6 +239,11 @@ impl Committer {
         if latest.root().seq == published.root().seq { latest } else { published }
     }
 
+    /// Registers the root that a transaction begins with: what it reads is decided, in a node of a cluster.
+    pub(crate) fn hold_to_begin(&self) -> Registration {
+        if self.is_replica() { self.hold_published() } else { self.hold_latest() }
+    }
+
     /// As [`Committer::hold_latest`], for a caller that holds the order lock. The caller must drop the second
     /// value only after unlocking: that may free much memory.
     fn hold_latest_and_leave(&self) -> (Registration, Idle) {
@@ -250,7 +260,13 @@ impl Committer {
         &self.pipeline.log
     }
 
-    /// Newest commit that survives a power cut.
+    /// Newest commit that is acknowledged, if it waited for a power cut to be survived: by this disk, or by
+    /// those of a majority.
+    pub(crate) fn acknowledged_through(&self) -> CommitSeq {
+        if self.is_replica() { self.published().seq } else { self.durable() }
+    }
+
+    /// Newest commit that survives a power cut of this machine alone.
     pub(crate) fn durable(&self) -> CommitSeq {
         self.pipeline.watermarks.durable()
     }
@@ -287,6 +303,11 @@ impl Committer {
     /// A new tree id. An id is never used twice.
     pub(crate) fn new_tree_id(&self) -> TreeId {
         TreeId(self.next_tree.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Another node has given tree ids below this one.
+    fn raise_next_tree(&self, next: TreeId) {
+        self.next_tree.fetch_max(next.0, Ordering::Relaxed);
     }
 
     /// A lower bound for the ids of new trees.
@@ -385,7 +406,7 @@ impl Committer {
     pub(crate) fn forget_trees(&self, ids: &[TreeId]) {
         let _within = self.store.alarm.enter();
         let order = self.order.lock();
-        if order.is_led() || !order.forming.is_empty() {
+        if order.is_led() || !order.forming.is_empty() || order.is_closed() {
             return;
         }
         self.check_all_published();

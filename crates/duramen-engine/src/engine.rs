@@ -16,6 +16,7 @@ mod method;
 mod observe;
 mod open;
 mod repair;
+mod replica;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -54,6 +55,7 @@ pub use feed::{FeedReader, FeedStop, Wants};
 use maintenance::Maintenance;
 pub use observe::{ObserveFrom, Observed, Observer};
 pub use repair::{FoundEntries, Keep, LostCommits, Repair, RepairProgress, TreeLoss, UncertainTree};
+pub use replica::{OpenReplica, Replica};
 pub use stats::{DurabilityStatus, RecoveryStats, Stats};
 
 /// What a program plugs into the engine.
@@ -140,7 +142,7 @@ impl Engine {
         let (committer, _) = self.parts()?;
         self.inner.deferred_redo.not_failed()?;
         committer.usable()?;
-        let (held, overlay) = self.inner.deferred_redo.hold(|| committer.hold_latest());
+        let (held, overlay) = self.inner.deferred_redo.hold(|| committer.hold_to_begin());
         Ok(Transaction::begin(committer, held, overlay))
     }
 
@@ -511,6 +513,9 @@ impl Inner {
     fn finish_writing(&self, committer: &Committer, maintenance: &Maintenance) -> Result<()> {
         self.deferred_redo.wait()?;
         self.not_poisoned()?;
+        if committer.is_replica() {
+            committer.follow_others();
+        }
         committer.close();
         maintenance.wait_for_compaction();
         maintenance.close()

@@ -212,7 +212,10 @@ codes! {
     RequestCancelled = 1110, Invalid, "the request was settled as one that never runs";
     Unreachable = 1111, Unavailable, "no server answers at the address";
     SchemaChanged = 1112, Conflict, "the collection was changed since the type was fitted to it";
+    NotLeader = 1201, Unavailable, "this node of a cluster does not lead";
+    NoQuorum = 1202, Unavailable, "no majority of the cluster answers";
     LostWrites = 1204, Expired, "the commit is not of this database, or was lost";
+    IsReplica = 1208, Invalid, "the database is a node of a cluster";
 }
 
 impl fmt::Display for Code {

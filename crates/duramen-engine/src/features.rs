@@ -7,6 +7,9 @@
 use std::fmt;
 use std::ops::BitOr;
 
+/// A flag of what a build must know to write to a database: it is a node of a cluster.
+pub(crate) const NODE_OF_A_CLUSTER: u64 = 1;
+
 /// A set of incompatible features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Features(u64);

@@ -57,7 +57,7 @@ mod transaction;
 mod engine;
 
 pub use allocator::SpaceStats;
-pub use commit::{CommitStats, Condition, HotKey, SlowCommit, Timings};
+pub use commit::{CommitStats, Condition, Fate, HotKey, Proposer, SlowCommit, Timings};
 pub use duramen_disk::{Disk, SyncMethod};
 pub use engine::{CompactProgress, CompactReport, HeldSnapshot};
 pub use engine::{CopyPart, CopyProgress, CopySource, CopyTarget};
@@ -65,6 +65,7 @@ pub use engine::{DurabilityStatus, Engine, Event, EventHook, Hooks, RecoveryStat
 pub use engine::{FeedReader, FeedStop, Wants, Woken};
 pub use engine::{FoundEntries, Keep, LostCommits, Repair, RepairProgress, TreeLoss, UncertainTree};
 pub use engine::{ObserveFrom, Observed, Observer};
+pub use engine::{OpenReplica, Replica};
 pub use error::{Code, Error, ErrorKind, Result};
 pub use features::Features;
 pub use feed::{FeedChange, FeedCommit, FeedHold, FeedNeed, FeedRule, FeedStats, FeedWhat};

@@ -101,3 +101,6 @@ pub const RAFT_ENTRY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Newest entries of Raft's log that are kept in memory for followers that are a little behind.
 pub const RAFT_CACHE_BYTES: usize = 32 * 1024 * 1024;
+
+/// In a cluster: a commit that no majority has decided on after this time returns with an unknown outcome.
+pub const DECISION_MS_MAX: u64 = 10_000;

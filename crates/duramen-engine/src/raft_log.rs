@@ -31,7 +31,7 @@ mod view;
 mod writer;
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 pub use entry::{Entry, EntryId, EntryKind, LogEnd, OrderedOn};
 pub use opening::Found;
@@ -43,7 +43,7 @@ use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::raft_log::entry::{Stored, decode};
 use crate::raft_log::queue::{Queue, Work};
-use crate::raft_log::view::{PLACE_BYTES, View};
+use crate::raft_log::view::View;
 use crate::raft_log::writer::Writer;
 use crate::threads::Threads;
 use crate::wal::{Enough, Stretch};
@@ -75,7 +75,7 @@ impl RaftLog {
     /// `TooLarge` (E0203) for an entry of more than 64 MiB; `EnginePoisoned` (E0601) after a failure.
     pub fn append(&self, entries: Vec<Entry>, done: Done) -> Result<()> {
         self.inner.queue.ask(|| {
-            let records = locked(self.inner.view.lock()).append(entries)?;
+            let records = self.inner.view_now().append(entries)?;
             Ok(Work::Append { records, done })
         })
     }
@@ -96,15 +96,20 @@ impl RaftLog {
     /// of reading the entry.
     pub fn cut_after(&self, kept: CommitSeq, done: Done) -> Result<()> {
         self.inner.queue.ask(|| {
-            let decided = locked(self.inner.view.lock()).decided;
+            let last = self.inner.view_now().end.id.seq;
+            let end = if kept <= last { Some(self.inner.end_after(kept)?) } else { None };
+            let mut view = self.inner.view_now();
+            let decided = view.decided;
             if kept < decided {
                 let error =
                     Error::invalid(format!("entry {decided} is decided, and {kept} should be the last"));
                 self.inner.queue.fail(&error);
                 return Err(error);
             }
-            let end = self.inner.end_after(kept)?;
-            locked(self.inner.view.lock()).cut(end);
+            let Some(end) = end else {
+                return Err(Error::invalid(format!("the log is cut after {kept}, and ends with {last}")));
+            };
+            view.cut(end);
             Ok(Work::Cut { kept, done })
         })
     }
@@ -114,7 +119,7 @@ impl RaftLog {
     /// # Errors
     /// `InvalidArgument` (E0201) beyond the last entry.
     pub fn decide(&self, seq: CommitSeq) -> Result<()> {
-        let mut view = locked(self.inner.view.lock());
+        let mut view = self.inner.view_now();
         let last = view.end.id.seq;
         if seq > last {
             return Err(Error::invalid(format!("entry {seq} is decided, and the log ends with {last}")));
@@ -134,7 +139,7 @@ impl RaftLog {
     pub fn purge(&self, through: CommitSeq, done: Done) -> Result<()> {
         self.inner.queue.ask(|| {
             let (decided, synced) = {
-                let view = locked(self.inner.view.lock());
+                let view = self.inner.view_now();
                 (view.decided, view.synced)
             };
             if through > decided.min(synced) {
@@ -168,25 +173,25 @@ impl RaftLog {
     /// The last entry.
     #[must_use]
     pub fn end(&self) -> LogEnd {
-        locked(self.inner.view.lock()).end
+        self.inner.view_now().end
     }
 
     /// The last entry that is purged.
     #[must_use]
     pub fn purged(&self) -> LogEnd {
-        locked(self.inner.view.lock()).purged
+        self.inner.view_now().purged
     }
 
     /// Everything up to this one survives a power cut.
     #[must_use]
     pub fn synced(&self) -> CommitSeq {
-        locked(self.inner.view.lock()).synced
+        self.inner.view_now().synced
     }
 
     /// Everything up to this one is known to be decided.
     #[must_use]
     pub fn decided(&self) -> CommitSeq {
-        locked(self.inner.view.lock()).decided
+        self.inner.view_now().decided
     }
 
     /// Why the log refuses everything, if it does.
@@ -224,12 +229,25 @@ impl RaftLog {
 }
 
 impl Drop for RaftLog {
+    /// What was asked for and not carried out has failed.
     fn drop(&mut self) {
         self.stop_threads();
+        let error = Error::new(Code::Closed, "Raft's log was closed before it was carried out");
+        loop {
+            let left = self.inner.queue.next();
+            if left.is_empty() {
+                return;
+            }
+            left.into_iter().for_each(|work| work.into_done()(Err(error.clone())));
+        }
     }
 }
 
 impl Inner {
+    fn view_now(&self) -> MutexGuard<'_, View> {
+        locked(self.view.lock())
+    }
+
     /// Carries out everything that was asked for, then what is due.
     fn step(&self) {
         while self.work() {}
@@ -257,14 +275,17 @@ impl Inner {
         if self.queue.check().is_err() {
             return;
         }
-        if let Err(error) = self.writer.lock().mark(&self.view, now) {
-            self.queue.fail(&error);
+        let marked = self.writer.lock().mark(&self.view, now);
+        match marked {
+            Ok(true) => self.queue.wake(),
+            Ok(false) => {}
+            Err(error) => self.queue.fail(&error),
         }
     }
 
     fn end_after(&self, seq: CommitSeq) -> Result<LogEnd> {
         {
-            let view = locked(self.view.lock());
+            let view = self.view_now();
             if let Some(end) = [view.end, view.purged].into_iter().find(|end| end.id.seq == seq) {
                 return Ok(end);
             }
@@ -274,19 +295,18 @@ impl Inner {
     }
 
     fn read(&self, first: CommitSeq, last: CommitSeq, bytes_max: usize) -> Result<Vec<Stored>> {
+        if let Some(found) = self.read_cached(first, last, bytes_max)? {
+            return Ok(found);
+        }
+        // From the place on to what is learned: a cut in between would move the entries.
+        let _layout = locked(self.writer.layout.read());
         loop {
+            // Purged or cut meanwhile, or in memory after all.
+            if let Some(found) = self.read_cached(first, last, bytes_max)? {
+                return Ok(found);
+            }
             let (stretch, last) = {
-                let view = locked(self.view.lock());
-                let (purged, end) = (view.purged.id.seq, view.end.id.seq);
-                if first <= purged || first > end || last < first {
-                    return Err(Error::invalid(format!(
-                        "entries {first} to {last} are asked for, and the log has those after {purged} up to {end}"
-                    )));
-                }
-                let found = view.cached(first, last, bytes_max);
-                if !found.is_empty() {
-                    return Ok(found);
-                }
+                let view = self.view_now();
                 // What is not in memory is on disk.
                 let last = CommitSeq(last.0.min(view.cached_from().0 - 1));
                 (Stretch { from: view.place_before(first), through: last }, last)
@@ -298,6 +318,23 @@ impl Inner {
         }
     }
 
+    /// Entries that are in memory, if the first of them is.
+    fn read_cached(
+        &self,
+        first: CommitSeq,
+        last: CommitSeq,
+        bytes_max: usize,
+    ) -> Result<Option<Vec<Stored>>> {
+        let view = self.view_now();
+        let (purged, end) = (view.purged.id.seq, view.end.id.seq);
+        if first <= purged || first > end || last < first {
+            return Err(Error::invalid(format!(
+                "entries {first} to {last} are asked for, and the log has those after {purged} up to {end}"
+            )));
+        }
+        Ok(Some(view.cached(first, last, bytes_max)).filter(|found| !found.is_empty()))
+    }
+
     /// Reads from a place on. Without an entry it has found a place nearer to the first.
     fn read_from(
         &self,
@@ -306,12 +343,13 @@ impl Inner {
         last: CommitSeq,
         bytes_max: usize,
     ) -> Result<Vec<Stored>> {
-        let (mut found, mut bytes, mut passed_bytes, mut is_full) = (Vec::new(), 0, 0, false);
+        let place_bytes = self.view_now().place_bytes();
+        let (mut found, mut bytes, mut passed_bytes, mut is_full) = (Vec::<Stored>::new(), 0, 0, false);
         let next = self.writer.read(stretch, &mut |record| {
             let length = record.bytes.len();
             if record.seq < first {
                 passed_bytes += length as u64;
-                let is_far = passed_bytes >= PLACE_BYTES && record.seq.next() < first;
+                let is_far = passed_bytes >= place_bytes && record.seq.next() < first;
                 return Ok(if is_far { Enough::Yes } else { Enough::No });
             }
             // The rest of the frame comes, too.
@@ -330,7 +368,7 @@ impl Inner {
                 let what = format!("Raft's log has no entry {first} after {}", stretch.from.seq);
                 return Err(Error::new(Code::LogMissing, what));
             }
-            locked(self.view.lock()).learn(next);
+            self.view_now().learn(next);
         }
         Ok(found)
     }

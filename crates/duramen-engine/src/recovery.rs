@@ -18,6 +18,7 @@ use crate::catalog::{CATALOG, RootEntry, TreeState, TreeTable};
 use crate::checkpoint::{Store, UnreadValues, read_superblocks};
 use crate::data_file::{DataFile, Superblock};
 use crate::error::{Code, Error, Result};
+use crate::features::NODE_OF_A_CLUSTER;
 use crate::ids::TreeId;
 use crate::options::Options;
 use crate::page_cache::Pages;
@@ -56,10 +57,11 @@ pub(crate) fn load(
     file: Arc<dyn File>,
     path: &Path,
     options: &Options,
+    as_node: bool,
     reducers: &Reducers,
 ) -> Result<Loaded> {
     let (superblock, older) = read_superblocks(&file, path)?;
-    check_features(&superblock, path, options)?;
+    check_features(&superblock, path, options, as_node)?;
     check_length(&file, &superblock, path)?;
     let data = DataFile::new(file, path, superblock.database, superblock.geometry.block_bytes)
         .compressing(options.compress);
@@ -94,9 +96,15 @@ pub(crate) fn load(
     Ok(Loaded { store, superblock, older, is_alone, leads_nowhere, roots, trees })
 }
 
-fn check_features(superblock: &Superblock, path: &Path, options: &Options) -> Result<()> {
-    if superblock.write_features == 0 || options.read_only {
+fn check_features(superblock: &Superblock, path: &Path, options: &Options, as_node: bool) -> Result<()> {
+    let known = if as_node { NODE_OF_A_CLUSTER } else { 0 };
+    if superblock.write_features & !known == 0 || options.read_only {
         return Ok(());
+    }
+    if superblock.write_features == NODE_OF_A_CLUSTER {
+        let message = format!("{} is a node of a cluster: others decide on its commits", path.display());
+        return Err(Error::new(Code::IsReplica, message)
+            .with_hint("open it read-only, serve it as the node that it is, or detach it from its cluster"));
     }
     let message = format!("{} has features that only a later release may write to", path.display());
     Err(Error::new(Code::Unsupported, message)

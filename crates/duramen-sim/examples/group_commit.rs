@@ -1,22 +1,29 @@
 //! Many threads commit one new row each, durably, on a real disk: how many commits share a sync.
 //!
-//! `cargo run --release -p duramen-sim --example group_commit -- DIR [THREADS] [SECONDS]`
+//! `cargo run --release -p duramen-sim --example group_commit -- DIR [THREADS] [SECONDS] [node]`
+//!
+//! With `node`, the database is the only node of a cluster: its commits wait until Raft's log is synced.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a program that measures and prints")]
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use duramen_disk::OsDisk;
-use duramen_engine::{Durability, Engine, Hooks, Options, Result};
+use duramen_engine::{
+    Durability, Engine, Entry, EntryId, EntryKind, Hooks, OpenReplica, Options, OrderedOn, Proposer, RaftLog,
+    Result,
+};
 
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let dir = PathBuf::from(args.next().expect("give a directory for the database"));
     let threads: u64 = args.next().map_or(16, |n| n.parse().expect("a number of threads"));
     let seconds: u64 = args.next().map_or(5, |n| n.parse().expect("a number of seconds"));
-    let engine = Engine::open(Arc::new(OsDisk::new()), &dir, Options::default(), Hooks::default())?;
+    let is_node = args.next().is_some_and(|word| word == "node");
+    let (engine, raft_log) = if is_node { open_node(&dir)? } else { (open_alone(&dir)?, None) };
     let (tree, _) = engine.transact(Durability::Disk, |tx| match tx.tree("rows")? {
         Some(tree) => Ok(tree),
         None => tx.create_tree("rows", None),
@@ -38,6 +45,9 @@ fn main() -> Result<()> {
     all.sort_unstable();
     let commits = after.commit.commits - before.commit.commits;
     let syncs = after.log.sync_count - before.log.sync_count;
+    if let Some(log) = &raft_log {
+        println!("{} entries decided", log.decided().0);
+    }
     println!(
         "{threads} threads: {:.0} commits/s, {:.2} commits per sync, p50 {} us, p99 {} us, max {} us, {} checkpoints",
         commits as f64 / elapsed,
@@ -48,6 +58,67 @@ fn main() -> Result<()> {
         after.checkpoints - before.checkpoints,
     );
     engine.close()
+}
+
+fn open_alone(dir: &Path) -> Result<Engine> {
+    Engine::open(Arc::new(OsDisk::new()), dir, Options::default(), Hooks::default())
+}
+
+/// Opens the only node of a cluster, which leads.
+fn open_node(dir: &Path) -> Result<(Engine, Option<Arc<RaftLog>>)> {
+    let (applies, decided) = channel();
+    let decides = Arc::new(Decides { log: OnceLock::new(), applies });
+    let proposer: Arc<dyn Proposer> = Arc::clone(&decides) as Arc<dyn Proposer>;
+    let (disk, options) = (Arc::new(OsDisk::new()), Options::default());
+    let OpenReplica { engine, replica, log, found } =
+        Engine::open_replica(disk, dir, options, Hooks::default(), proposer)?;
+    let log = Arc::new(log);
+    decides.log.set(Arc::clone(&log)).expect("set once");
+    let (applied, end) = (replica.end()?, log.end());
+    let mut undecided = log.entries(applied.id.seq.next()..end.id.seq.next(), usize::MAX).unwrap_or_default();
+    let term = found.last.term + 1;
+    let blank = Entry {
+        id: EntryId { term, seq: end.id.seq.next() },
+        ordered: OrderedOn::default(),
+        time_ns: end.time_ns,
+        kind: EntryKind::Blank,
+        bytes: Arc::from(&[][..]),
+    };
+    log.append(vec![blank.clone()], Box::new(|_| ()))?;
+    undecided.push(blank);
+    replica.apply(&undecided)?;
+    replica.lead(term, log.end())?;
+    std::thread::spawn(move || decided.iter().try_for_each(|entries: Vec<Entry>| replica.apply(&entries)));
+    Ok((engine, Some(log)))
+}
+
+/// A majority of one: what is synced is decided.
+struct Decides {
+    log: OnceLock<Arc<RaftLog>>,
+    applies: Sender<Vec<Entry>>,
+}
+
+impl Proposer for Decides {
+    fn propose(&self, _term: u64, entries: Vec<Entry>) {
+        let log = Arc::clone(self.log.get().expect("the log is open before the node leads"));
+        let (applies, decided) = (self.applies.clone(), Arc::clone(&log));
+        let last = entries.last().expect("a group has entries").id.seq;
+        let synced = move |entries: Vec<Entry>| {
+            decided.decide(last).expect("the entry is there");
+            // Once the node is closed, nobody applies.
+            drop(applies.send(entries));
+        };
+        let copy = entries.clone();
+        log.append(
+            entries,
+            Box::new(move |done| {
+                if done.is_ok() {
+                    synced(copy)
+                }
+            }),
+        )
+        .expect("the only leader appends in order");
+    }
 }
 
 fn work(engine: &Engine, tree: duramen_engine::TreeId, next: &AtomicU64, stop: &AtomicBool) -> Vec<u64> {

@@ -8,6 +8,7 @@ mod history;
 mod product;
 mod repair;
 mod replay;
+mod replica;
 mod requests;
 mod search;
 mod trace;
@@ -32,6 +33,7 @@ pub(crate) enum Command {
     Fuzz(fuzz::Fuzz),
     History(history::History),
     Requests(requests::Requests),
+    Replica(replica::Replica),
 }
 
 impl Command {
@@ -52,6 +54,7 @@ impl Command {
             Command::Fuzz(command) => command.run(),
             Command::History(command) => command.run(),
             Command::Requests(command) => command.run(),
+            Command::Replica(command) => command.run(),
         }
     }
 }

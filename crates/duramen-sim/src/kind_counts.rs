@@ -78,6 +78,7 @@ mod tests {
             crate::product::report::Report::default().counts(),
             crate::concurrent::Report::default().counts(),
             crate::requests::Report::default().counts(),
+            crate::replica::Report::default().counts(),
         ];
         for counts in searches {
             let words: BTreeSet<String> = counts.iter().map(|(_, name)| word_of(name)).collect();

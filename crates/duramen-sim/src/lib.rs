@@ -15,6 +15,7 @@ pub mod lives;
 pub mod part;
 pub mod product;
 pub mod repair;
+pub mod replica;
 pub mod requests;
 pub mod search;
 pub mod seeds;

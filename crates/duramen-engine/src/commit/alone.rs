@@ -75,7 +75,7 @@ impl Committer {
     ) -> Result<(T, Option<Ordered>)> {
         self.not_alone()?;
         self.throttle.wait(&self.store, &|| self.usable())?;
-        let order = self.order.lock();
+        let order = if self.is_replica() { self.wait_decided_order()? } else { self.order.lock() };
         let alone = Alone::enter(self);
         let built = catch_unwind(AssertUnwindSafe(|| build(self.latest())));
         drop(alone);
@@ -104,7 +104,8 @@ impl Committer {
                 Ok(seq) => {
                     let waits = self.place(&mut order, seq, &mut prepared, false);
                     let ordered = self.see_through(order, &prepared, waits, Answers::default());
-                    return ordered.map(|ordered| (out, Some(ordered)));
+                    let ordered = self.decided(ordered, prepared.wait)?;
+                    return Ok((out, Some(ordered)));
                 }
                 Err(halt) => halt,
             };

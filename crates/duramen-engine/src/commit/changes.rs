@@ -10,7 +10,7 @@ use super::key_map::{KeyMap, SortedKeys};
 use crate::alarm::invariant;
 use crate::catalog::CatalogRow;
 use crate::ids::TreeId;
-use crate::limits::{BIG_VALUE_BYTES, KEY_BYTES_MAX};
+use crate::limits::{BIG_VALUE_BYTES, KEY_BYTES_MAX, RAFT_ENTRY_BYTES_MAX};
 use crate::tree::{Change, StoredValue};
 
 const RECORD_VERSION: u8 = 1;
@@ -132,7 +132,7 @@ impl Changes {
         self.values().all(Option::is_none)
     }
 
-    /// The log record.
+    /// The log record, and the content of an entry that is replicated.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.bytes + 16);
         out.push(RECORD_VERSION);
@@ -243,6 +243,23 @@ pub(crate) fn decode_record<'a>(
     bytes: &'a [u8],
     visit: &mut dyn FnMut(RecordChange<'a>),
 ) -> Result<(), &'static str> {
+    decode_with(bytes, BIG_VALUE_BYTES, BIG_VALUE_BYTES, visit)
+}
+
+/// Decodes the content of an entry, which has big values whole.
+pub(super) fn decode_content<'a>(
+    bytes: &'a [u8],
+    visit: &mut dyn FnMut(RecordChange<'a>),
+) -> Result<(), &'static str> {
+    decode_with(bytes, BIG_VALUE_BYTES, RAFT_ENTRY_BYTES_MAX, visit)
+}
+
+fn decode_with<'a>(
+    bytes: &'a [u8],
+    value_bytes_max: usize,
+    big_bytes_max: usize,
+    visit: &mut dyn FnMut(RecordChange<'a>),
+) -> Result<(), &'static str> {
     const SHORT: &str = "a record ends too early";
     let mut rest = bytes;
     let mut take = |count: usize| -> Result<&'a [u8], &'static str> {
@@ -263,7 +280,9 @@ pub(crate) fn decode_record<'a>(
             let kind = take(1)?[0];
             let key_bytes = usize::try_from(number(take(2)?)).map_err(|_| SHORT)?;
             let value_bytes = usize::try_from(number(take(4)?)).map_err(|_| SHORT)?;
-            if key_bytes > KEY_BYTES_MAX || value_bytes > BIG_VALUE_BYTES {
+            if key_bytes > KEY_BYTES_MAX
+                || value_bytes > (if kind == PUT_BIG { big_bytes_max } else { value_bytes_max })
+            {
                 return Err("a key or a value that does not fit into a leaf");
             }
             let key = take(key_bytes)?;

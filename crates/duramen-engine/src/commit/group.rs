@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::timings::Started;
 use super::wait::Waiter;
 use crate::alarm::invariant;
+use crate::catalog::Root;
 use crate::data_file::PagePointer;
 use crate::ids::CommitSeq;
 use crate::page_cache::Buffered;
@@ -43,6 +44,9 @@ pub(super) struct CommitEffects {
     /// Its call has returned for good, at level `Memory`. If the group is dropped, no caller is left to
     /// receive the error.
     pub has_returned: bool,
+    /// In a node of a cluster: the root with this commit and those before it. A majority may decide on a part
+    /// of a group.
+    pub root: Option<Arc<Root>>,
 }
 
 impl CommitEffects {
@@ -101,6 +105,11 @@ impl Forming {
     /// What its transactions leave, in their order.
     pub(super) fn members(&self) -> &[CommitEffects] {
         &self.members
+    }
+
+    /// Takes it apart.
+    pub(super) fn into_parts(self) -> (Vec<Record>, Vec<CommitEffects>) {
+        (self.records, self.members)
     }
 
     /// Whether no transaction joined.

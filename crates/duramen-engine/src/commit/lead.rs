@@ -172,7 +172,7 @@ impl Committer {
     #[must_use]
     fn hand_on(&self) -> bool {
         let order = self.order.lock();
-        if order.forming.is_unwaited() {
+        if order.forming.is_unwaited() && order.replica.is_none() {
             return true;
         }
         self.lay_down(order);
@@ -214,6 +214,10 @@ impl Committer {
     /// # Errors
     /// What writing it returned; its transactions never happened then.
     pub(crate) fn write_pending(&self) -> Result<()> {
+        if self.is_replica() {
+            self.propose_forming();
+            return Ok(());
+        }
         {
             let mut order = self.order.lock();
             if order.forming.is_empty() || !order.take_leadership() {
@@ -237,6 +241,11 @@ impl Committer {
             if order.is_led() {
                 order = self.order.wait(order);
                 continue;
+            }
+            if order.replica.is_some() {
+                // What is ordered there is not for the log, until it is decided.
+                order.lead();
+                break;
             }
             if order.forming.is_empty() {
                 self.check_all_published();

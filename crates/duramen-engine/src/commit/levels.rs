@@ -2,6 +2,7 @@
 //! syncs.
 
 use super::order::conflict;
+use super::replica::Fate;
 use super::{Committer, Ordered};
 use crate::alarm::invariant;
 use crate::catalog::Root;
@@ -12,6 +13,9 @@ use crate::options::Durability;
 impl Committer {
     /// Whether a commit survives a power cut.
     pub(crate) fn reached_disk(&self, ordered: Ordered) -> bool {
+        if self.is_replica() {
+            return self.fate(ordered) == Fate::Happened;
+        }
         // `durable` must be read first. A commit that reuses a dropped sequence becomes durable only after
         // the drop.
         self.durable() >= ordered.seq && self.still_there(ordered).is_ok()
@@ -23,6 +27,9 @@ impl Committer {
     /// `Full` if it was dropped because its group could not be written; `InDoubt` or `Poisoned` if the sync
     /// fails.
     pub(crate) fn wait_disk(&self, ordered: Ordered) -> Result<()> {
+        if self.is_replica() {
+            return self.wait_decided(ordered);
+        }
         let _within = self.store.alarm.enter();
         self.wait_written(ordered)?;
         self.sync_through(ordered.seq)?;
@@ -43,6 +50,9 @@ impl Committer {
     /// Whether nothing is left to be written for a commit: it is on disk, or was dropped, or the engine is
     /// poisoned.
     pub(crate) fn is_settled(&self, ordered: Ordered) -> bool {
+        if self.is_replica() {
+            return self.fate(ordered) != Fate::Open || self.not_poisoned().is_err();
+        }
         self.reached_disk(ordered) || self.still_there(ordered).is_err() || self.not_poisoned().is_err()
     }
 
@@ -51,6 +61,9 @@ impl Committer {
     /// # Errors
     /// As [`Committer::wait_disk`]; `InDoubt` if it has not reached the level.
     pub(crate) fn result_without_writing(&self, ordered: Ordered, level: Durability) -> Result<()> {
+        if self.is_replica() && self.fate(ordered) == Fate::Happened {
+            return Ok(());
+        }
         let still_there = self.still_there(ordered);
         let is_written = level < Durability::Disk && self.published().seq >= ordered.seq;
         if still_there.is_ok() && (is_written || self.durable() >= ordered.seq) {
@@ -67,6 +80,9 @@ impl Committer {
     /// # Errors
     /// `Full` if it was dropped because its group could not be written; `Poisoned`.
     pub(crate) fn wait_written(&self, ordered: Ordered) -> Result<()> {
+        if self.is_replica() {
+            return self.wait_decided(ordered);
+        }
         self.same_process()?;
         self.not_alone()?;
         let _within = self.store.alarm.enter();
@@ -97,6 +113,10 @@ impl Committer {
     /// As [`Committer::wait_disk`].
     pub(crate) fn finish_read(&self, root: &Root, level: Durability) -> Result<Ordered> {
         let read = Ordered::of(root);
+        if self.is_replica() {
+            // Transactions read what is decided.
+            return Ok(read);
+        }
         self.wait_written(read)
             .map_err(|error| if error.code() == Code::DiskFull { conflict() } else { error })?;
         if level == Durability::Disk {
@@ -113,6 +133,11 @@ impl Committer {
         self.same_process()?;
         self.not_alone()?;
         let _within = self.store.alarm.enter();
+        if self.is_replica() {
+            // Not as the leader: decided commits would wait for this sync.
+            self.not_poisoned()?;
+            return if self.durable() < seq { self.pipeline.sync_beside() } else { Ok(()) };
+        }
         loop {
             let mut order = self.order.lock();
             if self.durable() >= seq {

@@ -122,7 +122,7 @@ impl Committer {
             let (returned, entered) = self.take_turn(prepared);
             prepared = returned;
             let halt = match entered {
-                Ok(seen_through) => return seen_through,
+                Ok(seen_through) => return self.decided(seen_through, prepared.wait),
                 Err(halt) => halt,
             };
             let again = match halt {
@@ -143,6 +143,15 @@ impl Committer {
                 return Err(self.abandon(error, &prepared.values));
             }
         }
+    }
+
+    /// In a node of a cluster: waits until a commit that has its place is decided, unless it waits later.
+    pub(super) fn decided(&self, placed: Result<Ordered>, wait: Wait) -> Result<Ordered> {
+        let ordered = placed?;
+        if self.is_replica() && wait == Wait::Here {
+            self.wait_decided(ordered)?;
+        }
+        Ok(ordered)
     }
 
     /// Commits nothing. Work that waits for a later commit can proceed then.
@@ -212,6 +221,11 @@ impl Committer {
             wait,
         } = submission;
         let (bytes, prebuilt) = (changes.encode(), Prebuilt::new());
+        if self.is_replica()
+            && let Err(error) = self.fits_into_an_entry(&bytes)
+        {
+            return Err(self.abandon(error, &values));
+        }
         // From here on the record holds the values. It stays in the group until it is written.
         let keys = changes.into_keys();
         buffered.queue(bytes.capacity());
@@ -231,6 +245,7 @@ impl Committer {
             level,
             wait,
             loading: Loading::ResidentOnly,
+            is_decided: false,
             ordered: None,
         })
     }
@@ -387,6 +402,9 @@ impl Committer {
         invariant!(latest.rollback_epoch == epoch, "the latest root is of the rollback epoch {epoch}");
         let is_known = (base.rollback_epoch, base.seq) <= (epoch, newest);
         invariant!(is_known, "a transaction that read {} is ordered after {newest}", base.seq);
+        if !prepared.is_decided {
+            order.admits(base.rollback_epoch)?;
+        }
         self.validate(order, prepared, &latest)?;
         let seq = latest.seq.next();
         let Relocated { applied, unused } = self.apply(prepared, &latest, seq, loading)?;
@@ -405,12 +423,12 @@ impl Committer {
         }
         let recent_bytes_max = self.store.pages.meter().memory_bytes() / RECENT_MEMORY_PART;
         order.recent.push(seq, std::mem::take(&mut prepared.keys), recent_bytes_max);
-        let root = Root {
+        let root = Arc::new(Root {
             seq,
             rollback_epoch: order.rollback_epoch,
             trees: applied.trees,
             position: OnceLock::new(),
-        };
+        });
         let mut values = std::mem::take(&mut prepared.values);
         let unused_blocks: HashSet<u64> = unused.iter().map(|page| page.block).collect();
         values.retain(|page| !unused_blocks.contains(&page.block));
@@ -426,10 +444,11 @@ impl Committer {
             _buffered: prepared.buffered.take(),
             started,
             has_returned: false,
+            root: order.replica.is_some().then(|| Arc::clone(&root)),
         };
         effects.supersede();
         order.forming.join(std::mem::take(&mut prepared.record), effects);
-        self.latest.set(Arc::new(root));
+        self.latest.set(root);
         Ok(seq)
     }
 
@@ -531,6 +550,8 @@ pub(super) struct Prepared {
     pub(super) wait: Wait,
     /// Whether pages may be read under the order lock.
     pub(super) loading: Loading,
+    /// It is a decided entry, which enters whoever leads.
+    pub(super) is_decided: bool,
     /// Its place, once it has entered.
     pub(super) ordered: Option<Ordered>,
 }

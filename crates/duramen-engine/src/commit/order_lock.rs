@@ -1,9 +1,11 @@
 //! The order lock, and the condition on which threads wait for leadership or for durability.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::group::Forming;
 use super::recent::Recent;
+use super::replica::ReplicaOrder;
 use super::requests::Requests;
 use super::wait::Waiter;
 use crate::alarm::{invariant, locked};
@@ -21,6 +23,8 @@ pub(super) struct Order {
     leading: bool,
     /// How often ordered commits were dropped.
     pub(super) rollback_epoch: u64,
+    /// In a node of a cluster.
+    pub(super) replica: Option<Box<ReplicaOrder>>,
     /// Threads that wait on the leadership condition. At zero, no thread is notified.
     waiting: usize,
 }
@@ -45,6 +49,7 @@ impl OrderLock {
                 recent: Recent::new(seq),
                 leading: false,
                 rollback_epoch: 0,
+                replica: None,
                 waiting: 0,
             }),
             leadership: Condvar::new(),
@@ -61,6 +66,18 @@ impl OrderLock {
     pub(super) fn wait<'a>(&'a self, mut order: MutexGuard<'a, Order>) -> MutexGuard<'a, Order> {
         order.waiting += 1;
         let mut order = locked(self.leadership.wait(order));
+        order.waiting -= 1;
+        order
+    }
+
+    /// The same, for this long at most.
+    pub(super) fn wait_for<'a>(
+        &'a self,
+        mut order: MutexGuard<'a, Order>,
+        at_most: Duration,
+    ) -> MutexGuard<'a, Order> {
+        order.waiting += 1;
+        let (mut order, _) = locked(self.leadership.wait_timeout(order, at_most));
         order.waiting -= 1;
         order
     }

@@ -14,7 +14,7 @@ use crate::checkpoint::Store;
 use crate::error::{Error, Result};
 use crate::ids::CommitSeq;
 use crate::snapshot::Newest;
-use crate::wal::{Group, Log, LogPosition, LogWriteError, SyncFailure};
+use crate::wal::{Group, Log, LogPosition, LogWriteError, Record, SyncFailure};
 
 /// The log, and the root that is published.
 #[derive(Debug)]
@@ -77,6 +77,12 @@ impl Pipeline {
         }
         self.timed.published(group, times, self.log.now_ns(), || self.log.wall_ns());
         Ok(())
+    }
+
+    /// Makes segments until these records, and a mark before them, have room in the log.
+    pub(super) fn make_room(&self, records: &[Record], use_reserve: bool) -> Result<()> {
+        let group = Group { records, durable: self.watermarks.durable(), use_reserve };
+        self.log.make_room(&group).map_err(|error| self.log_failed(&error))
     }
 
     /// Writes and syncs a durable watermark: every commit through `durable` is durable.
@@ -163,6 +169,14 @@ impl Pipeline {
         let (sync_began_ns, has_sync) = (written.sync_began_ns, group.wants_sync);
         let ended_ns = self.log.now_ns();
         Ok((written.position, GroupTimes { begun_ns, sync_began_ns, ended_ns, has_sync }))
+    }
+
+    /// Syncs the log, beside a thread that writes it: what is published now is durable then.
+    pub(super) fn sync_beside(&self) -> Result<()> {
+        let written = self.published.get().seq;
+        self.log.sync().map_err(|SyncFailure(error)| self.in_doubt(error))?;
+        self.note_durable(written);
+        Ok(())
     }
 
     /// Syncs the log. Everything published is durable then.

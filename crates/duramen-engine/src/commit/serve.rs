@@ -78,7 +78,7 @@ impl Committer {
 
     /// Enters the transaction of this thread, and those that are queued.
     fn serve(&self, mut prepared: Prepared) -> (Prepared, Entered) {
-        let mut order = self.order.lock();
+        let mut order = self.wait_open(self.order.lock());
         // Dropped before the lock is released: no thread finds half a change and a silent alarm.
         let serving = Serving(self);
         let entered = self.enter(&mut order, &mut prepared);
@@ -160,6 +160,10 @@ impl Committer {
     ) -> bool {
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         prepared.ordered = Some(Ordered { seq, rollback_epoch: order.rollback_epoch });
+        if order.replica.is_some() {
+            // It waits for a decision, not for a write of its group.
+            return false;
+        }
         let is_memory = prepared.level == Durability::Memory;
         order.forming.wants_sync |= prepared.level == Durability::Disk;
         // Commits at level `Memory` block too once the write queue exceeds its limit.

@@ -106,12 +106,16 @@ impl Engine {
     ///
     /// # Errors
     /// `ReadOnly` (E0204) if the database was opened read-only; `InvalidArgument` (E0201) if a compaction of
-    /// it runs already; `DiskFull` (E0301) if there is no room to move anything, or to go on; any error of
+    /// it runs already, or if it is a node of a cluster; `DiskFull` (E0301) if there is no room to move anything, or to go on; any error of
     /// `progress`. Those of a [read](crate::Error#reads), a [commit](crate::Error#commits) and a
     /// [checkpoint](crate::Error#checkpoints).
     pub fn compact(&self, progress: &mut dyn FnMut(&CompactProgress) -> Result<()>) -> Result<CompactReport> {
         let (committer, maintenance) = self.writer()?;
         committer.not_alone()?;
+        if committer.is_replica() {
+            return Err(Error::invalid("a node of a cluster is not compacted while it is one")
+                .with_hint("detach it from its cluster first, and let it join again afterwards"));
+        }
         let Some(_alone) = maintenance.compaction_lock() else {
             return Err(Error::invalid("a compaction of this database runs already")
                 .with_hint("wait until it ends: a second one would find nothing to do"));

@@ -117,7 +117,7 @@ impl Engine {
     fn durable_seq(&self) -> CommitSeq {
         let found = self.inner.deferred_redo.seq();
         match &self.inner.mode {
-            Mode::Write { committer, .. } => committer.durable().max(found),
+            Mode::Write { committer, .. } => committer.acknowledged_through().max(found),
             Mode::Read { .. } => found,
         }
     }

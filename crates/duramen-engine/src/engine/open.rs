@@ -21,7 +21,7 @@ use super::{Engine, Hooks, Inner, Mode, method, start_threads};
 use crate::alarm::locked_if_free;
 use crate::catalog::{CATALOG, Root};
 use crate::checkpoint::{Checkpointer, Store, make_durable};
-use crate::commit::{Committer, Throttle};
+use crate::commit::{Committer, Proposer, Throttle};
 use crate::data_file::{SUPERBLOCK_OFFSETS, Superblock};
 use crate::error::{Code, Error, Result};
 use crate::features::Features;
@@ -52,6 +52,17 @@ const CREATED_GENERATION: Generation = Generation(2);
 const _: () = assert!(CREATED_GENERATION.0 == 2, "a creation writes generations 1 and 2, each to its slot");
 
 pub(super) fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, hooks: Hooks) -> Result<Engine> {
+    open_as(disk, path, options, hooks, None)
+}
+
+/// Opens a database alone, or as the node of a cluster that this proposer speaks for.
+pub(super) fn open_as(
+    disk: Arc<dyn Disk>,
+    path: &Path,
+    options: Options,
+    hooks: Hooks,
+    proposer: Option<Arc<dyn Proposer>>,
+) -> Result<Engine> {
     check_options(&options)?;
     let wal_dir = options.wal_dir.clone().unwrap_or_else(|| path.join(WAL));
     let may_create = options.create && !options.read_only;
@@ -84,7 +95,16 @@ pub(super) fn open(disk: Arc<dyn Disk>, path: &Path, options: Options, hooks: Ho
     }
     let mode = if options.read_only { Access::READ } else { Access::WRITE };
     let file = disk.open(&data, mode).map_err(|e| Error::io("open", &data, &e))?;
-    assemble(disk, path, wal_dir, file, options, hooks, Arc::new(locks))
+    let opening = Opening { options, hooks, proposer, locks: Arc::new(locks) };
+    assemble(disk, path, wal_dir, file, opening)
+}
+
+/// How a database is opened.
+struct Opening {
+    options: Options,
+    hooks: Hooks,
+    proposer: Option<Arc<dyn Proposer>>,
+    locks: Arc<Locks>,
 }
 
 fn assemble(
@@ -92,11 +112,10 @@ fn assemble(
     path: &Path,
     wal_dir: PathBuf,
     file: Arc<dyn File>,
-    options: Options,
-    hooks: Hooks,
-    locks: Arc<Locks>,
+    opening: Opening,
 ) -> Result<Engine> {
-    let loaded = load(file, &path.join(DATA), &options, &hooks.reducers)
+    let Opening { options, hooks, proposer, locks } = opening;
+    let loaded = load(file, &path.join(DATA), &options, proposer.is_some(), &hooks.reducers)
         .map_err(|error| of_a_database(error, &*disk, &path.join(DATA), &wal_dir, &options))?;
     let replayed = run_replay(&*disk, &wal_dir, &loaded, &options)?;
     let recovered = RecoveryStats::new(&replayed.log);
@@ -128,7 +147,7 @@ fn assemble(
         feed.settle(covered_by(&loaded))?;
         make_names_durable(&*disk, path, &wal_dir, &loaded)?;
         let feeding = Feeding::new(&feed, feed_rule.as_ref(), &disk, &wal_dir, log_identity);
-        let setup = WriterSetup { options: &options, sync: sync.0, events, feeding };
+        let setup = WriterSetup { options: &options, sync: sync.0, events, feeding, proposer };
         let (committer, maintenance, deferred_redo) = writer(&disk, &wal_dir, loaded, replayed, setup)?;
         let threads = start_threads(&maintenance, &deferred_redo, &options, &locks)?;
         (Mode::Write { committer, maintenance }, deferred_redo, threads)
@@ -208,6 +227,7 @@ struct WriterSetup<'o> {
     sync: SyncMethod,
     events: Events,
     feeding: Feeding,
+    proposer: Option<Arc<dyn Proposer>>,
 }
 
 fn writer(
@@ -217,7 +237,7 @@ fn writer(
     replayed: Replayed,
     setup: WriterSetup<'_>,
 ) -> Result<(Arc<Committer>, Arc<Maintenance>, Arc<DeferredRedo>)> {
-    let WriterSetup { options, sync, events, feeding } = setup;
+    let WriterSetup { options, sync, events, feeding, proposer } = setup;
     let superblock = &loaded.superblock;
     let identity = LogIdentity { database: superblock.database, log: superblock.log };
     let geometry = superblock.geometry;
@@ -237,6 +257,10 @@ fn writer(
         throttle.ask();
     }
     let committer = Committer::new(Arc::clone(&loaded.store), log, root, replayed.next_tree, throttle);
+    if let Some(proposer) = proposer {
+        // Before a thread starts that could commit something.
+        committer.become_replica(proposer);
+    }
     committer.found_durable(replayed.log.last_seq);
     committer.add_log_bytes(replayed.log.record_bytes);
     let Loaded { store, superblock, older, roots, trees, .. } = loaded;

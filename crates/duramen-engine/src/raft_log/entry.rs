@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 use crate::ids::CommitSeq;
 
@@ -89,6 +89,18 @@ pub struct LogEnd {
     pub time_ns: u64,
 }
 
+impl LogEnd {
+    /// The end of the log after one more entry.
+    #[must_use]
+    pub fn after(&self, entry: &Entry) -> LogEnd {
+        let head = head_of(entry, self.chain);
+        let mut hasher = Xxh3::with_seed(entry.id.seq.0);
+        hasher.update(&head);
+        hasher.update(&entry.bytes);
+        LogEnd { id: entry.id, chain: hasher.digest(), time_ns: entry.time_ns }
+    }
+}
+
 /// An entry as it is stored, with the end of the log after it.
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
@@ -105,21 +117,28 @@ impl Stored {
 
 /// The bytes of an entry that follows a log with this chain, and the chain after it.
 pub(super) fn encode(entry: &Entry, chain_before: u64) -> (Vec<u8>, u64) {
+    let mut bytes = Vec::with_capacity(ENTRY_HEAD_BYTES + entry.bytes.len());
+    bytes.extend_from_slice(&head_of(entry, chain_before));
+    bytes.extend_from_slice(&entry.bytes);
+    let chain = chain_after(entry.id.seq, &bytes);
+    (bytes, chain)
+}
+
+fn head_of(entry: &Entry, chain_before: u64) -> [u8; ENTRY_HEAD_BYTES] {
     let kind = match entry.kind {
         EntryKind::Changes => 0,
         EntryKind::Blank => 1,
         EntryKind::Members => 2,
         EntryKind::Clock => 3,
     };
-    let mut bytes = Vec::with_capacity(ENTRY_HEAD_BYTES + entry.bytes.len());
-    bytes.extend_from_slice(&[VERSION, kind, 0, 0, 0, 0, 0, 0]);
+    let mut head = [0; ENTRY_HEAD_BYTES];
+    head[..2].copy_from_slice(&[VERSION, kind]);
     let OrderedOn { term, lineage, seq, chain } = entry.ordered;
-    for number in [entry.id.term, chain_before, entry.time_ns, term, lineage, seq.0, chain] {
-        bytes.extend_from_slice(&number.to_le_bytes());
+    let numbers = [entry.id.term, chain_before, entry.time_ns, term, lineage, seq.0, chain];
+    for (at, number) in (8..).step_by(8).zip(numbers) {
+        head[at..at + 8].copy_from_slice(&number.to_le_bytes());
     }
-    bytes.extend_from_slice(&entry.bytes);
-    let chain = chain_after(entry.id.seq, &bytes);
-    (bytes, chain)
+    head
 }
 
 /// The chain after an entry with these bytes. They hold the chain before it.
@@ -182,6 +201,8 @@ mod tests {
             let (bytes, chain) = encode(&entry(kind), 4711);
             let (stored, before) = decode(CommitSeq(9), &bytes).unwrap();
             assert_eq!((&stored.entry, stored.chain, before), (&entry(kind), chain, 4711));
+            let end = LogEnd { chain: 4711, ..LogEnd::default() };
+            assert_eq!(end.after(&entry(kind)), stored.end(), "without its bytes in one place");
         }
     }
 

@@ -10,7 +10,7 @@ use super::entry::{EntryId, LogEnd, decode};
 use super::queue::Queue;
 use super::start::{Start, Vote};
 use super::twin::Twin;
-use super::view::View;
+use super::view::{PLACE_PART, View};
 use super::writer::{Writer, Writing};
 use super::{Inner, RaftLog, bad_entry};
 use crate::error::{Code, Error, Result};
@@ -124,7 +124,6 @@ impl RaftPlace {
             give_room: &|_| Ok(false),
         };
         let log = Log::reopen(&self.disk, &self.dir, identity, self.geometry, self.sync, continued)?;
-        let places = vec![start.place];
         let found = Found { purged: start.purged, decided, last: end.id, vote, torn: recovered.torn };
         let writer = Writer {
             disk: Arc::clone(&self.disk),
@@ -142,7 +141,13 @@ impl RaftPlace {
             layout: RwLock::default(),
             ends: AtomicBool::new(false),
         };
-        let view = Mutex::new(View::new(start.purged, end, decided, places));
+        let view = Mutex::new(View::new(
+            start.purged,
+            end,
+            decided,
+            start.place,
+            self.geometry.segment_bytes_min / PLACE_PART,
+        ));
         let inner = Arc::new(Inner { view, queue: Queue::default(), writer });
         let threads = self.start_threads(&inner)?;
         Ok((RaftLog { inner, threads: Mutex::new(threads) }, found))

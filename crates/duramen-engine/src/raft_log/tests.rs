@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "seeds come from the environment")]
 
 mod crash;
+mod damage;
 mod flow;
 
 use std::path::Path;

@@ -12,8 +12,8 @@ use crate::ids::CommitSeq;
 use crate::limits::{RAFT_CACHE_BYTES, RAFT_ENTRY_BYTES_MAX};
 use crate::wal::{LogPosition, Record};
 
-/// A place is noted for about so many bytes of log: to read one entry, so many are read at most.
-pub(super) const PLACE_BYTES: u64 = 256 * 1024;
+/// A place is noted for about this part of the least segment: to read one entry, so much is read at most.
+pub(super) const PLACE_PART: u64 = 4;
 
 /// Memory of an entry beyond its content.
 const STORED_BYTES: usize = size_of::<Stored>() + 32;
@@ -36,12 +36,18 @@ pub(super) struct View {
     /// What is kept by cuts that were asked for and are not carried out: what is on disk after it is not the
     /// log any more.
     cuts: VecDeque<CommitSeq>,
+    place_bytes: u64,
 }
 
 impl View {
     /// A log that was opened: all of it is on disk.
-    pub(super) fn new(purged: LogEnd, end: LogEnd, decided: CommitSeq, places: Vec<LogPosition>) -> View {
-        invariant!(!places.is_empty(), "a log begins somewhere");
+    pub(super) fn new(
+        purged: LogEnd,
+        end: LogEnd,
+        decided: CommitSeq,
+        begins: LogPosition,
+        place_bytes: u64,
+    ) -> View {
         View {
             purged,
             end,
@@ -49,8 +55,9 @@ impl View {
             decided,
             cache: VecDeque::new(),
             cache_bytes: 0,
-            places,
+            places: vec![begins],
             cuts: VecDeque::new(),
+            place_bytes,
         }
     }
 
@@ -97,7 +104,7 @@ impl View {
     pub(super) fn synced_to(&mut self, place: LogPosition, bytes_since_place: u64) -> bool {
         let kept = self.cuts.iter().min().map_or(place.seq, |kept| place.seq.min(*kept));
         self.synced = self.synced.max(kept);
-        let is_place = bytes_since_place >= PLACE_BYTES && kept == place.seq;
+        let is_place = bytes_since_place >= self.place_bytes && kept == place.seq;
         if is_place {
             self.learn(place);
         }
@@ -105,7 +112,12 @@ impl View {
         is_place
     }
 
-    /// Notes a place to read from.
+    /// Bytes of log after which a place is noted.
+    pub(super) fn place_bytes(&self) -> u64 {
+        self.place_bytes
+    }
+
+    /// Notes a place to read from. The caller reads segments, which are not cut meanwhile.
     pub(super) fn learn(&mut self, place: LogPosition) {
         let after = self.places.partition_point(|known| known.seq < place.seq);
         if self.places.get(after).is_none_or(|known| known.seq != place.seq) {

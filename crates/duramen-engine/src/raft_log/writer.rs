@@ -58,13 +58,12 @@ impl Writer {
         Held { writer: self, writing: locked(self.writing.lock()) }
     }
 
-    /// Reads records of the log. Returns where the next range begins.
+    /// Reads records of the log. Returns where the next range begins. The caller holds the layout.
     pub(super) fn read(
         &self,
         stretch: &Stretch,
         visit: &mut dyn FnMut(ReplayedRecord) -> Result<Enough>,
     ) -> Result<LogPosition> {
-        let _layout = locked(self.layout.read());
         let place =
             LogPlace { disk: &*self.disk, dir: &self.dir, identity: self.identity, geometry: &self.geometry };
         place.read(stretch, visit)
@@ -148,17 +147,17 @@ impl Held<'_> {
         Ok(())
     }
 
-    /// Writes a watermark, if one is due.
-    pub(super) fn mark(&mut self, view: &Mutex<View>, now: bool) -> Result<()> {
+    /// Writes a watermark, if one is due. Returns whether one will be.
+    pub(super) fn mark(&mut self, view: &Mutex<View>, now: bool) -> Result<bool> {
         let decided = markable(view);
         let idle_ns = self.writer.log.now_ns().saturating_sub(self.writing.written_at_ns);
         if decided <= self.writing.marked || !(now || idle_ns >= MARK_IDLE_MS * 1_000_000) {
-            return Ok(());
+            return Ok(decided > self.writing.marked);
         }
         self.writer.log.write_mark(decided).map_err(|error| error_of(&error))?;
         self.writer.log.sync().map_err(|failure| failure.0)?;
         self.writing.marked = decided;
-        Ok(())
+        Ok(false)
     }
 }
 

@@ -53,6 +53,11 @@ impl Receipt {
         self.seq
     }
 
+    /// Its place in the order.
+    pub(crate) fn ordered(&self) -> Ordered {
+        self.ordered
+    }
+
     /// The level that the commit had reached on return, or has reached since.
     #[must_use]
     pub fn durability(&self) -> Durability {

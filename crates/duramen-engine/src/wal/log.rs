@@ -204,6 +204,16 @@ impl Log {
         self.places(&head, group, &rooms).is_none()
     }
 
+    /// Makes segments until a group has room, also if a mark is written before it.
+    ///
+    /// # Errors
+    /// [`LogWriteError`]: `Full` or `Refused`; nothing has changed.
+    pub fn make_room(&self, group: &Group<'_>) -> std::result::Result<(), LogWriteError> {
+        let mut head = self.state().head.clone();
+        head.offset = (head.offset + self.geometry.block_bytes as u64).min(head.segment.bytes);
+        self.plan(&head, group).map(|_| ())
+    }
+
     /// Makes everything written so far durable and returns the end it covers. At most one sync for each
     /// segment written since the last sync; none if another caller's sync covered it.
     ///

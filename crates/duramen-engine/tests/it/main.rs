@@ -29,6 +29,8 @@ mod locks;
 #[cfg(not(feature = "shuttle"))]
 mod memory;
 #[cfg(not(feature = "shuttle"))]
+mod node;
+#[cfg(not(feature = "shuttle"))]
 mod observe;
 #[cfg(not(feature = "shuttle"))]
 mod panics;

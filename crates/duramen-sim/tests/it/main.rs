@@ -24,5 +24,6 @@ mod overlay;
 mod product;
 mod protections;
 mod repair;
+mod replica;
 mod requests;
 mod search;

@@ -4,11 +4,11 @@ use std::io::Read;
 
 use crate::catalog::TreeState;
 use crate::checkpoint::Store;
+use crate::checkpoint::write_value;
 use crate::commit::{Committer, MovedRange, MovedValue, Relocation};
 use crate::data_file::PagePointer;
 use crate::error::{Code, Error, Result};
 use crate::ids::TreeId;
-use crate::transaction::write_value;
 use crate::tree::{BigReader, BigRef, Compacting, Cursor, Direction, KeyRange, Moved, Slot};
 
 /// A slice: what one commit moves.

@@ -75,8 +75,8 @@ impl Maintenance {
     }
 
     fn merge(&self, mut merged_from: MergedFrom) -> Result<()> {
-        // Its commits would take the log that is left for deletes.
-        if self.committer.log().is_refused() {
+        // Its commits would take the log that is left for deletes; those of a node are decided by others.
+        if self.committer.log().is_refused() || self.committer.is_replica() {
             return Ok(());
         }
         let root = self.published_root();

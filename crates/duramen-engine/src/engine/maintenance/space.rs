@@ -137,7 +137,9 @@ impl Maintenance {
     /// Any error of the commit or the checkpoint.
     pub(in crate::engine) fn reclaim_when_quiet(&self) -> Result<()> {
         let root = self.published_root();
-        if root.seq > self.checkpointer.superblock().replay.seq
+        // A node orders no commit of its own accord: later ones let the pages go.
+        if self.committer.is_replica()
+            || root.seq > self.checkpointer.superblock().replay.seq
             || self.idle_ms(self.disk.monotonic_ns(), root.seq) < MARK_IDLE_MS
         {
             return Ok(());

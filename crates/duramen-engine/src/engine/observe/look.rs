@@ -70,7 +70,7 @@ pub(super) fn load_newest(disk: &dyn Disk, path: &Path, options: &Options) -> Re
     let (mut generation, mut looks) = (Generation::default(), 0);
     loop {
         let file = data_file(disk, path)?;
-        let error = match load(Arc::clone(&file), &path.join(DATA), options, &Reducers::default()) {
+        let error = match load(Arc::clone(&file), &path.join(DATA), options, false, &Reducers::default()) {
             Ok(loaded) => return Ok(loaded),
             Err(error) => error,
         };

@@ -130,8 +130,7 @@ fn purged_entries_give_their_segments_back() {
     drop(log);
     let (log, found) = open(&disk).unwrap();
     assert_eq!((all(&log), found.purged.id.seq.0), (entries(386, 399, 1), 385));
-    // A place to read from is noted for each 256 KiB, and the log is read from the last place on.
-    assert!(segments < 140, "{segments} segments for 299 entries of 290 KiB together");
+    assert!(segments < 30, "{segments} segments for 299 entries of 290 KiB together");
 }
 
 #[test]

@@ -1,0 +1,234 @@
+//! A database as a node of a cluster: opened with Raft's log, fed with decided entries, made plain again.
+//!
+//! The superblock has a flag then: a program that opens the database to write would order commits that no
+//! majority has decided on. Reading and observing it stays allowed. The flag is set after Raft's log is there,
+//! and cleared before that is removed: a log without the flag is left over, and means nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen_disk::{Disk, PathKind};
+
+use super::maintenance::Maintenance;
+use super::{Engine, Hooks, copy, open};
+use crate::commit::{Committer, Fate, Proposer};
+use crate::error::{Code, Error, Result};
+use crate::features::NODE_OF_A_CLUSTER;
+use crate::ids::CommitSeq;
+use crate::options::Options;
+use crate::raft_log::{Entry, EntryId, Found, LogEnd, OrderedOn, RaftLog, RaftPlace};
+use crate::transaction::Receipt;
+
+/// The directory of Raft's log, in that of the database.
+const RAFT: &str = "raft";
+
+/// What consensus does to the database of a node. Its calls come one after the other.
+#[derive(Debug)]
+pub struct Replica {
+    engine: Engine,
+}
+
+/// A database that was opened as a node.
+#[derive(Debug)]
+pub struct OpenReplica {
+    /// The database. Its transactions wait for the decision of a majority.
+    pub engine: Engine,
+    /// What consensus does to it.
+    pub replica: Replica,
+    /// Raft's log.
+    pub log: RaftLog,
+    /// What that log holds.
+    pub found: Found,
+}
+
+impl Engine {
+    /// Opens a database as a node of a cluster. One that was none becomes one as it lies: Raft's log begins
+    /// after its last commit.
+    ///
+    /// The node follows until [`Replica::lead`]. All levels mean that a majority has the commit on its disks.
+    ///
+    /// # Errors
+    /// Those of [opening](crate::Error#opening). `LogMissing` (E0503), `CorruptLog` (E0502) if Raft's log or
+    /// the vote is gone or damaged, or does not reach to the database's last commit: the node may have
+    /// forgotten something. `ReadOnly` (E0204) with [`Options::read_only`].
+    pub fn open_replica(
+        disk: Arc<dyn Disk>,
+        path: impl AsRef<Path>,
+        options: Options,
+        hooks: Hooks,
+        proposer: Arc<dyn Proposer>,
+    ) -> Result<OpenReplica> {
+        let path = path.as_ref();
+        copy::refuse_unfinished(&*disk, path)?;
+        if options.read_only {
+            return Err(Error::new(Code::ReadOnly, "a node of a cluster writes its database"));
+        }
+        // Patches are merged by commits of this database alone, which a node has none of.
+        let options = Options { patches: false, ..options };
+        let engine = open::open_as(disk, path, options, hooks, Some(proposer))?;
+        let (log, found) = engine.open_raft_log()?;
+        let (committer, _) = engine.writer()?;
+        let last = committer.published().seq;
+        let (first, end) = (found.purged.id.seq, found.last.seq);
+        if last < first || last > end {
+            return Err(Error::new(
+                Code::LogMissing,
+                format!(
+                    "{}: Raft's log has the entries after {first} up to {end}, and the last commit of the database is {last}",
+                    path.display()
+                ),
+            ));
+        }
+        committer.replica_begins(log.end_after(last)?);
+        let replica = Replica { engine: engine.clone() };
+        Ok(OpenReplica { engine, replica, log, found })
+    }
+
+    /// Opens Raft's log. A database that is no node yet becomes one.
+    fn open_raft_log(&self) -> Result<(RaftLog, Found)> {
+        let (committer, maintenance) = self.writer()?;
+        let inner = &self.inner;
+        let place = RaftPlace {
+            disk: Arc::clone(&inner.disk),
+            dir: inner.path.join(RAFT),
+            database: inner.log_identity.database,
+            geometry: inner.store.geometry,
+            sync: inner.sync.0,
+            background: inner.options.background,
+        };
+        if maintenance.checkpointer().superblock().write_features & NODE_OF_A_CLUSTER == 0 {
+            clear(&*place.disk, &inner.path, &place.dir)?;
+            let id = EntryId { term: 0, seq: committer.published().seq };
+            place.create(LogEnd { id, ..LogEnd::default() })?;
+            mark(maintenance, NODE_OF_A_CLUSTER)?;
+        }
+        place.open()
+    }
+}
+
+impl Replica {
+    /// Applies decided entries, the first following the last one that was applied. Returns once they are
+    /// published, and in the engine's log without a sync: Raft's log must have them on its disk.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) if they do not follow. `DiskFull` (E0301): those before are applied, and
+    /// after [`Replica::end`] the call may be repeated. `CorruptLog` (E0502), `CorruptData` (E0501), `System`
+    /// (E1001) if what they change cannot be read; `OutcomeUnknown` (E0401), `EnginePoisoned` (E0601) after a
+    /// failed write.
+    pub fn apply(&self, entries: &[Entry]) -> Result<()> {
+        self.committer()?.apply_decided(entries)
+    }
+
+    /// The last entry that is applied.
+    ///
+    /// # Errors
+    /// `ForkedHandle` (E0206) in a forked process.
+    pub fn end(&self) -> Result<LogEnd> {
+        Ok(self.committer()?.replica_end())
+    }
+
+    /// An opening begins with this commit or a later one: entries up to it may be purged.
+    ///
+    /// # Errors
+    /// `ForkedHandle` (E0206) in a forked process.
+    pub fn checkpointed(&self) -> Result<CommitSeq> {
+        let (_, maintenance) = self.engine.writer()?;
+        Ok(maintenance.checkpointer().older_checkpoint())
+    }
+
+    /// Takes transactions from now on: this node leads in `term`, and everything that was ever decided is
+    /// applied, up to `end`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) if the last entry that is applied is another one.
+    pub fn lead(&self, term: u64, end: LogEnd) -> Result<()> {
+        self.committer()?.lead_in(term, end)
+    }
+
+    /// Takes no transactions from now on. What was proposed may still be decided: see [`Replica::fate`].
+    ///
+    /// # Errors
+    /// `ForkedHandle` (E0206) in a forked process.
+    pub fn follow(&self) -> Result<()> {
+        self.committer()?.follow_others();
+        Ok(())
+    }
+
+    /// Consensus has refused the group whose first entry was ordered so. It never happens, and is run again by
+    /// calls that run a closure. Transactions wait until [`Replica::lead`]. Nothing is done for a group that is
+    /// not undecided any more.
+    ///
+    /// # Errors
+    /// `ForkedHandle` (E0206) in a forked process.
+    pub fn refused(&self, first: &OrderedOn) -> Result<()> {
+        self.committer()?.proposal_refused(first);
+        Ok(())
+    }
+
+    /// Whether a transaction would find its place at once: this node leads, and no group is undecided.
+    ///
+    /// # Errors
+    /// `ForkedHandle` (E0206) in a forked process.
+    pub fn is_open(&self) -> Result<bool> {
+        Ok(self.committer()?.is_open())
+    }
+
+    /// What became of a commit of this process.
+    ///
+    /// # Errors
+    /// `ForkedHandle` (E0206) in a forked process.
+    pub fn fate(&self, receipt: &Receipt) -> Result<Fate> {
+        Ok(self.committer()?.fate(receipt.ordered()))
+    }
+
+    /// Makes the database a plain one again, with every commit that is applied, and closes it. Raft's log is
+    /// removed: the node is gone from its cluster, which must know that.
+    ///
+    /// # Errors
+    /// Those of a [checkpoint](crate::Error#checkpoints): the node is still one.
+    pub fn detach(self, log: RaftLog) -> Result<()> {
+        let (committer, maintenance) = self.engine.writer()?;
+        committer.follow_others();
+        drop(log);
+        if let Err(error) = mark(maintenance, 0) {
+            // A later checkpoint must not write it: the node would be taken for none, and forget its vote.
+            maintenance.checkpointer().set_write_features(NODE_OF_A_CLUSTER);
+            return Err(error);
+        }
+        let inner = &self.engine.inner;
+        clear(&*inner.disk, &inner.path, &inner.path.join(RAFT))?;
+        self.engine.close()
+    }
+
+    fn committer(&self) -> Result<&Arc<Committer>> {
+        Ok(self.engine.parts()?.0)
+    }
+}
+
+/// Writes these flags to both superblocks.
+fn mark(maintenance: &Maintenance, write_features: u64) -> Result<()> {
+    maintenance.checkpointer().set_write_features(write_features);
+    // Each names the newest state in the older superblock.
+    for _ in 0..2 {
+        maintenance.checkpoint(&mut || ())?;
+    }
+    Ok(())
+}
+
+/// Leaves an empty directory for Raft's log: what lies there is of a node that this database is not.
+fn clear(disk: &dyn Disk, path: &Path, dir: &Path) -> Result<()> {
+    let kind = disk.kind(dir).map_err(|error| Error::io("look at", dir, &error))?;
+    if kind != Some(PathKind::Directory) {
+        disk.create_dir(dir).map_err(|error| Error::io("create", dir, &error))?;
+    }
+    let mut files = disk.list(dir).map_err(|error| Error::io("list", dir, &error))?;
+    // `start` first: without it there is no log.
+    files.sort_by_key(|file| !file.ends_with("start"));
+    for file in files.iter().map(|file| dir.join(file)) {
+        disk.remove(&file).map_err(|error| Error::io("remove", &file, &error))?;
+    }
+    for dir in [dir, path] {
+        disk.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error))?;
+    }
+    Ok(())
+}

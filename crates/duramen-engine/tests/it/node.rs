@@ -1,0 +1,170 @@
+//! A node of a cluster with threads: writers, a consensus of one that changes its term under them, and kills.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use duramen_disk::MemDisk;
+use duramen_engine::{
+    Code, CommitSeq, Durability, Engine, Entry, EntryId, EntryKind, Hooks, OpenReplica, Options, OrderedOn,
+    Proposer, RaftLog, Replica, Result, TreeId,
+};
+
+const WRITERS: u64 = 6;
+const INCREMENTS: u64 = 400;
+
+/// What the consensus thread is told.
+enum Message {
+    Decided(Vec<Entry>),
+    Refused(OrderedOn),
+    End,
+}
+
+/// Takes proposals of its term: what is synced is decided.
+struct Consensus {
+    log: OnceLock<Arc<RaftLog>>,
+    term: AtomicU64,
+    messages: Mutex<Sender<Message>>,
+}
+
+impl Consensus {
+    fn send(&self, message: Message) {
+        // The thread has ended: nobody waits for a decision any more.
+        drop(self.messages.lock().unwrap().send(message));
+    }
+
+    /// Appends and decides. Fails if an entry of a later term is there.
+    fn append(self: &Arc<Consensus>, entries: Vec<Entry>) -> Result<()> {
+        let log = self.log.get().unwrap();
+        let (consensus, decided) = (Arc::clone(self), entries.clone());
+        log.append(
+            entries,
+            Box::new(move |synced| {
+                if synced.is_ok() {
+                    consensus.log.get().unwrap().decide(decided.last().unwrap().id.seq).unwrap();
+                    consensus.send(Message::Decided(decided));
+                }
+            }),
+        )
+    }
+}
+
+struct Speaker(Arc<Consensus>);
+
+impl Proposer for Speaker {
+    fn propose(&self, term: u64, entries: Vec<Entry>) {
+        let first = entries[0].ordered;
+        let is_taken = self.0.term.load(Ordering::SeqCst) == term && self.0.append(entries).is_ok();
+        if !is_taken {
+            self.0.send(Message::Refused(first));
+        }
+    }
+}
+
+/// Begins to lead in the next term, once what is in the log is applied.
+fn change_term(consensus: &Arc<Consensus>, replica: &Replica) {
+    let term = consensus.term.fetch_add(1, Ordering::SeqCst) + 1;
+    replica.follow().unwrap();
+    // A proposal of the term before may come first.
+    loop {
+        let end = consensus.log.get().unwrap().end();
+        let blank = Entry {
+            id: EntryId { term, seq: end.id.seq.next() },
+            ordered: OrderedOn::default(),
+            time_ns: end.time_ns,
+            kind: EntryKind::Blank,
+            bytes: Arc::from(&[][..]),
+        };
+        if consensus.append(vec![blank]).is_ok() {
+            return;
+        }
+    }
+}
+
+/// Applies what is decided, and changes the term now and then.
+fn consent(consensus: &Arc<Consensus>, replica: &Replica, messages: &Receiver<Message>) {
+    for (count, message) in messages.iter().enumerate() {
+        match message {
+            Message::Decided(entries) => {
+                replica.apply(&entries).unwrap();
+                let last = entries.last().unwrap();
+                let term = consensus.term.load(Ordering::SeqCst);
+                if last.kind == EntryKind::Blank && last.id.term == term {
+                    replica.lead(term, replica.end().unwrap()).unwrap();
+                }
+            }
+            Message::Refused(first) => replica.refused(&first).unwrap(),
+            Message::End => return,
+        }
+        if count % 25 == 24 {
+            change_term(consensus, replica);
+        }
+    }
+}
+
+/// Adds one to a number, again and again, until that is decided.
+fn increment(engine: &Engine, tree: TreeId, key: &[u8]) {
+    loop {
+        let added = engine.transact(Durability::Disk, |tx| {
+            let before = tx.get(tree, key)?.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
+            tx.put(tree, key, &(before + 1).to_le_bytes())
+        });
+        match added {
+            Ok(((), receipt)) => {
+                receipt.wait(Durability::Disk).unwrap();
+                return;
+            }
+            Err(error) if matches!(error.code(), Code::NotLeader | Code::WriteConflict) => {
+                std::thread::yield_now();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn number(engine: &Engine, tree: TreeId, key: &[u8]) -> u64 {
+    engine.get(tree, key).unwrap().map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
+}
+
+/// Each call that returns has added one, whatever happens to the leadership meanwhile, and no other has.
+#[test]
+fn every_increment_that_returns_has_happened_once() {
+    let disk = MemDisk::with_system_clock(51);
+    let engine = Engine::open(Arc::new(disk.clone()), "/db", Options::default(), Hooks::default()).unwrap();
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("numbers", None)).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let (sender, messages) = channel();
+    let (log, term) = (OnceLock::new(), AtomicU64::new(0));
+    let consensus = Arc::new(Consensus { log, term, messages: Mutex::new(sender) });
+    let proposer = Arc::new(Speaker(Arc::clone(&consensus)));
+    let (options, hooks) = (Options::default(), Hooks::default());
+    let node = Engine::open_replica(Arc::new(disk.clone()), Path::new("/db"), options, hooks, proposer);
+    let OpenReplica { engine, replica, log, .. } = node.unwrap();
+    consensus.log.set(Arc::new(log)).unwrap();
+    change_term(&consensus, &replica);
+    std::thread::scope(|scope| {
+        let (own, applied_to) = (&consensus, &replica);
+        let thread = scope.spawn(move || consent(own, applied_to, &messages));
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let engine = &engine;
+                scope.spawn(move || {
+                    (0..INCREMENTS)
+                        .for_each(|turn| increment(engine, tree, &[b'a' + ((writer + turn) % 2) as u8]));
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        consensus.send(Message::End);
+        thread.join().unwrap();
+    });
+    assert!(consensus.term.load(Ordering::SeqCst) > 3, "the term has changed under the writers");
+    assert_eq!(number(&engine, tree, b"a") + number(&engine, tree, b"b"), WRITERS * INCREMENTS);
+    let applied = replica.end().unwrap().id.seq;
+    assert!(applied > CommitSeq(WRITERS * INCREMENTS / WRITERS));
+    drop(replica);
+    engine.close().unwrap();
+    assert!(engine.check().unwrap().problems.is_empty());
+}
