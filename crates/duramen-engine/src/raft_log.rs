@@ -6,8 +6,8 @@
 //!
 //! **One queue.** Appends, votes and cuts are carried out by one thread in the order in which they were asked
 //! for, whatever they are. A consensus engine takes a saved vote for proof that what was appended before it
-//! is synced, too. What is asked for is seen at once by [`RaftLog::entries`]; it survives a power cut when its
-//! `done` is called.
+//! is synced, too. What is asked for is seen at once by [`RaftLog::entries`]; it survives a power cut when
+//! its `done` is called.
 //!
 //! **Decided is not synced.** The watermark of a frame says what is synced here *and* decided, in segment
 //! headers, in those of spare segments, and where an opening goes on. An engine's own log calls everything
@@ -68,7 +68,8 @@ struct Inner {
 impl RaftLog {
     /// Appends entries, the first following the last one. They can be read at once.
     ///
-    /// `done` is called unless this returns an error. Appends that wait together share one write and one sync.
+    /// `done` is called unless this returns an error. Appends that wait together share one write and one
+    /// sync.
     ///
     /// # Errors
     /// `InvalidArgument` (E0201) if they do not follow: by sequence, or by a term or time that falls;
@@ -203,7 +204,7 @@ impl RaftLog {
     /// Carries out what was asked for, and what is due. For logs without threads.
     ///
     /// # Errors
-    /// The failure after which the log refuses everything.
+    /// `EnginePoisoned` (E0601) after the failure for which the log refuses everything.
     pub fn step(&self) -> Result<()> {
         self.inner.step();
         self.inner.writer.make_spare();
@@ -213,7 +214,7 @@ impl RaftLog {
     /// Carries out what was asked for, marks what is decided, and ends.
     ///
     /// # Errors
-    /// The failure after which the log refuses everything.
+    /// `EnginePoisoned` (E0601) after the failure for which the log refuses everything.
     pub fn close(self) -> Result<()> {
         self.stop_threads();
         self.inner.step();

@@ -3,9 +3,9 @@
 //! A node that leads orders transactions as any database does. Instead of writing a group to the log, it
 //! proposes the group's entries (`propose`), and the order is **closed** until they are decided or given up:
 //! nothing is ordered on a state that may never be. Decided entries come back in their order, on every node
-//! alike (`apply`): a group of one's own is published from the roots that were made when it was ordered; other
-//! entries are applied like transactions. Both are written to the engine's log without a sync, because Raft's
-//! log has them. `fates` tells each waiting thread what became of its commit.
+//! alike (`apply`): a group of one's own is published from the roots that were made when it was ordered;
+//! other entries are applied like transactions. Both are written to the engine's log without a sync, because
+//! Raft's log has them. `fates` tells each waiting thread what became of its commit.
 //!
 //! What new transactions see is the published root, which is decided. So no answer, no error and no condition
 //! rests on what may never happen.
@@ -14,8 +14,8 @@
 //! the entry before it are those that it was ordered with. Otherwise it is an empty commit, on every node
 //! alike: an entry may come to stand where it was not ordered, on a state that it was not validated against.
 //!
-//! **An order that is given up** ends a lineage (a rollback epoch): of both the latest and the published root.
-//! A transaction that began before conflicts, even if it has read nothing: its ids were given then.
+//! **An order that is given up** ends a lineage (a rollback epoch): of both the latest and the published
+//! root. A transaction that began before conflicts, even if it has read nothing: its ids were given then.
 //!
 //! Considered: ordering ahead of the decision, as embedded commits are ordered ahead of the sync. It overlaps
 //! work with waiting; what is built on an undecided group must then be given up with it. Decision 0048.
@@ -48,7 +48,8 @@ use fates::Fates;
 pub trait Proposer: Send + Sync {
     /// Takes the entries of a group, in their order: all of them or none. It returns at once. What becomes of
     /// them is told by [`Replica::apply`](crate::Replica::apply) or
-    /// [`Replica::refused`](crate::Replica::refused). A proposer that does not lead in this term refuses them.
+    /// [`Replica::refused`](crate::Replica::refused). A proposer that does not lead in this term refuses
+    /// them.
     fn propose(&self, term: u64, entries: Vec<Entry>);
 }
 

@@ -106,9 +106,9 @@ impl Engine {
     ///
     /// # Errors
     /// `ReadOnly` (E0204) if the database was opened read-only; `InvalidArgument` (E0201) if a compaction of
-    /// it runs already, or if it is a node of a cluster; `DiskFull` (E0301) if there is no room to move anything, or to go on; any error of
-    /// `progress`. Those of a [read](crate::Error#reads), a [commit](crate::Error#commits) and a
-    /// [checkpoint](crate::Error#checkpoints).
+    /// it runs already, or if it is a node of a cluster; `DiskFull` (E0301) if there is no room to move
+    /// anything, or to go on; any error of `progress`. Those of a [read](crate::Error#reads), a
+    /// [commit](crate::Error#commits) and a [checkpoint](crate::Error#checkpoints).
     pub fn compact(&self, progress: &mut dyn FnMut(&CompactProgress) -> Result<()>) -> Result<CompactReport> {
         let (committer, maintenance) = self.writer()?;
         committer.not_alone()?;

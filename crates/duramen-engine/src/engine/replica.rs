@@ -1,8 +1,8 @@
 //! A database as a node of a cluster: opened with Raft's log, fed with decided entries, made plain again.
 //!
 //! The superblock has a flag then: a program that opens the database to write would order commits that no
-//! majority has decided on. Reading and observing it stays allowed. The flag is set after Raft's log is there,
-//! and cleared before that is removed: a log without the flag is left over, and means nothing.
+//! majority has decided on. Reading and observing it stays allowed. The flag is set after Raft's log is
+//! there, and cleared before that is removed: a log without the flag is left over, and means nothing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -154,9 +154,9 @@ impl Replica {
         Ok(())
     }
 
-    /// Consensus has refused the group whose first entry was ordered so. It never happens, and is run again by
-    /// calls that run a closure. Transactions wait until [`Replica::lead`]. Nothing is done for a group that is
-    /// not undecided any more.
+    /// Consensus has refused the group whose first entry was ordered so. It never happens, and is run again
+    /// by calls that run a closure. Transactions wait until [`Replica::lead`]. Nothing is done for a group
+    /// that is not undecided any more.
     ///
     /// # Errors
     /// `ForkedHandle` (E0206) in a forked process.

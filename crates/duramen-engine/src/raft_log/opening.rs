@@ -103,7 +103,8 @@ impl RaftPlace {
     ///
     /// # Errors
     /// `LogMissing` (E0503), `CorruptLog` (E0502): the log or the vote is gone or damaged. The node may have
-    /// forgotten something then. `DatabaseLocked` and others of opening do not occur: the caller has the lock.
+    /// forgotten something then. `DatabaseLocked` and others of opening do not occur: the caller has the
+    /// lock.
     pub(crate) fn open(&self) -> Result<(RaftLog, Found)> {
         if !self.is_there()? {
             return Err(missing(&self.path(START), "Raft's log"));

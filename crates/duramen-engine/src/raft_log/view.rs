@@ -94,7 +94,8 @@ impl View {
         self.cuts.push_back(seq);
     }
 
-    /// A cut was carried out. What was read from these places may lie elsewhere: only those up to `from` hold.
+    /// A cut was carried out. What was read from these places may lie elsewhere: only those up to `from`
+    /// hold.
     pub(super) fn cut_done(&mut self, from: LogPosition) {
         self.cuts.pop_front();
         self.places.truncate(self.places.partition_point(|place| place.seq <= from.seq).max(1));

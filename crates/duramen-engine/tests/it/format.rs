@@ -89,10 +89,13 @@ fn another_format_or_feature_in_either_superblock_is_refused_with_a_sentence() {
 #[test]
 fn a_feature_that_writers_must_know_leaves_the_database_readable() {
     let disk = database();
-    patch(&disk, superblocks(&disk)[0], READ_ONLY_COMPATIBLE_AT, 1);
-    let error = try_open(&disk, false).unwrap_err();
-    assert_eq!(error.code(), Code::Unsupported, "{error}");
-    assert!(error.message().contains("write"), "{error}");
+    // A node of a cluster, and a feature of a later release.
+    for (bit, code, word) in [(1, Code::IsReplica, "cluster"), (2, Code::Unsupported, "write")] {
+        patch(&disk, superblocks(&disk)[0], READ_ONLY_COMPATIBLE_AT, bit);
+        let error = try_open(&disk, false).unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+        assert!(error.message().contains(word), "{error}");
+    }
     assert_eq!(value(&try_open(&disk, true).unwrap()).as_deref(), Some(&b"value"[..]));
 }
 

@@ -204,7 +204,7 @@ fn write(tx: &mut Transaction, random: &mut Random, effect: &mut Effect) -> dura
             }
             kind => {
                 let length = if kind == 4 { random.between(300, 2500) } else { random.between(0, 60) };
-                let value: Vec<u8> = (0..length).map(|at| (at as u64 ^ random.bits()) as u8).collect();
+                let value: Vec<u8> = (0..length).map(|_| random.bits().to_le_bytes()[0]).collect();
                 tx.put(id, &key, &value)?;
                 effect.push(Write::Put { tree, key, value });
             }
@@ -573,15 +573,31 @@ impl Life {
         if last < synced {
             return Err(format!("the log ends with {last} after a restart, {synced} was synced"));
         }
-        let count = usize::try_from(last - self.truth.begins.id.seq.0).expect("few entries");
-        self.log.truncate(count);
-        self.ends.truncate(count);
+        self.read_log(last)?;
         let applied = self.node().replica.end().map_err(text)?.id.seq.0;
         if applied > self.truth.last() {
             return Err(format!("the database is at {applied}, and {} is decided", self.truth.last()));
         }
         self.moment();
         self.lead()
+    }
+
+    /// What is on disk: what was asked for and not carried out is gone, a cut, too.
+    fn read_log(&mut self, last: u64) -> Result<(), String> {
+        let (begins, decided) = (self.truth.begins, self.truth.last());
+        self.log = self.truth.entries(begins.id.seq.0, decided.min(last)).to_vec();
+        let mut next = self.log.last().map_or(begins.id.seq, |entry| entry.id.seq).next();
+        while next.0 <= last {
+            let found = self.node().log.entries(next..CommitSeq(last + 1), 4000).map_err(text)?;
+            self.log.extend(found);
+            next = self.log.last().map_or(next, |entry| entry.id.seq.next());
+        }
+        self.ends.clear();
+        for entry in self.log.clone() {
+            self.ends.push(self.end().after(&entry));
+        }
+        let (found, wanted) = (self.node().log.end(), self.end());
+        if found == wanted { Ok(()) } else { Err(format!("the log ends at {found:?}, want {wanted:?}")) }
     }
 
     fn moment(&mut self) {

@@ -13,8 +13,8 @@ fn searched(range: std::ops::Range<u64>) -> Report {
     search(range, &QUICK, 2, None).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// R1, R2, D1, D2: the power is cut while a majority decides, refuses, cuts and changes terms. The database is
-/// what was decided, all of it and nothing else, and no waiting call is told another fate than its own.
+/// R1, R2, D1, D2: the power is cut while a majority decides, refuses, cuts and changes terms. The database
+/// is what was decided, all of it and nothing else, and no waiting call is told another fate than its own.
 #[test]
 fn no_cut_makes_a_node_forget_or_invent_what_was_decided() {
     let fresh = seeds::of_this_commit("replica", FRESH_SEEDS);

@@ -42,7 +42,8 @@ struct Ended {
 }
 
 impl Fates {
-    /// A lineage of a term ended. Its commits up to `kept` happened; those up to `undecided` may happen still.
+    /// A lineage of a term ended. Its commits up to `kept` happened; those up to `undecided` may happen
+    /// still.
     pub(super) fn ended(
         &mut self,
         lineage: u64,

@@ -1,4 +1,5 @@
-//! Bytes of a small log flipped, each with `DURAMEN_LONG`: a flip is named, or it changes nothing that is decided.
+//! Bytes of a small log flipped, each with `DURAMEN_LONG`: a flip is named, or it changes nothing that is
+//! decided.
 
 use super::*;
 

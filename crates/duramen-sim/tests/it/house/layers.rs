@@ -281,7 +281,7 @@ fn a_module_may_name_its_own_layer_and_lower_ones() {
 
 #[test]
 fn a_module_that_names_a_higher_layer_is_found() {
-    check("wal.rs", "use crate::commit::Group;", &["`wal` (layer 1) names `commit` (layer 5)"]);
+    check("wal.rs", "use crate::commit::Group;", &["`wal` (layer 1) names `commit` (layer 6)"]);
     check("wal.rs", "\n\nfn f() -> crate::engine::Engine {}", &["wal.rs:3"]);
     check(
         "wal/segment.rs",
