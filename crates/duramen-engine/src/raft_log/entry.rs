@@ -38,7 +38,7 @@ pub struct OrderedOn {
     pub lineage: u64,
     /// The sequence that it was given.
     pub seq: CommitSeq,
-    /// The chain of the entry before it ([`RaftLog::chain_after`](super::RaftLog::chain_after)).
+    /// The chain of the entry before it ([`RaftLog::end_after`](super::RaftLog::end_after)).
     pub chain: u64,
 }
 
