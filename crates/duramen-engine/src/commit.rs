@@ -396,6 +396,17 @@ impl Committer {
         self.pipeline.watch.wake();
     }
 
+    /// Makes the big values that were written durable. D1: extents must be before a frame names them.
+    ///
+    /// # Errors
+    /// `Poisoned` if the sync fails.
+    pub(crate) fn sync_values(&self) -> Result<()> {
+        self.store.pages.data().sync().map_err(|error| {
+            self.poison(error.clone());
+            Error::poisoned(error.message())
+        })
+    }
+
     /// Whether a root is free of dropped commits.
     pub(crate) fn is_kept(&self, root: &Root) -> bool {
         self.store.registry.is_kept(root.seq, root.rollback_epoch)

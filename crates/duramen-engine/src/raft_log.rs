@@ -93,8 +93,8 @@ impl RaftLog {
     ///
     /// # Errors
     /// `InvalidArgument` (E0201) if one of them is decided: the log refuses everything from here on, since
-    /// whoever asks for that has lost the cluster's history. `EnginePoisoned` (E0601) after a failure; those
-    /// of reading the entry.
+    /// consensus has lost the cluster's history then. `EnginePoisoned` (E0601) after a failure; those of
+    /// reading the entry.
     pub fn cut_after(&self, kept: CommitSeq, done: Done) -> Result<()> {
         self.inner.queue.ask(|| {
             let last = self.inner.view_now().end.id.seq;
@@ -223,7 +223,7 @@ impl RaftLog {
     }
 
     fn stop_threads(&self) {
-        self.inner.writer.hurry();
+        self.inner.writer.log.end_preparing();
         self.inner.queue.end();
         drop(locked(self.threads.lock()).take());
     }
@@ -359,8 +359,11 @@ impl Inner {
                 return Ok(Enough::Yes);
             }
             bytes += length;
-            let (stored, _) =
-                decode(record.seq, &record.bytes).map_err(|what| bad_entry(record.seq, what))?;
+            let bad = |what: &str| bad_entry(record.seq, what);
+            let (stored, before) = decode(record.seq, &record.bytes).map_err(bad)?;
+            if found.last().is_some_and(|last| last.chain != before) {
+                return Err(bad("it does not follow the entry before it"));
+            }
             found.push(stored);
             Ok(if record.seq == last { Enough::Yes } else { Enough::No })
         })?;

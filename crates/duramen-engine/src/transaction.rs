@@ -461,11 +461,7 @@ impl Transaction {
         // Before waiting for memory.
         self.release_copies();
         if !self.values.is_empty() {
-            // D1: extents must be durable before a frame names them.
-            if let Err(error) = self.view.pages().data().sync() {
-                self.committer.poison(error.clone());
-                return Err(Error::poisoned(error.message()));
-            }
+            self.committer.sync_values()?;
         }
         Ok(Some(Submission {
             base: self.view.registration().clone(),

@@ -26,7 +26,7 @@ mod state;
 mod survey;
 mod tail;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod writing;
 
 use std::fmt;
@@ -44,6 +44,7 @@ pub use reopen::Continued;
 pub use repair::{identity_left, records_left, refuse_no_log, repair};
 pub use survey::missing;
 pub use tail::{Enough, LogPlace, Stretch};
+pub use writing::draw;
 
 /// The database and log that a file belongs to. Part of every checksum: files of another log never verify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

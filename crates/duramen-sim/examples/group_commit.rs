@@ -12,10 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use duramen_disk::OsDisk;
-use duramen_engine::{
-    Durability, Engine, Entry, EntryId, EntryKind, Hooks, OpenReplica, Options, OrderedOn, Proposer, RaftLog,
-    Result,
-};
+use duramen_engine::{Durability, Engine, Entry, Hooks, OpenReplica, Options, Proposer, RaftLog, Result};
 
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
@@ -77,13 +74,7 @@ fn open_node(dir: &Path) -> Result<(Engine, Option<Arc<RaftLog>>)> {
     let (applied, end) = (replica.end()?, log.end());
     let mut undecided = log.entries(applied.id.seq.next()..end.id.seq.next(), usize::MAX).unwrap_or_default();
     let term = found.last.term + 1;
-    let blank = Entry {
-        id: EntryId { term, seq: end.id.seq.next() },
-        ordered: OrderedOn::default(),
-        time_ns: end.time_ns,
-        kind: EntryKind::Blank,
-        bytes: Arc::from(&[][..]),
-    };
+    let blank = Entry::blank(&end, term);
     log.append(vec![blank.clone()], Box::new(|_| ()))?;
     undecided.push(blank);
     replica.apply(&undecided)?;
@@ -105,7 +96,7 @@ impl Proposer for Decides {
         let last = entries.last().expect("a group has entries").id.seq;
         let synced = move |entries: Vec<Entry>| {
             decided.decide(last).expect("the entry is there");
-            // Once the node is closed, nobody applies.
+            // Once the node is closed, the thread that applies has ended.
             drop(applies.send(entries));
         };
         let copy = entries.clone();

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "the simulation owns files, the clock and threads")]
 
 pub mod beside;
+pub mod boundaries;
 pub mod concurrent;
 pub mod contents;
 pub mod corruption;

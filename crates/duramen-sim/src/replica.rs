@@ -7,38 +7,29 @@
 
 mod life;
 mod survive;
+mod transactions;
 mod truth;
 
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use duramen_disk::MemDisk;
+
+use crate::boundaries::{self, judged, left_by, lived};
+pub use crate::boundaries::{Budget, Failure};
 use crate::kind_counts::KindCounts;
 use crate::lives;
-use crate::search::case::{Case, Choice};
-use crate::search::cuts::{choices, image};
+use crate::search::case::Case;
 use crate::search::random::{Random, joined};
 use life::{Lived, live};
-
-/// How much is tried of each life.
-#[derive(Debug, Clone, Copy)]
-pub struct Budget {
-    /// Images judged at one boundary, at most.
-    pub images_per_boundary: usize,
-    /// One boundary of so many is examined, a different one for each seed.
-    pub boundary_stride: usize,
-}
 
 /// The budget of `cargo test`.
 pub const QUICK: Budget = Budget { images_per_boundary: 2, boundary_stride: 4 };
 
 /// The budget of a long search.
 pub const LONG: Budget = Budget { images_per_boundary: 8, boundary_stride: 1 };
-
-/// Random subsets among the choices of a boundary.
-const RANDOM_CHOICES: usize = 6;
 
 /// What the lives have met.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -133,26 +124,6 @@ impl fmt::Display for Report {
     }
 }
 
-/// A life or a cut after which something is not as it was decided or told.
-#[derive(Debug, Clone)]
-pub struct Failure {
-    case: Option<Case>,
-    seed: u64,
-    what: String,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.what)?;
-        let release = if cfg!(debug_assertions) { "" } else { " --release" };
-        let run = format!("again: cargo run{release} -p duramen-sim -- replica");
-        match &self.case {
-            Some(case) => write!(f, "{run} {case}"),
-            None => write!(f, "{run} --seed {} --seconds 1", self.seed),
-        }
-    }
-}
-
 /// Cuts the life of one seed at its boundaries.
 ///
 /// # Errors
@@ -162,27 +133,14 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
     let mut report = Report { seeds: 1, counts: lived.counts, ..Report::default() };
     let mut random = Random::new(joined(seed, 41));
     let mut seen = HashSet::new();
-    let mut cursor = lived.trace.cursor();
-    let offset = random.below(budget.boundary_stride);
-    loop {
-        let op = cursor.at();
-        if (op + offset).is_multiple_of(budget.boundary_stride) {
-            let found = choices(cursor.pending_len(), RANDOM_CHOICES, false, &mut random);
-            let mut all: Vec<Choice> = found.plain.into_iter().chain(found.random).collect();
-            random.shuffle(&mut all);
-            for choice in all.into_iter().take(budget.images_per_boundary) {
-                let disk = image(&cursor, &choice);
-                if !seen.insert(disk.image_hash()) {
-                    continue;
-                }
-                report.behind += u64::from(judge(&lived, Case { seed, op, choice }, &disk)?);
-                report.cuts += 1;
-            }
+    boundaries::cut(&lived.trace, (seed, false), budget, &mut random, stop, &mut |case, disk| {
+        if seen.insert(disk.image_hash()) {
+            report.behind += u64::from(judge(&lived, case, &disk)?);
+            report.cuts += 1;
         }
-        if stop() || !cursor.advance() {
-            return Ok(report);
-        }
-    }
+        Ok(())
+    })?;
+    Ok(report)
 }
 
 /// Makes one cut again.
@@ -191,9 +149,7 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
 /// What is not as it was decided or told.
 pub fn replay(case: Case) -> Result<(), Failure> {
     let lived = record(case.seed)?;
-    let mut cursor = lived.trace.cursor();
-    cursor.seek(case.op.min(lived.trace.len()));
-    judge(&lived, case, &image(&cursor, &case.choice)).map(drop)
+    judge(&lived, case, &left_by(&lived.trace, &case)).map(drop)
 }
 
 /// Searches seeds one after the other on several threads, until all are done or the time is over.
@@ -212,25 +168,13 @@ pub fn search(
 }
 
 fn record(seed: u64) -> Result<Lived, Failure> {
-    guarded(|| live(seed)).map_err(|what| Failure {
-        seed,
-        case: None,
-        what: format!("seed {seed}, before any cut: {what}"),
-    })
+    lived("replica", seed, || live(seed))
 }
 
 /// Judges one image. Returns whether its database had less than was decided.
-fn judge(lived: &Lived, case: Case, disk: &duramen_disk::MemDisk) -> Result<bool, Failure> {
+fn judge(lived: &Lived, case: Case, disk: &MemDisk) -> Result<bool, Failure> {
     let mut random = Random::new(joined(case.seed, case.op as u64));
-    guarded(|| lived.survive(case.op, disk, &mut random)).map_err(|what| Failure {
-        seed: case.seed,
-        case: Some(case),
-        what: format!("after {case}: {what}"),
-    })
-}
-
-fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("a panic (see above)".to_owned()))
+    judged("replica", case, || lived.survive(case.op, disk, &mut random))
 }
 
 fn text(error: duramen_engine::Error) -> String {

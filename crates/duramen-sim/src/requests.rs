@@ -11,36 +11,25 @@ mod life;
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use duramen_disk::MemDisk;
 use duramen_disk::memory::Trace;
 
+use crate::boundaries::{self, judged, left_by, lived};
+pub use crate::boundaries::{Budget, Failure};
 use crate::kind_counts::KindCounts;
 use crate::lives;
-use crate::search::case::{Case, Choice};
-use crate::search::cuts::{choices, image};
+use crate::search::case::Case;
 use crate::search::random::{Random, joined};
 use asked::Asked;
 use life::{Lived, live};
-
-/// How much is tried of each life.
-#[derive(Debug, Clone, Copy)]
-pub struct Budget {
-    /// Images judged at one boundary, at most.
-    pub images_per_boundary: usize,
-    /// One boundary of so many is examined, a different one for each seed.
-    pub boundary_stride: usize,
-}
 
 /// The budget of `cargo test`.
 pub const QUICK: Budget = Budget { images_per_boundary: 2, boundary_stride: 5 };
 
 /// The budget of a long search.
 pub const LONG: Budget = Budget { images_per_boundary: 5, boundary_stride: 1 };
-
-/// Random subsets among the choices of a boundary.
-const RANDOM_CHOICES: usize = 6;
 
 /// What a request was told, in a life or after a cut.
 const ANSWERS: [&str; 8] = [
@@ -95,25 +84,6 @@ impl fmt::Display for Report {
     }
 }
 
-/// A cut after which a request was done twice, or told what is not so.
-#[derive(Debug, Clone)]
-pub struct Failure {
-    case: Option<Case>,
-    seed: u64,
-    what: String,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.what)?;
-        let run = "again: cargo run -p duramen-sim -- requests";
-        match &self.case {
-            Some(case) => write!(f, "{run} {case}"),
-            None => write!(f, "{run} --seed {} --seconds 1", self.seed),
-        }
-    }
-}
-
 /// Cuts the life of one seed at its boundaries.
 ///
 /// # Errors
@@ -123,25 +93,15 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
     let mut report = Report { seeds: 1, told: lived.counts, ..Report::default() };
     let mut random = Random::new(joined(seed, 31));
     let mut seen = HashSet::new();
-    let mut cursor = lived.trace.cursor();
-    let offset = random.below(budget.boundary_stride);
-    loop {
-        let op = cursor.at();
-        if (op + offset).is_multiple_of(budget.boundary_stride) {
-            let found = choices(cursor.pending_len(), RANDOM_CHOICES, lived.has_log_disk(), &mut random);
-            let mut all: Vec<Choice> = found.plain.into_iter().chain(found.random).collect();
-            random.shuffle(&mut all);
-            for choice in all.into_iter().take(budget.images_per_boundary) {
-                let case = Case { seed, op, choice };
-                let (hash, told) = judge(&lived, case)?;
-                report.cuts += u64::from(seen.insert(hash));
-                report.told.iter_mut().zip(told).for_each(|(sum, more)| *sum += more);
-            }
-        }
-        if stop() || !cursor.advance() {
-            return Ok(report);
-        }
-    }
+    let life = (seed, lived.has_log_disk());
+    boundaries::cut(&lived.trace, life, budget, &mut random, stop, &mut |case, disk| {
+        let hash = disk.image_hash();
+        let told = judge(&lived, case, &disk)?;
+        report.cuts += u64::from(seen.insert(hash));
+        report.told.iter_mut().zip(told).for_each(|(sum, more)| *sum += more);
+        Ok(())
+    })?;
+    Ok(report)
 }
 
 /// Makes one cut again.
@@ -149,7 +109,8 @@ pub fn search_seed(seed: u64, budget: &Budget, stop: &(dyn Fn() -> bool + Sync))
 /// # Errors
 /// What it breaks.
 pub fn replay(case: Case) -> Result<(), Failure> {
-    judge(&record(case.seed)?, case).map(drop)
+    let lived = record(case.seed)?;
+    judge(&lived, case, &left_by(&lived.trace, &case)).map(drop)
 }
 
 /// Searches seeds one after the other on several threads, until all are done or the time is over.
@@ -168,27 +129,10 @@ pub fn search(
 }
 
 fn record(seed: u64) -> Result<Lived, Failure> {
-    guarded(|| live(seed)).map_err(|what| Failure {
-        seed,
-        case: None,
-        what: format!("seed {seed}, before any cut: {what}"),
-    })
+    lived("requests", seed, || live(seed))
 }
 
-/// Judges one image. Returns its hash, and what was told after it.
-fn judge(lived: &Lived, case: Case) -> Result<(u64, [u64; ANSWERS.len()]), Failure> {
-    let mut cursor = lived.trace.cursor();
-    cursor.seek(case.op.min(lived.trace.len()));
-    let disk = image(&cursor, &case.choice);
-    let hash = disk.image_hash();
-    let told = guarded(|| lived.survive(case, &disk)).map_err(|what| Failure {
-        seed: case.seed,
-        case: Some(case),
-        what: format!("after {case}: {what}"),
-    })?;
-    Ok((hash, told))
-}
-
-fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("a panic (see above)".to_owned()))
+/// Judges one image. Returns what was told after it.
+fn judge(lived: &Lived, case: Case, disk: &MemDisk) -> Result<[u64; ANSWERS.len()], Failure> {
+    judged("requests", case, || lived.survive(case, disk))
 }

@@ -243,7 +243,7 @@ pub(crate) fn decode_record<'a>(
     bytes: &'a [u8],
     visit: &mut dyn FnMut(RecordChange<'a>),
 ) -> Result<(), &'static str> {
-    decode_with(bytes, BIG_VALUE_BYTES, BIG_VALUE_BYTES, visit)
+    decode_with(bytes, BIG_VALUE_BYTES, visit)
 }
 
 /// Decodes the content of an entry, which has big values whole.
@@ -251,12 +251,11 @@ pub(super) fn decode_content<'a>(
     bytes: &'a [u8],
     visit: &mut dyn FnMut(RecordChange<'a>),
 ) -> Result<(), &'static str> {
-    decode_with(bytes, BIG_VALUE_BYTES, RAFT_ENTRY_BYTES_MAX, visit)
+    decode_with(bytes, RAFT_ENTRY_BYTES_MAX, visit)
 }
 
 fn decode_with<'a>(
     bytes: &'a [u8],
-    value_bytes_max: usize,
     big_bytes_max: usize,
     visit: &mut dyn FnMut(RecordChange<'a>),
 ) -> Result<(), &'static str> {
@@ -280,9 +279,8 @@ fn decode_with<'a>(
             let kind = take(1)?[0];
             let key_bytes = usize::try_from(number(take(2)?)).map_err(|_| SHORT)?;
             let value_bytes = usize::try_from(number(take(4)?)).map_err(|_| SHORT)?;
-            if key_bytes > KEY_BYTES_MAX
-                || value_bytes > (if kind == PUT_BIG { big_bytes_max } else { value_bytes_max })
-            {
+            let value_bytes_max = if kind == PUT_BIG { big_bytes_max } else { BIG_VALUE_BYTES };
+            if key_bytes > KEY_BYTES_MAX || value_bytes > value_bytes_max {
                 return Err("a key or a value that does not fit into a leaf");
             }
             let key = take(key_bytes)?;

@@ -222,7 +222,7 @@ impl Committer {
         } = submission;
         let (bytes, prebuilt) = (changes.encode(), Prebuilt::new());
         if self.is_replica()
-            && let Err(error) = self.fits_into_an_entry(&bytes)
+            && let Err(error) = self.fits_into_an_entry(&bytes, !values.is_empty())
         {
             return Err(self.abandon(error, &values));
         }
@@ -550,7 +550,7 @@ pub(super) struct Prepared {
     pub(super) wait: Wait,
     /// Whether pages may be read under the order lock.
     pub(super) loading: Loading,
-    /// It is a decided entry, which enters whoever leads.
+    /// It is a decided entry: it enters whichever node leads.
     pub(super) is_decided: bool,
     /// Its place, once it has entered.
     pub(super) ordered: Option<Ordered>,

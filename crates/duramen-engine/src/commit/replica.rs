@@ -18,7 +18,7 @@
 //! root. A transaction that began before conflicts, even if it has read nothing: its ids were given then.
 //!
 //! Considered: ordering ahead of the decision, as embedded commits are ordered ahead of the sync. It overlaps
-//! work with waiting; what is built on an undecided group must then be given up with it. Decision 0048.
+//! work with waiting; what is built on an undecided group must then be given up with it. Decision 0053.
 
 mod apply;
 mod content;
@@ -61,8 +61,6 @@ pub(super) struct ReplicaOrder {
     end: LogEnd,
     /// The group that was taken from the order, without what is published of it.
     in_flight: VecDeque<InFlight>,
-    /// Whether all of it deletes: it may use the segment reserved for a full disk.
-    only_deletes: bool,
     /// Commits of it are being published.
     is_publishing: bool,
     fates: Fates,
@@ -136,7 +134,6 @@ impl Committer {
             role: Role::Follows,
             end: LogEnd::default(),
             in_flight: VecDeque::new(),
-            only_deletes: false,
             is_publishing: false,
             fates: Fates::default(),
         }));

@@ -34,7 +34,7 @@ use crate::recovery::{Loaded, Replay, Replayed, load, replay};
 use crate::snapshot::{Locks, Newest};
 use crate::threads::processors;
 use crate::tree::evict;
-use crate::wal::{Continued, Log, LogIdentity};
+use crate::wal::{Continued, Log, LogIdentity, draw};
 
 /// A log of at most this part of the memory is read into it at once, and its redo may be deferred.
 const REPLAY_MEMORY_PART: usize = 2;
@@ -348,8 +348,7 @@ pub(super) fn check_memory(memory_bytes: usize, options: &Options) -> Result<()>
 /// Creates a database in directories that exist and are locked. The data file is named last. A directory
 /// without one counts as empty, and its creation starts again.
 fn create(disk: &Arc<dyn Disk>, path: &Path, wal_dir: &Path, options: &Options) -> Result<()> {
-    let words = || u128::from(disk.random()) << 64 | u128::from(disk.random());
-    let identity = LogIdentity { database: DatabaseId(words()), log: LogId(words()) };
+    let identity = LogIdentity { database: DatabaseId(draw(&**disk)), log: LogId(draw(&**disk)) };
     let sync = method::choose(&**disk, wal_dir, options)?;
     let method = options.sync.or(sync.map(|choice| choice.method)).unwrap_or_default();
     let made = Log::create(disk, wal_dir, identity, options.geometry, method, CommitSeq(0));

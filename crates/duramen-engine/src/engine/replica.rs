@@ -185,7 +185,8 @@ impl Replica {
     /// removed: the node is gone from its cluster, which must know that.
     ///
     /// # Errors
-    /// Those of a [checkpoint](crate::Error#checkpoints): the node is still one.
+    /// Those of a [checkpoint](crate::Error#checkpoints): the node is still one, and Raft's log is closed. If
+    /// the process ends before its next checkpoint, the database may be plain all the same.
     pub fn detach(self, log: RaftLog) -> Result<()> {
         let (committer, maintenance) = self.engine.writer()?;
         committer.follow_others();

@@ -70,6 +70,20 @@ pub struct Entry {
     pub bytes: Arc<[u8]>,
 }
 
+impl Entry {
+    /// The first entry of a leader in a term: nothing.
+    #[must_use]
+    pub fn blank(after: &LogEnd, term: u64) -> Entry {
+        Entry {
+            id: EntryId { term, seq: after.id.seq.next() },
+            ordered: OrderedOn::default(),
+            time_ns: after.time_ns,
+            kind: EntryKind::Blank,
+            bytes: Arc::from(&[][..]),
+        }
+    }
+}
+
 impl fmt::Debug for Entry {
     /// Without its content, which is the program's data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

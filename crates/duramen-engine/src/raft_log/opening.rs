@@ -1,7 +1,6 @@
 //! Creates and opens Raft's log.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use duramen_disk::{Disk, SyncMethod};
@@ -17,7 +16,7 @@ use crate::error::{Code, Error, Result};
 use crate::ids::{CommitSeq, DatabaseId, LogId};
 use crate::options::{Background, Geometry};
 use crate::threads::Threads;
-use crate::wal::{Continued, Log, LogIdentity, Reading, Recovered, ReplayedRecord, missing, recover};
+use crate::wal::{Continued, Log, LogIdentity, Reading, Recovered, ReplayedRecord, draw, missing, recover};
 
 const START: &str = "start";
 const VOTE: &str = "vote";
@@ -74,8 +73,7 @@ impl RaftPlace {
     /// `AlreadyExists` (E0210) if there is a log with entries; `DiskFull` (E0301); `System` (E1001).
     pub(crate) fn create(&self, purged: LogEnd) -> Result<()> {
         let disk = &*self.disk;
-        let words = || u128::from(disk.random()) << 64 | u128::from(disk.random());
-        let identity = LogIdentity { database: self.database, log: LogId(words()) };
+        let identity = LogIdentity { database: self.database, log: LogId(draw(disk)) };
         for name in [VOTE, "start.new"] {
             let path = self.path(name);
             if disk.kind(&path).map_err(|error| Error::io("look at", &path, &error))?.is_some() {
@@ -103,8 +101,7 @@ impl RaftPlace {
     ///
     /// # Errors
     /// `LogMissing` (E0503), `CorruptLog` (E0502): the log or the vote is gone or damaged. The node may have
-    /// forgotten something then. `DatabaseLocked` and others of opening do not occur: the caller has the
-    /// lock.
+    /// forgotten something then. `DiskFull` (E0301); `System` (E1001).
     pub(crate) fn open(&self) -> Result<(RaftLog, Found)> {
         if !self.is_there()? {
             return Err(missing(&self.path(START), "Raft's log"));
@@ -114,8 +111,6 @@ impl RaftPlace {
         let identity = LogIdentity { database: self.database, log: start.log };
         let (vote_twin, vote) = Twin::open(&*self.disk, &self.path(VOTE), identity)?;
         let vote = Vote::decode(&vote).ok_or_else(|| no_content(&self.path(VOTE)))?;
-        // A creation may have been cut short after the name was given.
-        self.sync_names()?;
         let (recovered, end) = self.replay(identity, &start)?;
         let decided = recovered.marked_seq.max(start.purged.id.seq);
         let continued = Continued {
@@ -140,7 +135,6 @@ impl RaftPlace {
             }),
             log,
             layout: RwLock::default(),
-            ends: AtomicBool::new(false),
         };
         let view = Mutex::new(View::new(
             start.purged,
@@ -171,9 +165,15 @@ impl RaftPlace {
             }
             Ok(())
         };
-        let reading = Reading { threads: 1, ahead_bytes: 0, note: &|_| () };
-        let recovered =
-            recover(&*self.disk, &self.dir, identity, &self.geometry, &start.place, &reading, &mut visit)?;
+        let recovered = recover(
+            &*self.disk,
+            &self.dir,
+            identity,
+            &self.geometry,
+            &start.place,
+            &Reading::IN_TURN,
+            &mut visit,
+        )?;
         if recovered.last_seq < purged {
             let message = format!(
                 "{}: Raft's log ends with entry {}, and knows of {purged}",
@@ -205,15 +205,7 @@ impl RaftPlace {
             },
             gave_up(inner),
         )?;
-        threads.start(
-            "duramen-raft-spare",
-            move || {
-                if !of_spares.writer.ends.load(Ordering::Relaxed) {
-                    of_spares.writer.make_spare();
-                }
-            },
-            gave_up(inner),
-        )?;
+        threads.start("duramen-raft-spare", move || of_spares.writer.make_spare(), gave_up(inner))?;
         Ok(Some(threads))
     }
 }

@@ -17,6 +17,7 @@ use super::*;
 use crate::error::Result;
 use crate::ids::DatabaseId;
 use crate::options::{Background, Geometry};
+use crate::wal::tests::{Draw, seed};
 
 /// Where the logs of these tests begin: after an entry that an embedded database had as a commit.
 const BEGINS: LogEnd = LogEnd { id: EntryId { term: 0, seq: CommitSeq(100) }, chain: 7, time_ns: 5 };
@@ -114,17 +115,4 @@ fn all(log: &RaftLog) -> Vec<Entry> {
         found.extend(some);
     }
     found
-}
-
-/// A small generator of numbers. A failing test prints its seed.
-struct Draw(Random);
-
-impl Draw {
-    fn next(&mut self) -> u64 {
-        self.0.bits()
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
 }

@@ -126,15 +126,9 @@ impl View {
         }
     }
 
-    /// The last place before an entry, or up to it.
+    /// The last place before an entry.
     pub(super) fn place_before(&self, first: CommitSeq) -> LogPosition {
         let after = self.places.partition_point(|place| place.seq < first);
-        self.places[after.saturating_sub(1)]
-    }
-
-    /// The last place up to which everything is purged, and decided.
-    pub(super) fn place_through(&self, seq: CommitSeq) -> LogPosition {
-        let after = self.places.partition_point(|place| place.seq <= seq);
         self.places[after.saturating_sub(1)]
     }
 

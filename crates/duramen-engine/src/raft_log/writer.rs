@@ -1,7 +1,6 @@
 //! What reaches the disk: one thread writes, in the order of the queue.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use duramen_disk::Disk;
@@ -31,7 +30,6 @@ pub(super) struct Writer {
     pub(super) writing: Mutex<Writing>,
     /// Held to read segments; held alone while segments are cut or used again.
     pub(super) layout: RwLock<()>,
-    pub(super) ends: AtomicBool,
 }
 
 /// What only the thread that writes uses.
@@ -77,12 +75,6 @@ impl Writer {
             }));
         }
     }
-
-    /// Ends rests: the log is about to be closed.
-    pub(super) fn hurry(&self) {
-        self.ends.store(true, Ordering::Relaxed);
-        self.log.end_preparing();
-    }
 }
 
 impl Held<'_> {
@@ -119,7 +111,7 @@ impl Held<'_> {
     fn cut(&mut self, kept: CommitSeq, view: &Mutex<View>) -> Result<()> {
         let from = {
             let view = locked(view.lock());
-            view.place_through(view.decided)
+            view.place_before(view.decided.next())
         };
         let _layout = locked(self.writer.layout.write());
         let keep_from = self.writing.start.1.place;
@@ -135,7 +127,7 @@ impl Held<'_> {
             if purged.id.seq <= view.purged.id.seq {
                 return Ok(());
             }
-            view.place_through(purged.id.seq)
+            view.place_before(purged.id.seq.next())
         };
         let start = Start { purged, place, ..self.writing.start.1 };
         self.writing.start.0.write(&start.encode())?;

@@ -60,7 +60,7 @@ pub(super) struct Link {
 
 impl Reading<'static, ()> {
     /// Frame by frame, in the calling thread.
-    pub(super) const IN_TURN: Reading<'static, ()> = Reading { threads: 1, ahead_bytes: 0, note: &|_| () };
+    pub const IN_TURN: Reading<'static, ()> = Reading { threads: 1, ahead_bytes: 0, note: &|_| () };
 }
 
 impl<N: Send> Reading<'_, N> {

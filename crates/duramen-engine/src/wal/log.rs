@@ -38,7 +38,7 @@ pub struct Log {
     buffer: Mutex<AlignedBuffer>,
     /// Held across a sync. A waiter then finds its writes synced, or the failure noted. Without it a second
     /// sync of a file could succeed before the first has reported its failure.
-    pub(super) syncing: Mutex<()>,
+    syncing: Mutex<()>,
     /// The segment under construction; locked for one slice at a time. Slots are created in order, without
     /// gaps.
     pub(super) preparing: Mutex<Option<Making>>,

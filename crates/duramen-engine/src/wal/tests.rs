@@ -135,19 +135,19 @@ fn check_replay(disk: &MemDisk, from: &LogPosition, wanted: &[Vec<u8>]) -> Recov
 }
 
 /// A small generator of numbers. A failing test prints its seed.
-struct Draw(Random);
+pub(crate) struct Draw(pub(crate) Random);
 
 impl Draw {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0.bits()
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }
 
 /// The seed of a random test: from the environment, or fixed.
-fn seed(or: u64) -> u64 {
+pub(crate) fn seed(or: u64) -> u64 {
     std::env::var("DURAMEN_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(or)
 }

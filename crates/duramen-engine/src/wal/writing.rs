@@ -255,7 +255,7 @@ pub(super) fn failure_of(path: &Path, error: DurableWriteError, bytes_taken: boo
     }
 }
 
-/// An incarnation: two random 64-bit numbers.
-pub(super) fn draw(disk: &dyn Disk) -> u128 {
+/// An identity or an incarnation: two random 64-bit numbers.
+pub fn draw(disk: &dyn Disk) -> u128 {
     u128::from(disk.random()) << 64 | u128::from(disk.random())
 }

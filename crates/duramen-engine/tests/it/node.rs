@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use duramen_disk::MemDisk;
 use duramen_engine::{
-    Code, CommitSeq, Durability, Engine, Entry, EntryId, EntryKind, Hooks, OpenReplica, Options, OrderedOn,
-    Proposer, RaftLog, Replica, Result, TreeId,
+    Code, CommitSeq, Durability, Engine, Entry, EntryKind, Hooks, OpenReplica, Options, OrderedOn, Proposer,
+    RaftLog, Replica, Result, TreeId,
 };
 
 const WRITERS: u64 = 6;
@@ -30,7 +30,7 @@ struct Consensus {
 
 impl Consensus {
     fn send(&self, message: Message) {
-        // The thread has ended: nobody waits for a decision any more.
+        // After the thread that applies has ended, no writer waits for a decision.
         drop(self.messages.lock().unwrap().send(message));
     }
 
@@ -68,14 +68,7 @@ fn change_term(consensus: &Arc<Consensus>, replica: &Replica) {
     replica.follow().unwrap();
     // A proposal of the term before may come first.
     loop {
-        let end = consensus.log.get().unwrap().end();
-        let blank = Entry {
-            id: EntryId { term, seq: end.id.seq.next() },
-            ordered: OrderedOn::default(),
-            time_ns: end.time_ns,
-            kind: EntryKind::Blank,
-            bytes: Arc::from(&[][..]),
-        };
+        let blank = Entry::blank(&consensus.log.get().unwrap().end(), term);
         if consensus.append(vec![blank]).is_ok() {
             return;
         }

@@ -14,7 +14,8 @@ use duramen_engine::{
     OpenReplica, Options, Proposer, Receipt, Transaction, TreeId,
 };
 
-use super::truth::{Effect, Truth, Write, apply, foreign};
+use super::transactions::{embedded, write};
+use super::truth::{Effect, Truth, Write, foreign};
 use super::{Counts, text};
 use crate::contents::Contents;
 use crate::search::random::{Random, joined};
@@ -161,74 +162,6 @@ pub(super) fn live(seed: u64) -> Result<Lived, String> {
         engine.abandon();
     }
     Ok(Lived { trace: disk.stop_recording(), truth, moments, term, counts })
-}
-
-/// A database of its own, before it is a node.
-fn embedded(disk: &MemDisk, random: &mut Random) -> Result<Contents, String> {
-    let engine = Engine::open(Arc::new(disk.clone()), PATH, options(), Hooks::default()).map_err(text)?;
-    let mut contents = Contents::default();
-    for name in ["a", "b"] {
-        let effect = vec![Write::Create { tree: name.to_owned() }];
-        engine.transact(Durability::Disk, |tx| tx.create_tree(name, None)).map_err(text)?;
-        apply(&mut contents, &effect);
-    }
-    for _ in 0..random.below(6) {
-        let mut effect = Vec::new();
-        engine.transact(Durability::Disk, |tx| write(tx, random, &mut effect)).map_err(text)?;
-        apply(&mut contents, &effect);
-    }
-    engine.close().map_err(text)?;
-    Ok(contents)
-}
-
-/// A few writes of a transaction.
-fn write(tx: &mut Transaction, random: &mut Random, effect: &mut Effect) -> duramen_engine::Result<()> {
-    effect.clear();
-    for _ in 0..random.between(1, 3) {
-        let tree = (*random.pick(&["a", "b"])).to_owned();
-        let Some(id) = tx.tree(&tree)? else { continue };
-        let key = vec![b'k', u8::try_from(random.below(24)).expect("small")];
-        match random.below(8) {
-            0 => {
-                tx.delete(id, &key)?;
-                effect.push(Write::Delete { tree, key });
-            }
-            // One more than what is there: an update that is lost would show.
-            1..=3 => {
-                let before = tx.get(id, &key)?.unwrap_or_default();
-                let mut value = before.clone();
-                value.truncate(40);
-                value.push(u8::try_from(random.below(256)).expect("a byte"));
-                tx.put(id, &key, &value)?;
-                effect.push(Write::Put { tree, key, value });
-            }
-            kind => {
-                let length = if kind == 4 { random.between(300, 2500) } else { random.between(0, 60) };
-                let value: Vec<u8> = (0..length).map(|_| random.bits().to_le_bytes()[0]).collect();
-                tx.put(id, &key, &value)?;
-                effect.push(Write::Put { tree, key, value });
-            }
-        }
-    }
-    if random.chance(1, 12) {
-        trees(tx, random, effect)?;
-    }
-    Ok(())
-}
-
-/// Creates a tree, or drops it.
-fn trees(tx: &mut Transaction, random: &mut Random, effect: &mut Effect) -> duramen_engine::Result<()> {
-    let tree = format!("t{}", random.below(3));
-    if tx.tree(&tree)?.is_some() {
-        tx.drop_tree(&tree)?;
-        effect.push(Write::Drop { tree });
-        return Ok(());
-    }
-    let id: TreeId = tx.create_tree(&tree, None)?;
-    let (key, value) = (vec![1], vec![2; random.below(40)]);
-    tx.put(id, &key, &value)?;
-    effect.extend([Write::Create { tree: tree.clone() }, Write::Put { tree, key, value }]);
-    Ok(())
 }
 
 impl Life {
@@ -475,7 +408,7 @@ impl Life {
                 self.take_for_another(&cut)?;
             }
         }
-        let blank = foreign(&self.end(), self.term, EntryKind::Blank, Arc::from(&[][..]));
+        let blank = Entry::blank(&self.end(), self.term);
         self.append(vec![blank])?;
         for _ in 0..self.random.below(3) {
             let entry = self.entry_of_another();
@@ -526,7 +459,7 @@ impl Life {
         while self.take_proposal().is_some() {}
         self.node().replica.follow().map_err(text)?;
         self.term += 1;
-        let blank = foreign(&self.end(), self.term, EntryKind::Blank, Arc::from(&[][..]));
+        let blank = Entry::blank(&self.end(), self.term);
         self.append(vec![blank])?;
         self.sync()?;
         let last = self.end().id.seq.0;
@@ -549,7 +482,7 @@ impl Life {
         Ok(())
     }
 
-    /// The process ends, cleanly or by a kill, and starts anew. Nobody waits any more.
+    /// The process ends, cleanly or by a kill, and starts anew. Its waiting calls are gone.
     fn restart(&mut self) -> Result<(), String> {
         self.counts.restarts += 1;
         self.held = None;

@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use duramen_disk::MemDisk;
-use duramen_engine::{Code, CommitSeq, Durability, Engine, EntryKind, Fate, Hooks, OpenReplica};
+use duramen_engine::{Code, CommitSeq, Durability, Engine, Entry, Fate, Hooks, OpenReplica};
 
 use super::life::{Lived, Proposals, compare, done, open, options};
 use super::text;
-use super::truth::foreign;
 use crate::search::random::Random;
 
 impl Lived {
@@ -78,8 +77,8 @@ impl Lived {
     /// Leads in a new term, and commits a transaction.
     fn commit(&self, node: &OpenReplica, proposals: &Proposals, decided: u64) -> Result<(), String> {
         let term = self.term + 1;
-        let blank = foreign(&node.log.end(), term, EntryKind::Blank, Arc::from(&[][..]));
-        let decide = |entries: Vec<duramen_engine::Entry>| -> Result<(), String> {
+        let blank = Entry::blank(&node.log.end(), term);
+        let decide = |entries: Vec<Entry>| -> Result<(), String> {
             node.log.append(entries.clone(), done()).map_err(text)?;
             node.log.step().map_err(text)?;
             node.log.decide(node.log.end().id.seq).map_err(text)?;

@@ -34,12 +34,8 @@ impl Committer {
         let (end, is_own) = {
             let mut order = self.order.lock();
             let replica = order.replica();
-            (
-                replica.end,
-                entries
-                    .first()
-                    .is_some_and(|first| replica.in_flight.front().is_some_and(|own| own.is(first))),
-            )
+            let first = replica.in_flight.front().zip(entries.first());
+            (replica.end, first.is_some_and(|(own, decided)| own.is(decided)))
         };
         check_follow(&end, entries)?;
         if !is_own {
@@ -204,11 +200,7 @@ impl Committer {
     fn decided_submission(&self, entry: &Entry, counts: bool) -> Result<Submission> {
         let (changes, values) = if counts { self.changes_of(entry)? } else { Default::default() };
         if !values.is_empty() {
-            // D1: extents must be durable before a frame names them.
-            self.store.pages.data().sync().map_err(|error| {
-                self.poison(error.clone());
-                Error::poisoned(error.message())
-            })?;
+            self.sync_values()?;
         }
         let mut buffered = Buffered::alone(self.store.pages.meter());
         // It is decided: nothing limits it.

@@ -22,7 +22,7 @@ impl Committer {
     /// The content of the entry that a record becomes.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` if a big value cannot be read; `TooLarge`.
+    /// `Corrupt` or `Io` if a big value cannot be read.
     pub(super) fn content_of(&self, record: &Record) -> Result<Arc<[u8]>> {
         let mut has_big_values = false;
         let mut visit = |change: RecordChange<'_>| {
@@ -45,13 +45,15 @@ impl Committer {
     ///
     /// # Errors
     /// `TooLarge`.
-    pub(in crate::commit) fn fits_into_an_entry(&self, record: &[u8]) -> Result<()> {
+    pub(in crate::commit) fn fits_into_an_entry(&self, record: &[u8], has_big_values: bool) -> Result<()> {
         let mut bytes = record.len() as u64;
         let mut visit = |change: RecordChange<'_>| {
             let big = change.value.filter(|value| value.big);
             bytes += big.and_then(|value| BigRef::decode(value.bytes).ok()).map_or(0, |big| big.len);
         };
-        decode_record(record, &mut visit).expect("a record that was just encoded");
+        if has_big_values {
+            decode_record(record, &mut visit).expect("a record that was just encoded");
+        }
         if bytes <= RAFT_ENTRY_BYTES_MAX as u64 {
             return Ok(());
         }

@@ -26,6 +26,7 @@ struct Taken {
     term: u64,
     lineage: u64,
     end: LogEnd,
+    /// It may use the segment reserved for a full disk.
     only_deletes: bool,
 }
 
@@ -37,20 +38,15 @@ struct NotProposed {
 
 impl Committer {
     /// Waits while nothing may enter the order, as long as a commit waits for its decision.
-    pub(in crate::commit) fn wait_open<'a>(&'a self, order: MutexGuard<'a, Order>) -> MutexGuard<'a, Order> {
+    pub(in crate::commit) fn wait_open<'a>(
+        &'a self,
+        mut order: MutexGuard<'a, Order>,
+    ) -> MutexGuard<'a, Order> {
         if !order.is_closed() {
             return order;
         }
-        self.wait_while(order, &|order| order.is_closed())
-    }
-
-    fn wait_while<'a>(
-        &'a self,
-        mut order: MutexGuard<'a, Order>,
-        goes_on: &dyn Fn(&Order) -> bool,
-    ) -> MutexGuard<'a, Order> {
         let until_ns = self.log().now_ns().saturating_add(DECISION_MS_MAX * 1_000_000);
-        while goes_on(&order) && self.usable().is_ok() && self.log().now_ns() < until_ns {
+        while order.is_closed() && self.usable().is_ok() && self.log().now_ns() < until_ns {
             order = self.order.wait_for(order, Duration::from_millis(LOOK_MS));
         }
         order
@@ -169,7 +165,6 @@ impl Committer {
         let replica = order.replica();
         let Role::Leads { term } = replica.role else { return None };
         let taken = Taken { records: records.clone(), term, lineage, end: replica.end, only_deletes };
-        replica.only_deletes = only_deletes;
         let in_flight = |(record, mut effects): (Record, CommitEffects)| {
             let root = effects.root.take().expect("a commit of a node keeps its root");
             InFlight { entry: None, record, effects, root }

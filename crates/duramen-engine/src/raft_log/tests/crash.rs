@@ -215,8 +215,7 @@ fn run(seed: u64, steps: u32) -> Met {
 
 #[test]
 fn every_cut_leaves_what_was_acknowledged_and_a_vote_that_belongs_to_it() {
-    let seed = std::env::var("DURAMEN_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(31);
-    let met = run(seed, 40);
+    let met = run(seed(31), 40);
     println!("{met:?}");
     for (name, count) in [
         ("unacknowledged states kept", met.unacknowledged_kept),
