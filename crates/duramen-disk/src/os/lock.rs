@@ -17,6 +17,10 @@ use crate::{Lock, LockError};
 /// The most bytes of a holder's text that are shown to a refused process.
 const HOLDER_BYTES_MAX: u64 = 1024;
 
+/// The most lists of locks that are read to find a holder: one may be in a container that they do not show.
+#[cfg(target_os = "linux")]
+const LISTS_MAX: u32 = 4;
+
 /// A lock held by an open file.
 #[derive(Debug)]
 struct OsLock {
@@ -73,7 +77,29 @@ fn listed_holders(file: &fs::File) -> Option<Vec<u32>> {
     let metadata = file.metadata().ok()?;
     let (device, inode) = (metadata.dev(), metadata.ino());
     let wanted = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
-    Some(holders_in(&fs::read_to_string("/proc/locks").ok()?, &wanted))
+    let mut holders = Vec::new();
+    // A list of several reads lacks a lock if one before it was released between two of them.
+    for _ in 0..LISTS_MAX {
+        holders = holders_in(&all_locks().ok()?, &wanted);
+        if !holders.is_empty() {
+            break;
+        }
+    }
+    Some(holders)
+}
+
+/// The kernel's list of locks. A read gives at most a page of it and continues by the number of the line, so
+/// the reads are few: those of `fs::read_to_string` begin with 32 bytes.
+#[cfg(target_os = "linux")]
+fn all_locks() -> io::Result<String> {
+    let mut file = fs::File::open("/proc/locks")?;
+    let (mut text, mut page) = (Vec::new(), vec![0; 64 << 10]);
+    loop {
+        match file.read(&mut page)? {
+            0 => return String::from_utf8(text).map_err(io::Error::other),
+            bytes => text.extend_from_slice(&page[..bytes]),
+        }
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -119,6 +145,8 @@ impl Drop for OsLock {
 mod tests {
     //! A refusal names processes that hold the lock, and no others. A child process with a copy of the lock's
     //! file neither keeps the lock nor ends it.
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     fn refused(path: &Path, exclusive: bool) -> String {
@@ -176,6 +204,26 @@ mod tests {
         take(&options(), &path, true).unwrap().set_holder("process 4194305").unwrap();
         let _reader = take(&options(), &path, false).unwrap();
         assert_eq!(refused(&path, true), format!("process {}", std::process::id()));
+    }
+
+    #[test]
+    fn a_holder_is_named_while_other_locks_come_and_go() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let _held = take(&options(), &path, true).unwrap();
+        let this = format!("process {}", std::process::id());
+        let other = directory.path().join("other");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    drop(take(&options(), &other, true).unwrap());
+                }
+            });
+            let names: Vec<String> = (0..2_000).map(|_| refused(&path, true)).collect();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(names.iter().all(|name| *name == this), "{names:?}");
+        });
     }
 
     #[test]
