@@ -57,7 +57,7 @@ mod transaction;
 mod engine;
 
 pub use allocator::SpaceStats;
-pub use commit::{CommitStats, Condition, Fate, HotKey, Proposer, SlowCommit, Timings};
+pub use commit::{CommitStats, Condition, Fate, HotKey, Proposer, Role, SlowCommit, Timings};
 pub use duramen_disk::{Disk, SyncMethod};
 pub use engine::{CompactProgress, CompactReport, HeldSnapshot};
 pub use engine::{CopyPart, CopyProgress, CopySource, CopyTarget};

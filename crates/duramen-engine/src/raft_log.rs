@@ -163,6 +163,12 @@ impl RaftLog {
         Ok(stored.into_iter().map(|stored| stored.entry).collect())
     }
 
+    /// Whether [`RaftLog::entries`] from this one on would not read the disk.
+    #[must_use]
+    pub fn is_in_memory(&self, first: CommitSeq) -> bool {
+        first >= self.inner.view_now().cached_from()
+    }
+
     /// The end that the log had, or has, after this entry: its id, and the hash over all up to it.
     ///
     /// # Errors
@@ -211,15 +217,17 @@ impl RaftLog {
         self.inner.queue.check()
     }
 
-    /// Carries out what was asked for, marks what is decided, and ends.
+    /// Carries out what was asked for, marks what is decided, and ends: everything later is refused.
     ///
     /// # Errors
     /// `EnginePoisoned` (E0601) after the failure for which the log refuses everything.
-    pub fn close(self) -> Result<()> {
+    pub fn close(&self) -> Result<()> {
         self.stop_threads();
         self.inner.step();
         self.inner.mark(true);
-        self.inner.queue.check()
+        let result = self.inner.queue.check();
+        self.shut();
+        result
     }
 
     fn stop_threads(&self) {
@@ -227,13 +235,12 @@ impl RaftLog {
         self.inner.queue.end();
         drop(locked(self.threads.lock()).take());
     }
-}
 
-impl Drop for RaftLog {
-    /// What was asked for and not carried out has failed.
-    fn drop(&mut self) {
+    /// Ends at once. What was asked for and not carried out has failed, and so does everything later.
+    pub(crate) fn shut(&self) {
         self.stop_threads();
         let error = Error::new(Code::Closed, "Raft's log was closed before it was carried out");
+        self.inner.queue.fail(&error);
         loop {
             let left = self.inner.queue.next();
             if left.is_empty() {
@@ -241,6 +248,12 @@ impl Drop for RaftLog {
             }
             left.into_iter().for_each(|work| work.into_done()(Err(error.clone())));
         }
+    }
+}
+
+impl Drop for RaftLog {
+    fn drop(&mut self) {
+        self.shut();
     }
 }
 

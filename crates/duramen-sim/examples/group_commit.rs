@@ -68,7 +68,7 @@ fn open_node(dir: &Path) -> Result<(Engine, Option<Arc<RaftLog>>)> {
     let proposer: Arc<dyn Proposer> = Arc::clone(&decides) as Arc<dyn Proposer>;
     let (disk, options) = (Arc::new(OsDisk::new()), Options::default());
     let OpenReplica { engine, replica, log, found } =
-        Engine::open_replica(disk, dir, options, Hooks::default(), proposer)?;
+        Engine::open_replica(disk, dir, options, Hooks::default(), Some(b"alone"), proposer)?;
     let log = Arc::new(log);
     decides.log.set(Arc::clone(&log)).expect("set once");
     let (applied, end) = (replica.end()?, log.end());

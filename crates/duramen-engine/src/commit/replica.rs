@@ -23,6 +23,7 @@
 mod apply;
 mod content;
 mod fates;
+pub(crate) mod members;
 mod propose;
 
 use std::collections::VecDeque;
@@ -37,6 +38,7 @@ use super::{Committer, Ordered};
 use crate::alarm::invariant;
 use crate::catalog::Root;
 use crate::error::{Code, Error, Result};
+use crate::ids::TreeId;
 use crate::raft_log::{Entry, LogEnd, OrderedOn};
 use crate::sync::MutexGuard;
 use crate::wal::Record;
@@ -63,6 +65,8 @@ pub(super) struct ReplicaOrder {
     in_flight: VecDeque<InFlight>,
     /// Commits of it are being published.
     is_publishing: bool,
+    /// The tree that has the row of the cluster's members.
+    members: Option<TreeId>,
     fates: Fates,
 }
 
@@ -75,13 +79,17 @@ impl fmt::Debug for ReplicaOrder {
     }
 }
 
+/// What a node does with transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
-    /// Another node leads, or none does.
+pub enum Role {
+    /// It takes none: another node leads, or none does.
     Follows,
-    /// This node leads in a term.
-    Leads { term: u64 },
-    /// It leads, and its last order was given up: the next one begins with [`Committer::lead_in`].
+    /// It takes them, as the leader of a term.
+    Leads {
+        /// The term.
+        term: u64,
+    },
+    /// It leads, and its last order was given up: they wait for [`Replica::lead`](crate::Replica::lead).
     Waits,
 }
 
@@ -135,16 +143,19 @@ impl Committer {
             end: LogEnd::default(),
             in_flight: VecDeque::new(),
             is_publishing: false,
+            members: None,
             fates: Fates::default(),
         }));
         self.is_replica.store(true, Ordering::Release);
     }
 
-    /// The published root is this entry.
-    pub(crate) fn replica_begins(&self, end: LogEnd) {
+    /// The published root is this entry, and the row of the members is in this tree.
+    pub(crate) fn replica_begins(&self, end: LogEnd, members: Option<TreeId>) {
         let published = self.published().seq;
         invariant!(end.id.seq == published, "the node goes on after {published}, not {}", end.id.seq);
-        self.order.lock().replica().end = end;
+        let mut order = self.order.lock();
+        let replica = order.replica();
+        (replica.end, replica.members) = (end, members);
     }
 
     /// Whether a majority decides on the commits of this database.
@@ -155,6 +166,11 @@ impl Committer {
     /// The entry whose commit is the published root.
     pub(crate) fn replica_end(&self) -> LogEnd {
         self.order.lock().replica().end
+    }
+
+    /// What this node does with transactions.
+    pub(crate) fn role(&self) -> Role {
+        self.order.lock().replica().role
     }
 
     /// Whether a transaction would enter the order at once.

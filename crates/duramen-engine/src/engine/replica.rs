@@ -11,7 +11,8 @@ use duramen_disk::{Disk, PathKind};
 
 use super::maintenance::Maintenance;
 use super::{Engine, Hooks, copy, open};
-use crate::commit::{Committer, Fate, Proposer};
+use crate::commit::members::{self, CLUSTER, MEMBERS};
+use crate::commit::{Committer, Fate, Proposer, Role};
 use crate::error::{Code, Error, Result};
 use crate::features::NODE_OF_A_CLUSTER;
 use crate::ids::CommitSeq;
@@ -42,20 +43,24 @@ pub struct OpenReplica {
 }
 
 impl Engine {
-    /// Opens a database as a node of a cluster. One that was none becomes one as it lies: Raft's log begins
-    /// after its last commit.
+    /// Opens a database as a node of a cluster.
+    ///
+    /// One that is none becomes the first node of a cluster, as it lies, if `members` tells who that is: one
+    /// commit more writes them, and Raft's log begins after it. For a node they are not looked at.
     ///
     /// The node follows until [`Replica::lead`]. All levels mean that a majority has the commit on its disks.
     ///
     /// # Errors
     /// Those of [opening](crate::Error#opening). `LogMissing` (E0503), `CorruptLog` (E0502) if Raft's log or
     /// the vote is gone or damaged, or does not reach to the database's last commit: the node may have
-    /// forgotten something. `ReadOnly` (E0204) with [`Options::read_only`].
+    /// forgotten something. `ReadOnly` (E0204) with [`Options::read_only`]; `InvalidArgument` (E0201) for a
+    /// database that is no node, without `members`.
     pub fn open_replica(
         disk: Arc<dyn Disk>,
         path: impl AsRef<Path>,
         options: Options,
         hooks: Hooks,
+        members: Option<&[u8]>,
         proposer: Arc<dyn Proposer>,
     ) -> Result<OpenReplica> {
         let path = path.as_ref();
@@ -66,7 +71,7 @@ impl Engine {
         // Patches are merged by commits of this database alone, which a node has none of.
         let options = Options { patches: false, ..options };
         let engine = open::open_as(disk, path, options, hooks, Some(proposer))?;
-        let (log, found) = engine.open_raft_log()?;
+        let (log, found) = engine.open_raft_log(members)?;
         let (committer, _) = engine.writer()?;
         let last = committer.published().seq;
         let (first, end) = (found.purged.id.seq, found.last.seq);
@@ -79,14 +84,15 @@ impl Engine {
                 ),
             ));
         }
-        committer.replica_begins(log.end_after(last)?);
+        let tree = engine.snapshot()?.tree(CLUSTER)?.ok_or_else(without_members)?;
+        committer.replica_begins(log.end_after(last)?, Some(tree));
         let replica = Replica { engine: engine.clone() };
         Ok(OpenReplica { engine, replica, log, found })
     }
 
     /// Opens Raft's log. A database that is no node yet becomes one.
-    fn open_raft_log(&self) -> Result<(RaftLog, Found)> {
-        let (committer, maintenance) = self.writer()?;
+    fn open_raft_log(&self, members: Option<&[u8]>) -> Result<(RaftLog, Found)> {
+        let (_, maintenance) = self.writer()?;
         let inner = &self.inner;
         let place = RaftPlace {
             disk: Arc::clone(&inner.disk),
@@ -97,12 +103,32 @@ impl Engine {
             background: inner.options.background,
         };
         if maintenance.checkpointer().superblock().write_features & NODE_OF_A_CLUSTER == 0 {
+            let members = members
+                .ok_or_else(|| Error::invalid(format!("{} is no node of a cluster", inner.path.display())))?;
             clear(&*place.disk, &inner.path, &place.dir)?;
-            let id = EntryId { term: 0, seq: committer.published().seq };
-            place.create(LogEnd { id, ..LogEnd::default() })?;
+            place.create(self.found_cluster(members)?)?;
             mark(maintenance, NODE_OF_A_CLUSTER)?;
         }
         place.open()
+    }
+
+    /// Commits the members of a new cluster. Returns the entry that its log begins after. It is durable with
+    /// the next checkpoint.
+    fn found_cluster(&self, members: &[u8]) -> Result<LogEnd> {
+        let (committer, _) = self.writer()?;
+        let snapshot = self.snapshot()?;
+        let tree = snapshot.tree(CLUSTER)?;
+        let last = EntryId { term: 0, seq: snapshot.seq() };
+        let end = LogEnd { id: last, ..LogEnd::default() };
+        let row = tree.map(|tree| snapshot.get(tree, MEMBERS)).transpose()?.flatten();
+        if row.is_some_and(|row| row == members::encode(last, members)) {
+            // The power failed right after this commit.
+            return Ok(end);
+        }
+        committer.replica_begins(end, tree);
+        let entry = committer.founding_entry(tree, members);
+        committer.apply_decided(std::slice::from_ref(&entry))?;
+        Ok(LogEnd { id: entry.id, ..LogEnd::default() })
     }
 }
 
@@ -125,6 +151,16 @@ impl Replica {
     /// `ForkedHandle` (E0206) in a forked process.
     pub fn end(&self) -> Result<LogEnd> {
         Ok(self.committer()?.replica_end())
+    }
+
+    /// The members of the cluster: the last entry that named them, and what it says.
+    ///
+    /// # Errors
+    /// Those of a [read](crate::Error#reads); `CorruptData` (E0501) if they cannot be read.
+    pub fn members(&self) -> Result<(EntryId, Vec<u8>)> {
+        let snapshot = self.engine.snapshot()?;
+        let tree = snapshot.tree(CLUSTER)?.ok_or_else(without_members)?;
+        members::decode(&snapshot.get(tree, MEMBERS)?.ok_or_else(without_members)?)
     }
 
     /// An opening begins with this commit or a later one: entries up to it may be purged.
@@ -165,6 +201,14 @@ impl Replica {
         Ok(())
     }
 
+    /// What this node does with transactions.
+    ///
+    /// # Errors
+    /// `ForkedHandle` (E0206) in a forked process.
+    pub fn role(&self) -> Result<Role> {
+        Ok(self.committer()?.role())
+    }
+
     /// Whether a transaction would find its place at once: this node leads, and no group is undecided.
     ///
     /// # Errors
@@ -182,15 +226,15 @@ impl Replica {
     }
 
     /// Makes the database a plain one again, with every commit that is applied, and closes it. Raft's log is
-    /// removed: the node is gone from its cluster, which must know that.
+    /// closed and removed: the node is gone from its cluster, which must know that.
     ///
     /// # Errors
     /// Those of a [checkpoint](crate::Error#checkpoints): the node is still one, and Raft's log is closed. If
     /// the process ends before its next checkpoint, the database may be plain all the same.
-    pub fn detach(self, log: RaftLog) -> Result<()> {
+    pub fn detach(&self, log: &RaftLog) -> Result<()> {
         let (committer, maintenance) = self.engine.writer()?;
         committer.follow_others();
-        drop(log);
+        log.shut();
         if let Err(error) = mark(maintenance, 0) {
             // A later checkpoint must not write it: the node would be taken for none, and forget its vote.
             maintenance.checkpointer().set_write_features(NODE_OF_A_CLUSTER);
@@ -204,6 +248,10 @@ impl Replica {
     fn committer(&self) -> Result<&Arc<Committer>> {
         Ok(self.engine.parts()?.0)
     }
+}
+
+fn without_members() -> Error {
+    Error::new(Code::CorruptData, "the database is a node of a cluster, and does not say of which members")
 }
 
 /// Writes these flags to both superblocks.

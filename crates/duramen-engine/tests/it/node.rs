@@ -133,7 +133,7 @@ fn every_increment_that_returns_has_happened_once() {
     let consensus = Arc::new(Consensus { log, term, messages: Mutex::new(sender) });
     let proposer = Arc::new(Speaker(Arc::clone(&consensus)));
     let (options, hooks) = (Options::default(), Hooks::default());
-    let node = Engine::open_replica(Arc::new(disk.clone()), Path::new("/db"), options, hooks, proposer);
+    let node = Engine::open_replica(Arc::new(disk.clone()), "/db", options, hooks, Some(b"one"), proposer);
     let OpenReplica { engine, replica, log, .. } = node.unwrap();
     consensus.log.set(Arc::new(log)).unwrap();
     change_term(&consensus, &replica);

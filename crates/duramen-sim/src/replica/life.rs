@@ -15,7 +15,7 @@ use duramen_engine::{
 };
 
 use super::transactions::{embedded, write};
-use super::truth::{Effect, Truth, Write, foreign};
+use super::truth::{Effect, MEMBERS, Truth, Write, foreign};
 use super::{Counts, text};
 use crate::contents::Contents;
 use crate::search::random::{Random, joined};
@@ -116,8 +116,8 @@ pub(super) fn options() -> Options {
 /// Opens the node on a disk.
 pub(super) fn open(disk: &MemDisk, proposals: &Arc<Proposals>) -> Result<OpenReplica, String> {
     let proposer: Arc<dyn Proposer> = Arc::clone(proposals) as Arc<dyn Proposer>;
-    Engine::open_replica(Arc::new(disk.clone()), Path::new(PATH), options(), Hooks::default(), proposer)
-        .map_err(text)
+    let (disk, hooks) = (Arc::new(disk.clone()), Hooks::default());
+    Engine::open_replica(disk, Path::new(PATH), options(), hooks, Some(MEMBERS), proposer).map_err(text)
 }
 
 /// Runs the life of a seed.
@@ -304,7 +304,7 @@ impl Life {
             self.counts.stale += 1;
             // The order is given up when this is applied.
             self.leads = false;
-            let members = foreign(&self.end(), term, EntryKind::Members, Arc::from(&[][..]));
+            let members = foreign(&self.end(), term, EntryKind::Members, Arc::from(term.to_be_bytes()));
             self.append(vec![members])?;
         }
         let first = self.end().id.seq.0 + 1;

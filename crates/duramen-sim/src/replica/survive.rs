@@ -114,8 +114,8 @@ impl Lived {
         let disk = Arc::new(image.clone());
         let path = Path::new(super::life::PATH);
         if random.chance(1, 3) {
-            replica.detach(log).map_err(text)?;
-            drop(engine);
+            replica.detach(&log).map_err(text)?;
+            drop((engine, replica, log));
             let plain = Engine::open(disk, path, options(), Hooks::default()).map_err(text)?;
             let found = plain.snapshot().map_err(text)?.seq();
             let put = |tx: &mut duramen_engine::Transaction| tx.create_tree("plain", None);

@@ -16,6 +16,9 @@ pub(super) enum Write {
     Drop { tree: String },
 }
 
+/// The members that the first node begins with.
+pub(super) const MEMBERS: &[u8] = b"one";
+
 /// The changes of a transaction, in their order.
 pub(super) type Effect = Vec<Write>;
 
@@ -46,8 +49,15 @@ pub(super) fn apply(contents: &mut Contents, effect: &Effect) {
     }
 }
 
+/// The row of the members, as docs/format.md describes it.
+fn name_members(contents: &mut Contents, id: EntryId, members: &[u8]) {
+    let row = [&[1], &id.term.to_le_bytes()[..], &id.seq.0.to_le_bytes(), members].concat();
+    contents.tree_mut("duramen/cluster").rows.insert(b"members".to_vec(), row);
+}
+
 impl Truth {
-    pub(super) fn new(begins: LogEnd, contents: Contents) -> Truth {
+    pub(super) fn new(begins: LogEnd, mut contents: Contents) -> Truth {
+        name_members(&mut contents, begins.id, MEMBERS);
         let (entries, counting, effects) = Default::default();
         Truth { begins, entries, ends: Vec::new(), counting, states: vec![contents], effects }
     }
@@ -85,6 +95,9 @@ impl Truth {
             && entry.ordered.seq == entry.id.seq
             && entry.ordered.chain == end.chain;
         let mut contents = self.states.last().expect("there is a first state").clone();
+        if entry.kind == EntryKind::Members {
+            name_members(&mut contents, entry.id, &entry.bytes);
+        }
         if counts {
             apply(&mut contents, &self.effects[&entry.bytes[..]]);
         }

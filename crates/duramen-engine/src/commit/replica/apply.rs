@@ -198,7 +198,11 @@ impl Committer {
     }
 
     fn decided_submission(&self, entry: &Entry, counts: bool) -> Result<Submission> {
-        let (changes, values) = if counts { self.changes_of(entry)? } else { Default::default() };
+        let (changes, values) = match entry.kind {
+            EntryKind::Changes if counts => self.changes_of(entry)?,
+            EntryKind::Members => (self.changes_of_members(entry), Vec::new()),
+            EntryKind::Changes | EntryKind::Blank | EntryKind::Clock => Default::default(),
+        };
         if !values.is_empty() {
             self.sync_values()?;
         }

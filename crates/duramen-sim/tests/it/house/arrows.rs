@@ -9,6 +9,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("duramen-derive", &[]),
     ("duramen-engine", &["duramen-disk"]),
     ("duramen", &["duramen-engine", "duramen-disk", "duramen-derive"]),
+    ("duramen-repl", &["duramen-engine", "duramen-disk"]),
     ("duramen-lab", &["duramen-disk"]),
     ("duramen-proto", &["duramen"]),
     ("duramen-client", &["duramen", "duramen-proto"]),
@@ -27,7 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "duramen-server",
         ],
     ),
-    ("duramen-sim", &["duramen", "duramen-engine", "duramen-disk", "duramen-derive"]),
+    ("duramen-sim", &["duramen", "duramen-engine", "duramen-repl", "duramen-disk", "duramen-derive"]),
     (
         "duramen-powercut",
         &[

@@ -1,0 +1,32 @@
+//! Nodes of a Duramen cluster: consensus over the engine.
+//!
+//! Consensus is openraft's. Here it is fitted to the engine: its log is Raft's log of the engine
+//! (`log_store`), its state machine is the database (`state`), and what it decides on is what the database
+//! of the leader has ordered (`proposer`). `roles` opens and closes the order with the leadership. `net` and
+//! `wire` carry its requests as bytes over any transport.
+//!
+//! No type of openraft is public, and none is on disk or on the wire.
+//!
+//! Reading order: [`Node`], `types`, `log_store`, `state`, `proposer`, `roles`, `net`.
+
+mod config;
+mod log_store;
+mod members;
+mod net;
+mod node;
+mod proposer;
+mod roles;
+mod runtime;
+mod state;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod suite;
+mod synced;
+mod types;
+mod wire;
+
+pub use net::{Called, Lane, Transport};
+pub use node::{Node, NodeError, Start};
+pub use openraft_rt_tokio::TokioRuntime;
+pub use runtime::Runtime;
+pub use types::Peer;

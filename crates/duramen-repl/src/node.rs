@@ -1,0 +1,184 @@
+//! A node of a cluster: a database, Raft's log, and consensus over both.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duramen_disk::Disk;
+use duramen_engine::{Engine, Error, Hooks, OpenReplica, Options, RaftLog, Replica};
+use openraft::type_config::TypeConfigExt;
+use openraft::type_config::async_runtime::WatchReceiver;
+
+use crate::config::{HEARTBEAT_MS, config};
+use crate::log_store::LogStore;
+use crate::net::{Links, Transport};
+use crate::proposer::Groups;
+use crate::runtime::Runtime;
+use crate::state::State;
+use crate::synced::Synced;
+use crate::types::{Membership, Peer, Types};
+use crate::{members, net, roles};
+
+/// Why a node did not start, or stopped.
+#[derive(Debug, Clone)]
+pub enum NodeError {
+    /// The database, or Raft's log.
+    Database(Error),
+    /// Consensus.
+    Consensus(String),
+}
+
+impl fmt::Display for NodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeError::Database(error) => error.fmt(f),
+            NodeError::Consensus(why) => write!(f, "consensus has ended: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for NodeError {}
+
+impl From<Error> for NodeError {
+    fn from(error: Error) -> NodeError {
+        NodeError::Database(error)
+    }
+}
+
+/// How a node is started.
+pub struct Start {
+    /// Its id: never used twice in a cluster.
+    pub node: u64,
+    /// The voters of a new cluster, with their addresses; not looked at by a node of one.
+    pub members: Option<BTreeMap<u64, Peer>>,
+    /// How requests reach the other nodes.
+    pub transport: Arc<dyn Transport>,
+    /// Milliseconds between two heartbeats; `None` for 150.
+    pub heartbeat_ms: Option<u64>,
+}
+
+impl fmt::Debug for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Start")
+            .field("node", &self.node)
+            .field("members", &self.members)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A running node.
+pub struct Node<R: Runtime> {
+    engine: Engine,
+    replica: Arc<Replica>,
+    log: Arc<RaftLog>,
+    raft: openraft::Raft<Types<R>, State>,
+}
+
+impl<R: Runtime> fmt::Debug for Node<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").finish_non_exhaustive()
+    }
+}
+
+impl<R: Runtime> Node<R> {
+    /// Opens a database as a node, and lets it take part.
+    ///
+    /// # Errors
+    /// Those of [opening](duramen_engine::Engine::open_replica); if consensus contradicts what is on disk.
+    pub async fn start(
+        disk: Arc<dyn Disk>,
+        path: impl AsRef<Path>,
+        options: Options,
+        hooks: Hooks,
+        start: Start,
+    ) -> Result<Node<R>, NodeError> {
+        let Start { node, members, transport, heartbeat_ms } = start;
+        let members = members.map(|peers| members::encode(&voters(peers)));
+        let (groups, proposals) = Groups::new();
+        let OpenReplica { engine, replica, log, found } =
+            Engine::open_replica(disk, path, options, hooks, members.as_deref(), groups)?;
+        let (replica, log) = (Arc::new(replica), Arc::new(log));
+        let synced = Synced::new(Arc::clone(&log));
+        let store = LogStore::new(Arc::clone(&log), found.vote, synced.clone());
+        let state = State::new(&replica, synced);
+        let config = config(heartbeat_ms.unwrap_or(HEARTBEAT_MS)).validate().map_err(ended)?;
+        let raft = openraft::Raft::new(node, Arc::new(config), Links { transport }, store, state).await;
+        let raft = raft.map_err(ended)?;
+        let (nudge, nudges) = roles::nudges();
+        drop(Types::<R>::spawn(proposals.run(raft.clone(), Arc::downgrade(&replica), nudge)));
+        drop(Types::<R>::spawn(roles::keep::<R>(raft.metrics(), Arc::downgrade(&replica), nudges)));
+        Ok(Node { engine, replica, log, raft })
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// What consensus does to the database.
+    #[must_use]
+    pub fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    /// Raft's log.
+    #[must_use]
+    pub fn log(&self) -> &RaftLog {
+        &self.log
+    }
+
+    /// Answers a request that a peer's transport has carried here.
+    pub async fn answer(&self, request: &[u8]) -> Vec<u8> {
+        net::answer(&self.raft, request).await
+    }
+
+    /// The node that leads, and its term, as far as this one knows.
+    #[must_use]
+    pub fn leader(&self) -> (Option<u64>, u64) {
+        let metrics = self.raft.metrics();
+        let now = metrics.borrow_watched();
+        (now.current_leader, now.current_term)
+    }
+
+    /// Takes no more part, and closes the database.
+    ///
+    /// # Errors
+    /// Those of [closing](duramen_engine::Engine::close); if consensus has ended before, with its reason.
+    pub async fn stop(self) -> Result<(), NodeError> {
+        self.leave().await?;
+        let (engine, log) = (self.engine.clone(), Arc::clone(&self.log));
+        let close = move || log.close().and(engine.close());
+        Ok(R::run_blocking(close).await.map_err(ended)??)
+    }
+
+    /// Takes no more part, and makes the database a plain one again, with every commit that is applied.
+    ///
+    /// # Errors
+    /// As [`Node::stop`]; those of [`Replica::detach`].
+    pub async fn detach(self) -> Result<(), NodeError> {
+        self.leave().await?;
+        let (replica, log) = (Arc::clone(&self.replica), Arc::clone(&self.log));
+        Ok(R::run_blocking(move || replica.detach(&log)).await.map_err(ended)??)
+    }
+
+    async fn leave(&self) -> Result<(), NodeError> {
+        self.raft.shutdown().await.map_err(ended)?;
+        // What consensus was just doing with the database.
+        while Arc::strong_count(&self.replica) > 1 {
+            R::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    }
+}
+
+fn voters(peers: BTreeMap<u64, Peer>) -> Membership {
+    let voters: BTreeSet<u64> = peers.keys().copied().collect();
+    Membership::new(vec![voters], peers).expect("each voter has an address")
+}
+
+fn ended(error: impl fmt::Display) -> NodeError {
+    NodeError::Consensus(error.to_string())
+}

@@ -1,0 +1,329 @@
+//! What peers say to each other, as bytes: requests of consensus and their replies.
+
+use std::sync::Arc;
+
+use duramen_engine::{CommitSeq, Entry, EntryId, EntryKind, OrderedOn, Vote};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
+};
+use prost::Message;
+use prost::bytes::Bytes;
+
+use crate::runtime::Runtime;
+use crate::types::{Id, LogEntry, Types, VoteOf, id_of, stored_vote, vote_of};
+
+/// A request to a peer.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Request {
+    #[prost(oneof = "Asked", tags = "1, 2, 3, 4")]
+    pub(crate) asked: Option<Asked>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(crate) enum Asked {
+    #[prost(message, tag = "1")]
+    Append(Append),
+    #[prost(message, tag = "2")]
+    Vote(AskVote),
+    /// Whether the peer would vote so: asked before a term begins.
+    #[prost(message, tag = "3")]
+    PreVote(AskVote),
+    #[prost(message, tag = "4")]
+    Transfer(Transfer),
+}
+
+/// The answer to a request.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Reply {
+    #[prost(oneof = "Answer", tags = "1, 2, 3, 4")]
+    pub(crate) answer: Option<Answer>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(crate) enum Answer {
+    #[prost(message, tag = "1")]
+    Append(AppendReply),
+    #[prost(message, tag = "2")]
+    Vote(VoteReply),
+    /// Why the peer does not begin to lead; empty if it tries.
+    #[prost(string, tag = "3")]
+    Transfer(String),
+    /// Why the peer cannot answer.
+    #[prost(string, tag = "4")]
+    Failed(String),
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct WireId {
+    #[prost(uint64, tag = "1")]
+    term: u64,
+    #[prost(uint64, tag = "2")]
+    seq: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct WireVote {
+    #[prost(uint64, tag = "1")]
+    term: u64,
+    #[prost(uint64, tag = "2")]
+    node: u64,
+    #[prost(bool, tag = "3")]
+    leads: bool,
+}
+
+/// Entries of the leader, after one that the follower should have.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Append {
+    #[prost(message, required, tag = "1")]
+    vote: WireVote,
+    #[prost(message, optional, tag = "2")]
+    prev: Option<WireId>,
+    #[prost(message, optional, tag = "3")]
+    decided: Option<WireId>,
+    #[prost(message, repeated, tag = "4")]
+    entries: Vec<WireEntry>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct WireEntry {
+    #[prost(message, required, tag = "1")]
+    id: WireId,
+    #[prost(uint32, tag = "2")]
+    kind: u32,
+    #[prost(uint64, tag = "3")]
+    ordered_term: u64,
+    #[prost(uint64, tag = "4")]
+    ordered_lineage: u64,
+    #[prost(uint64, tag = "5")]
+    ordered_seq: u64,
+    #[prost(fixed64, tag = "6")]
+    ordered_chain: u64,
+    #[prost(fixed64, tag = "7")]
+    time_ns: u64,
+    #[prost(bytes = "bytes", tag = "8")]
+    content: Bytes,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AppendReply {
+    #[prost(oneof = "Appended", tags = "1, 2, 3, 4")]
+    appended: Option<Appended>,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Oneof)]
+enum Appended {
+    #[prost(bool, tag = "1")]
+    All(bool),
+    /// Up to this entry.
+    #[prost(message, tag = "2")]
+    UpTo(WireId),
+    /// The follower does not have the entry before them.
+    #[prost(bool, tag = "3")]
+    Conflict(bool),
+    /// The follower knows of a later leader or candidate.
+    #[prost(message, tag = "4")]
+    Higher(WireVote),
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct AskVote {
+    #[prost(message, required, tag = "1")]
+    vote: WireVote,
+    #[prost(message, optional, tag = "2")]
+    last: Option<WireId>,
+    /// The leader has asked this candidate to take over.
+    #[prost(bool, tag = "3")]
+    is_transfer: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct VoteReply {
+    #[prost(message, required, tag = "1")]
+    vote: WireVote,
+    #[prost(bool, tag = "2")]
+    is_granted: bool,
+    #[prost(message, optional, tag = "3")]
+    last: Option<WireId>,
+}
+
+/// The leader asks a follower to take over.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Transfer {
+    #[prost(message, required, tag = "1")]
+    from: WireVote,
+    #[prost(uint64, tag = "2")]
+    to: u64,
+    #[prost(message, optional, tag = "3")]
+    last: Option<WireId>,
+}
+
+impl From<Id> for WireId {
+    fn from(id: Id) -> WireId {
+        WireId { term: id.leader_id.term, seq: id.index }
+    }
+}
+
+impl From<WireId> for Id {
+    fn from(id: WireId) -> Id {
+        id_of(EntryId { term: id.term, seq: CommitSeq(id.seq) })
+    }
+}
+
+impl From<&VoteOf> for WireVote {
+    fn from(vote: &VoteOf) -> WireVote {
+        let Vote { term, node, leads } = stored_vote(vote);
+        WireVote { term, node, leads }
+    }
+}
+
+impl From<WireVote> for VoteOf {
+    fn from(WireVote { term, node, leads }: WireVote) -> VoteOf {
+        vote_of(Vote { term, node, leads })
+    }
+}
+
+impl WireEntry {
+    fn new(entry: LogEntry, before_ns: u64) -> WireEntry {
+        let Entry { id, ordered, time_ns, kind, bytes } = entry.into_stored(before_ns);
+        WireEntry {
+            id: WireId { term: id.term, seq: id.seq.0 },
+            kind: match kind {
+                EntryKind::Changes => 0,
+                EntryKind::Blank => 1,
+                EntryKind::Members => 2,
+                EntryKind::Clock => 3,
+            },
+            ordered_term: ordered.term,
+            ordered_lineage: ordered.lineage,
+            ordered_seq: ordered.seq.0,
+            ordered_chain: ordered.chain,
+            time_ns,
+            content: Bytes::from_owner(bytes),
+        }
+    }
+
+    fn into_entry(self) -> Result<LogEntry, String> {
+        let kind = match self.kind {
+            0 => EntryKind::Changes,
+            1 => EntryKind::Blank,
+            2 => EntryKind::Members,
+            3 => EntryKind::Clock,
+            kind => return Err(format!("an entry of kind {kind}, which this build does not know")),
+        };
+        LogEntry::from_stored(Entry {
+            id: EntryId { term: self.id.term, seq: CommitSeq(self.id.seq) },
+            ordered: OrderedOn {
+                term: self.ordered_term,
+                lineage: self.ordered_lineage,
+                seq: CommitSeq(self.ordered_seq),
+                chain: self.ordered_chain,
+            },
+            time_ns: self.time_ns,
+            kind,
+            bytes: Arc::from(&self.content[..]),
+        })
+    }
+}
+
+impl Append {
+    pub(crate) fn new<R: Runtime>(request: AppendEntriesRequest<Types<R>>) -> Append {
+        let mut before_ns = 0;
+        let entries = request.entries.into_iter().map(|entry| {
+            let entry = WireEntry::new(entry, before_ns);
+            before_ns = entry.time_ns;
+            entry
+        });
+        Append {
+            vote: WireVote::from(&request.vote),
+            prev: request.prev_log_id.map(WireId::from),
+            decided: request.leader_commit.map(WireId::from),
+            entries: entries.collect(),
+        }
+    }
+
+    /// # Errors
+    /// What is wrong with an entry.
+    pub(crate) fn into_request<R: Runtime>(self) -> Result<AppendEntriesRequest<Types<R>>, String> {
+        Ok(AppendEntriesRequest {
+            vote: self.vote.into(),
+            prev_log_id: self.prev.map(Id::from),
+            entries: self.entries.into_iter().map(WireEntry::into_entry).collect::<Result<_, _>>()?,
+            leader_commit: self.decided.map(Id::from),
+        })
+    }
+}
+
+impl AppendReply {
+    pub(crate) fn new<R: Runtime>(response: &AppendEntriesResponse<Types<R>>) -> AppendReply {
+        let appended = match response {
+            AppendEntriesResponse::Success => Appended::All(true),
+            AppendEntriesResponse::PartialSuccess(id) => {
+                Appended::UpTo(id.map(WireId::from).unwrap_or_default())
+            }
+            AppendEntriesResponse::Conflict => Appended::Conflict(true),
+            AppendEntriesResponse::HigherVote(vote) => Appended::Higher(vote.into()),
+        };
+        AppendReply { appended: Some(appended) }
+    }
+
+    /// `None` if this build does not know the answer.
+    pub(crate) fn into_response<R: Runtime>(self) -> Option<AppendEntriesResponse<Types<R>>> {
+        Some(match self.appended? {
+            Appended::All(_) => AppendEntriesResponse::Success,
+            // Sequence 0 is before every entry.
+            Appended::UpTo(id) => AppendEntriesResponse::PartialSuccess((id.seq > 0).then(|| id.into())),
+            Appended::Conflict(_) => AppendEntriesResponse::Conflict,
+            Appended::Higher(vote) => AppendEntriesResponse::HigherVote(vote.into()),
+        })
+    }
+}
+
+impl AskVote {
+    pub(crate) fn new<R: Runtime>(request: &VoteRequest<Types<R>>) -> AskVote {
+        AskVote {
+            vote: WireVote::from(&request.vote),
+            last: request.last_log_id.map(WireId::from),
+            is_transfer: request.leadership_transfer,
+        }
+    }
+
+    pub(crate) fn into_request<R: Runtime>(self) -> VoteRequest<Types<R>> {
+        VoteRequest {
+            vote: self.vote.into(),
+            last_log_id: self.last.map(Id::from),
+            leadership_transfer: self.is_transfer,
+        }
+    }
+}
+
+impl VoteReply {
+    pub(crate) fn new<R: Runtime>(response: &VoteResponse<Types<R>>) -> VoteReply {
+        VoteReply {
+            vote: WireVote::from(&response.vote),
+            is_granted: response.vote_granted,
+            last: response.last_log_id.map(WireId::from),
+        }
+    }
+
+    pub(crate) fn into_response<R: Runtime>(self) -> VoteResponse<Types<R>> {
+        VoteResponse {
+            vote: self.vote.into(),
+            vote_granted: self.is_granted,
+            last_log_id: self.last.map(Id::from),
+        }
+    }
+}
+
+impl Transfer {
+    pub(crate) fn new<R: Runtime>(request: &TransferLeaderRequest<Types<R>>) -> Transfer {
+        Transfer {
+            from: WireVote::from(request.from_leader()),
+            to: *request.to_node_id(),
+            last: request.last_log_id().copied().map(WireId::from),
+        }
+    }
+
+    pub(crate) fn into_request<R: Runtime>(self) -> TransferLeaderRequest<Types<R>> {
+        TransferLeaderRequest::new(self.from.into(), self.to, self.last.map(Id::from))
+    }
+}

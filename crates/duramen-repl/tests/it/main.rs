@@ -1,0 +1,4 @@
+//! Nodes as a program starts them.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod start;
