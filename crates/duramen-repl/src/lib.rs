@@ -15,6 +15,7 @@ mod members;
 mod net;
 mod node;
 mod proposer;
+mod read;
 mod roles;
 mod runtime;
 mod state;
@@ -30,3 +31,10 @@ pub use node::{Node, NodeError, Start};
 pub use openraft_rt_tokio::TokioRuntime;
 pub use runtime::Runtime;
 pub use types::Peer;
+
+/// One thread, a virtual clock, and a seed: what nodes run on in simulations.
+#[cfg(feature = "simulation")]
+pub mod simulation {
+    pub use openraft_rt::{AsyncRuntime, Instant};
+    pub use openraft_rt_sim::{SimInstant, SimRuntime};
+}

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::RPCOption;
@@ -14,6 +15,7 @@ use openraft::type_config::alias::SnapshotOf;
 use openraft::{OptionalSend, Raft, RaftNetworkFactory, RaftNetworkV2};
 use prost::Message;
 
+use crate::read;
 use crate::runtime::Runtime;
 use crate::state::{State, StateAt};
 use crate::types::{Peer, Types, VoteOf};
@@ -69,19 +71,8 @@ impl Link {
         asked: Asked,
         option: &RPCOption,
     ) -> Result<Answer, RPCError<Types<R>>> {
-        let request = Request { asked: Some(asked) }.encode_to_vec();
-        let called = self.transport.call(self.node, &self.peer, lane, request);
-        let unreachable = |why: String| RPCError::Unreachable(Unreachable::from_string(why));
-        let reply = match R::timeout(option.hard_ttl(), called).await {
-            Ok(reply) => reply.map_err(unreachable)?,
-            Err(_) => return Err(unreachable(format!("no answer within {:?}", option.hard_ttl()))),
-        };
-        match Reply::decode(&reply[..]).map(|reply| reply.answer) {
-            Ok(Some(Answer::Failed(why))) => Err(unreachable(why)),
-            Ok(Some(answer)) => Ok(answer),
-            Ok(None) => Err(unreachable("an answer that this build does not know".to_owned())),
-            Err(error) => Err(unreachable(error.to_string())),
-        }
+        let answered = ask::<R>(&*self.transport, (self.node, &self.peer), lane, asked, option.hard_ttl());
+        answered.await.map_err(|why| RPCError::Unreachable(Unreachable::from_string(why)))
     }
 
     async fn ask_vote<R: Runtime>(
@@ -93,6 +84,28 @@ impl Link {
             Answer::Vote(reply) => Ok(reply.into_response()),
             answer => Err(misplaced(&answer)),
         }
+    }
+}
+
+/// Asks a peer, and waits for the answer so long at most.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) async fn ask<R: Runtime>(
+    transport: &dyn Transport,
+    (node, peer): (u64, &Peer),
+    lane: Lane,
+    asked: Asked,
+    within: Duration,
+) -> Result<Answer, String> {
+    let request = Request { asked: Some(asked) }.encode_to_vec();
+    let called = transport.call(node, peer, lane, request);
+    let no_answer = |_| format!("node {node} has not answered within {within:?}");
+    let reply = R::timeout(within, called).await.map_err(no_answer)??;
+    match Reply::decode(&reply[..]).map_err(text)?.answer {
+        Some(Answer::Failed(why)) => Err(why),
+        Some(answer) => Ok(answer),
+        None => Err("an answer that this build does not know".to_owned()),
     }
 }
 
@@ -179,6 +192,7 @@ async fn answer_to<R: Runtime>(raft: &Raft<Types<R>, State>, asked: Asked) -> Re
         Asked::PreVote(ask) => {
             Answer::Vote(VoteReply::new(&raft.pre_vote(ask.into_request()).await.map_err(text)?))
         }
+        Asked::ReadIndex(_) => Answer::ReadIndex(read::index_here(raft).await?),
         Asked::Transfer(transfer) => {
             let taken = raft.handle_transfer_leader(transfer.into_request()).await.map_err(text)?;
             Answer::Transfer(taken.err().map_or_else(String::new, text))

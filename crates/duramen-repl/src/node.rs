@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duramen_disk::Disk;
-use duramen_engine::{Engine, Error, Hooks, OpenReplica, Options, RaftLog, Replica};
+use duramen_engine::{CommitSeq, Engine, Error, Hooks, OpenReplica, Options, RaftLog, Replica};
 use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
 
@@ -19,7 +19,7 @@ use crate::runtime::Runtime;
 use crate::state::State;
 use crate::synced::Synced;
 use crate::types::{Membership, Peer, Types};
-use crate::{members, net, roles};
+use crate::{members, net, read, roles};
 
 /// Why a node did not start, or stopped.
 #[derive(Debug, Clone)]
@@ -74,6 +74,7 @@ pub struct Node<R: Runtime> {
     replica: Arc<Replica>,
     log: Arc<RaftLog>,
     raft: openraft::Raft<Types<R>, State>,
+    transport: Arc<dyn Transport>,
 }
 
 impl<R: Runtime> fmt::Debug for Node<R> {
@@ -104,12 +105,13 @@ impl<R: Runtime> Node<R> {
         let store = LogStore::new(Arc::clone(&log), found.vote, synced.clone());
         let state = State::new(&replica, synced);
         let config = config(heartbeat_ms.unwrap_or(HEARTBEAT_MS)).validate().map_err(ended)?;
-        let raft = openraft::Raft::new(node, Arc::new(config), Links { transport }, store, state).await;
+        let links = Links { transport: Arc::clone(&transport) };
+        let raft = openraft::Raft::new(node, Arc::new(config), links, store, state).await;
         let raft = raft.map_err(ended)?;
         let (nudge, nudges) = roles::nudges();
         drop(Types::<R>::spawn(proposals.run(raft.clone(), Arc::downgrade(&replica), nudge)));
         drop(Types::<R>::spawn(roles::keep::<R>(raft.metrics(), Arc::downgrade(&replica), nudges)));
-        Ok(Node { engine, replica, log, raft })
+        Ok(Node { engine, replica, log, raft, transport })
     }
 
     /// The database.
@@ -130,6 +132,17 @@ impl<R: Runtime> Node<R> {
         &self.log
     }
 
+    /// Waits until this node has published everything that was acknowledged anywhere before this call: what
+    /// is read here then is linearizable. Returns the last commit that has to be seen.
+    ///
+    /// # Errors
+    /// Why that is not known: no leader, or no majority answers it within this time.
+    pub async fn catch_up(&self, within: Duration) -> Result<CommitSeq, NodeError> {
+        let caught_up = R::timeout(within, read::catch_up(&self.raft, &*self.transport, within)).await;
+        let caught_up = caught_up.map_err(|_| ended("nothing is confirmed in time"))?;
+        caught_up.map_err(NodeError::Consensus)
+    }
+
     /// Answers a request that a peer's transport has carried here.
     pub async fn answer(&self, request: &[u8]) -> Vec<u8> {
         net::answer(&self.raft, request).await
@@ -141,6 +154,15 @@ impl<R: Runtime> Node<R> {
         let metrics = self.raft.metrics();
         let now = metrics.borrow_watched();
         (now.current_leader, now.current_term)
+    }
+
+    /// Asks this node, which leads, to let another one lead. It takes no writes until a node is elected. A
+    /// target that lacks an entry ignores the request.
+    ///
+    /// # Errors
+    /// If consensus has ended, with its reason.
+    pub async fn transfer(&self, to: u64) -> Result<(), NodeError> {
+        self.raft.trigger().transfer_leader(to).await.map_err(ended)
     }
 
     /// Takes no more part, and closes the database.
@@ -162,6 +184,14 @@ impl<R: Runtime> Node<R> {
         self.leave().await?;
         let (replica, log) = (Arc::clone(&self.replica), Arc::clone(&self.log));
         Ok(R::run_blocking(move || replica.detach(&log)).await.map_err(ended)??)
+    }
+
+    /// Ends as a process that is killed. For simulations, on a disk that takes no writes any more.
+    #[cfg(feature = "simulation")]
+    pub async fn abandon(&self) {
+        // It has ended with an error, perhaps.
+        drop(self.raft.shutdown().await);
+        self.engine.clone().abandon();
     }
 
     async fn leave(&self) -> Result<(), NodeError> {

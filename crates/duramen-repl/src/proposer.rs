@@ -5,6 +5,7 @@
 //! only a refusal is told here.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use duramen_engine::{Entry, OrderedOn, Proposer, Replica};
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
@@ -52,20 +53,27 @@ pub(crate) struct Proposals {
 impl Proposals {
     /// Proposes groups until the node stops.
     pub(crate) async fn run<R: Runtime>(mut self, raft: Raft<R>, replica: Weak<Replica>, nudge: Nudge) {
+        let heartbeat = Duration::from_millis(raft.config().heartbeat_interval);
         while let Some(Group { term, entries }) = self.groups.next().await {
             let Some(first) = entries.first().map(|entry| entry.ordered) else { continue };
-            let refusals = Refusals { replica: Weak::clone(&replica), nudge: nudge.clone(), first };
+            let refusals = Refusals { replica: Weak::clone(&replica), first };
             if raft.metrics().borrow_watched().current_term != term {
                 refusals.tell();
+                nudge.give();
                 continue;
             }
             let Ok(mut results) = raft.client_write_many(entries.into_iter().map(Change::from)).await else {
                 return;
             };
+            let nudge = nudge.clone();
             // All of a group have the same answer. It comes once they are applied, and the next group before.
             drop(Types::<R>::spawn(async move {
                 if let Some(Ok(Err(ClientWriteError::ForwardToLeader(_)))) = results.next().await {
+                    // If answers of a majority lack, they come with heartbeats, and until then the next group
+                    // would be refused, too. If another node leads, the roles tell it at once.
+                    Types::<R>::sleep(heartbeat).await;
                     refusals.tell();
+                    nudge.give();
                 }
             }));
         }
@@ -75,7 +83,6 @@ impl Proposals {
 /// Tells the database that consensus has not taken a group.
 struct Refusals {
     replica: Weak<Replica>,
-    nudge: Nudge,
     first: OrderedOn,
 }
 
@@ -85,6 +92,5 @@ impl Refusals {
         if let Some(replica) = self.replica.upgrade() {
             drop(replica.refused(&self.first));
         }
-        self.nudge.give();
     }
 }

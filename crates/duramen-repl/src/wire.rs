@@ -15,7 +15,7 @@ use crate::types::{Id, LogEntry, Types, VoteOf, id_of, stored_vote, vote_of};
 /// A request to a peer.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Request {
-    #[prost(oneof = "Asked", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "Asked", tags = "1, 2, 3, 4, 5")]
     pub(crate) asked: Option<Asked>,
 }
 
@@ -30,12 +30,15 @@ pub(crate) enum Asked {
     PreVote(AskVote),
     #[prost(message, tag = "4")]
     Transfer(Transfer),
+    /// What a read sees that begins now, at the leader.
+    #[prost(message, tag = "5")]
+    ReadIndex(ReadIndex),
 }
 
 /// The answer to a request.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Reply {
-    #[prost(oneof = "Answer", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5")]
     pub(crate) answer: Option<Answer>,
 }
 
@@ -51,7 +54,13 @@ pub(crate) enum Answer {
     /// Why the peer cannot answer.
     #[prost(string, tag = "4")]
     Failed(String),
+    /// The last entry that the read has to see.
+    #[prost(uint64, tag = "5")]
+    ReadIndex(u64),
 }
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct ReadIndex {}
 
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct WireId {

@@ -118,6 +118,6 @@ pub(crate) fn cut(
     }
 }
 
-fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("a panic (see above)".to_owned()))
 }

@@ -1,5 +1,6 @@
 //! The subcommands, and the flags that several of them share.
 
+mod cluster;
 mod concurrent;
 mod corruption;
 mod faulty;
@@ -34,6 +35,7 @@ pub(crate) enum Command {
     History(history::History),
     Requests(requests::Requests),
     Replica(replica::Replica),
+    Cluster(cluster::Cluster),
 }
 
 impl Command {
@@ -55,6 +57,7 @@ impl Command {
             Command::History(command) => command.run(),
             Command::Requests(command) => command.run(),
             Command::Replica(command) => command.run(),
+            Command::Cluster(command) => command.run(),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod beside;
 pub mod boundaries;
+pub mod cluster;
 pub mod concurrent;
 pub mod contents;
 pub mod corruption;

@@ -8,6 +8,7 @@
 mod asynchronous;
 mod backup;
 mod blobs;
+mod cluster;
 mod command_line;
 mod concurrent;
 mod conflicts;

@@ -1,0 +1,124 @@
+//! What goes wrong: links, processes, power, clocks.
+
+use std::time::Duration;
+
+use duramen_repl::simulation::{Instant, SimInstant};
+
+use super::Met;
+use super::machine::{End, ends, id_of};
+use super::world::{MACHINES, Shared, World};
+
+/// Breaks things until the run ends.
+pub(super) async fn lives(world: Shared, until: SimInstant) {
+    while SimInstant::now() < until {
+        world.rest(10_000, 400_000).await;
+        if SimInstant::now() >= until {
+            break;
+        }
+        breaks(&world).await;
+    }
+    let mut world = world.lock();
+    world.is_healed = true;
+    world.links.cut.clear();
+    world.links.loss = 0;
+    world.links.delay_us = 0;
+    world.machines.iter_mut().for_each(|machine| machine.paused_until = None);
+    world.happens("healed");
+}
+
+async fn breaks(world: &Shared) {
+    let (what, machine) = {
+        let random = &mut world.lock().random;
+        (random.below(20), random.below(MACHINES))
+    };
+    match what {
+        0..=1 => cuts_links(&mut world.lock(), machine),
+        2..=5 => heals_links(&mut world.lock()),
+        6 => {
+            let mut world = world.lock();
+            world.links.loss = [0, 0, 50, 10][world.random.below(4)];
+            world.links.delay_us = [500, 2_000, 10_000, 60_000][world.random.below(4)];
+        }
+        7 | 8 => pauses(&mut world.lock(), machine),
+        9..=10 => {
+            if is_up(world, machine) {
+                world.lock().meets(Met::Kill, "a kill");
+                ends(world, machine, End::Kill);
+            }
+        }
+        11..=13 => {
+            if is_up(world, machine) {
+                world.lock().meets(Met::PowerCut, "a power cut");
+                ends(world, machine, End::PowerCut);
+            }
+        }
+        14 => {
+            world.lock().meets(Met::PowerCutOfAll, "a power cut of all");
+            for machine in 0..MACHINES {
+                if is_up(world, machine) {
+                    ends(world, machine, End::PowerCut);
+                }
+            }
+        }
+        15 => {
+            let node = world.lock().machines[machine].node.clone();
+            // It may fail: a database that is closed, or one whose disk is gone.
+            drop(node.map(|node| node.engine().checkpoint()));
+        }
+        16..=17 => transfers(world, machine).await,
+        _ => {
+            let world = world.lock();
+            let disk = &world.machines[machine].disk;
+            let hour_ns = 3_600_000_000_000;
+            disk.set_wall_clock(duramen_disk::Disk::wall_ns(disk) + hour_ns);
+        }
+    }
+}
+
+fn is_up(world: &Shared, machine: usize) -> bool {
+    world.lock().machines[machine].node.is_some()
+}
+
+/// Cuts a link in one or both directions, isolates a machine, or divides them.
+fn cuts_links(world: &mut World, machine: usize) {
+    let other = (machine + 1 + world.random.below(MACHINES - 1)) % MACHINES;
+    match world.random.below(4) {
+        0 => drop(world.links.cut.insert((machine, other))),
+        1 => world.links.cut.extend([(machine, other), (other, machine)]),
+        2 => {
+            let others = (0..MACHINES).filter(|other| *other != machine);
+            world.links.cut.extend(others.flat_map(|other| [(machine, other), (other, machine)]));
+        }
+        // It hears nothing, and is heard.
+        _ => {
+            let others = (0..MACHINES).filter(|other| *other != machine);
+            world.links.cut.extend(others.map(|other| (other, machine)));
+        }
+    }
+    let cut = format!("links cut: {:?}", world.links.cut);
+    world.meets(Met::CutLink, &cut);
+}
+
+fn heals_links(world: &mut World) {
+    world.links.cut.clear();
+    world.happens("links healed");
+}
+
+fn pauses(world: &mut World, machine: usize) {
+    let rest_us = world.random.between(20_000, 2_500_000);
+    world.machines[machine].paused_until = Some(SimInstant::now() + Duration::from_micros(rest_us as u64));
+    world.meets(Met::Pause, &format!("node {} pauses for {rest_us} us", id_of(machine)));
+}
+
+/// Asks the leader to let another node lead.
+async fn transfers(world: &Shared, to: usize) {
+    let nodes: Vec<_> = world.lock().machines.iter().filter_map(|machine| machine.node.clone()).collect();
+    let leads = |node: &&std::sync::Arc<super::machine::SimNode>| {
+        matches!(node.replica().role(), Ok(duramen_engine::Role::Leads { .. }))
+    };
+    if let Some(node) = nodes.iter().find(leads) {
+        world.lock().meets(Met::Transfer, &format!("the leadership is to go to node {}", id_of(to)));
+        // A node that does not take it is no failure.
+        drop(node.transfer(id_of(to)).await);
+    }
+}
