@@ -217,6 +217,12 @@ impl RaftLog {
         self.inner.queue.check()
     }
 
+    /// Carries out the next piece of what was asked for, if there is one: all appends that wait together, a
+    /// vote, a cut or a purge. For logs without threads.
+    pub fn step_once(&self) {
+        self.inner.work();
+    }
+
     /// Carries out what was asked for, marks what is decided, and ends: everything later is refused.
     ///
     /// # Errors

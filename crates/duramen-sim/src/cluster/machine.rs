@@ -17,7 +17,7 @@ use duramen_repl::{Node, Peer, Start};
 
 use super::network::Wire;
 use super::world::{MACHINES, Shared, pass};
-use crate::search::random::joined;
+use crate::search::random::{Random, joined};
 
 pub(super) type SimNode = Node<SimRuntime>;
 
@@ -101,6 +101,7 @@ impl Machine {
             End::Kill => self.disk.deep_clone(),
             End::PowerCut => self.disk.crash(&CrashChoice::Random { seed }),
         };
+        rots(&left, seed);
         let dead = std::mem::replace(&mut self.disk, left);
         dead.set_capacity(Some(0));
         dead.set_read_only(true);
@@ -110,6 +111,20 @@ impl Machine {
             drop(SimRuntime::spawn(async move { node.abandon().await }));
         }
     }
+}
+
+/// Flips a bit in one of the two copies of a small file, now and then.
+fn rots(disk: &MemDisk, seed: u64) {
+    let mut random = Random::new(joined(seed, 52));
+    if random.chance(1, 2) {
+        return;
+    }
+    let file = *random.pick(&["vote", "start"]);
+    // The first copy, or the second one.
+    let offset = [0, 65536][random.below(2)] + random.below(496) as u64;
+    let bit = u8::try_from(random.below(8)).expect("less than 8");
+    disk.flip_bit(Path::new(PATH).join("raft").join(file), offset, bit)
+        .expect("the file is there, and as long");
 }
 
 /// Ends the process of a machine, and starts the next one after a while.
@@ -193,6 +208,7 @@ async fn works(world: Shared, machine: usize, incarnation: u64, work: Work) {
         };
         match work {
             // A disk that has failed is met by what waits for it.
+            Work::Log if world.lock().random.chance(1, 2) => node.log().step_once(),
             Work::Log => drop(node.log().step()),
             Work::Engine => {
                 let now = SimInstant::now();
