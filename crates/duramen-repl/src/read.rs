@@ -19,8 +19,8 @@ type Raft<R> = openraft::Raft<Types<R>, State>;
 /// # Errors
 /// Why this node does not know.
 pub(crate) async fn index_here<R: Runtime>(raft: &Raft<R>) -> Result<u64, String> {
-    let linearizer =
-        raft.get_read_linearizer(ReadPolicy::ReadIndex).await.map_err(|error| error.to_string())?;
+    let linearizer = raft.get_read_linearizer(ReadPolicy::ReadIndex).await;
+    let linearizer = linearizer.map_err(|error| error.to_string())?;
     Ok(linearizer.read_log_id().index())
 }
 
