@@ -95,7 +95,7 @@ struct Inner {
     log_identity: LogIdentity,
     threads: Mutex<Option<Threads>>,
     /// Keeps other processes out. The last handle or reader releases it.
-    _locks: Arc<Locks>,
+    locks: Arc<Locks>,
     process: u32,
     left: AtomicBool,
 }

@@ -30,6 +30,7 @@ mod twin;
 mod view;
 mod writer;
 
+use std::any::Any;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -56,6 +57,8 @@ pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 pub struct RaftLog {
     inner: Arc<Inner>,
     threads: Mutex<Option<Threads>>,
+    /// Keeps other processes out.
+    _held: Arc<dyn Any + Send + Sync>,
 }
 
 #[derive(Debug)]
@@ -232,7 +235,7 @@ impl RaftLog {
         self.inner.step();
         self.inner.mark(true);
         let result = self.inner.queue.check();
-        self.shut();
+        self.abandon();
         result
     }
 
@@ -242,8 +245,9 @@ impl RaftLog {
         drop(locked(self.threads.lock()).take());
     }
 
-    /// Ends at once. What was asked for and not carried out has failed, and so does everything later.
-    pub(crate) fn shut(&self) {
+    /// Ends at once, as a crash would. What was asked for and not carried out has failed, and so does
+    /// everything later.
+    pub fn abandon(&self) {
         self.stop_threads();
         let error = Error::new(Code::Closed, "Raft's log was closed before it was carried out");
         self.inner.queue.fail(&error);
@@ -259,7 +263,7 @@ impl RaftLog {
 
 impl Drop for RaftLog {
     fn drop(&mut self) {
-        self.shut();
+        self.abandon();
     }
 }
 

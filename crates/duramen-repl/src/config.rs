@@ -25,7 +25,7 @@ pub(crate) fn config(heartbeat_ms: u64) -> Config {
         // A leader whose heartbeats arrive and whose answers do not would keep the others from electing:
         // it looks whether a majority still answers. At least twice the longest election.
         quorum_loss_probe_interval: Some(heartbeat_ms * 10),
-        // The log is purged after checkpoints of the database, never by consensus itself.
+        // Consensus must not purge the log by itself: the database needs it from its last checkpoints on.
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,
         max_payload_entries: 4096,

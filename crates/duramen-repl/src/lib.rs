@@ -9,6 +9,7 @@
 //!
 //! Reading order: [`Node`], `types`, `log_store`, `state`, `proposer`, `roles`, `net`.
 
+mod change;
 mod config;
 mod log_store;
 mod members;
@@ -27,7 +28,7 @@ mod types;
 mod wire;
 
 pub use net::{Called, Lane, Transport};
-pub use node::{Node, NodeError, Start};
+pub use node::{Members, Node, NodeError, Start};
 pub use openraft_rt_tokio::TokioRuntime;
 pub use runtime::Runtime;
 pub use types::Peer;

@@ -8,7 +8,7 @@ use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use duramen_engine::{CommitSeq, Done, RaftLog, Vote};
+use duramen_engine::{Code, CommitSeq, Done, Error, RaftLog, Vote};
 use futures_channel::oneshot;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
@@ -54,7 +54,8 @@ impl<R: Runtime> RaftLogStorage<Types<R>> for LogStore {
 
     async fn save_vote(&mut self, vote: &VoteOf) -> io::Result<()> {
         let vote = stored_vote(vote);
-        carried_out(|done| self.reader.log.save_vote(vote, done)).await?;
+        let log = Arc::clone(&self.reader.log);
+        carried_out(move |done| log.save_vote(vote, done)).await?;
         *self.reader.vote.lock().unwrap_or_else(PoisonError::into_inner) = Some(vote);
         Ok(())
     }
@@ -93,16 +94,17 @@ impl<R: Runtime> RaftLogStorage<Types<R>> for LogStore {
     }
 
     async fn truncate_after(&mut self, last: Option<Id>) -> io::Result<()> {
-        let log = &self.reader.log;
+        let log = Arc::clone(&self.reader.log);
         let kept = last.map_or(log.purged().id.seq, |last| CommitSeq(last.index));
         if kept >= log.end().id.seq {
             return Ok(());
         }
-        carried_out(|done| log.cut_after(kept, done)).await
+        carried_out(move |done| log.cut_after(kept, done)).await
     }
 
     async fn purge(&mut self, purged: Id) -> io::Result<()> {
-        carried_out(|done| self.reader.log.purge(CommitSeq(purged.index), done)).await
+        let log = Arc::clone(&self.reader.log);
+        carried_out(move |done| log.purge(CommitSeq(purged.index), done)).await
     }
 }
 
@@ -137,6 +139,10 @@ impl<R: Runtime> RaftLogReader<Types<R>> for LogReader {
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<LogEntry>> {
+        if start <= self.log.purged().id.seq.0 {
+            // What follows would not follow the entry before `start`.
+            return Ok(Vec::new());
+        }
         self.read::<R>(start, end, MESSAGE_BYTES).await
     }
 }
@@ -156,7 +162,15 @@ impl LogReader {
             let log = Arc::clone(&self.log);
             R::run_blocking(move || log.entries(range, bytes_max)).await?
         };
-        let found = found.map_err(io::Error::other)?;
+        // Purged or cut meanwhile: nothing is there, and that is no failure.
+        let has_gone = |error: &Error| {
+            error.code() == Code::InvalidArgument
+                && (CommitSeq(first) <= self.log.purged().id.seq || CommitSeq(first) > self.log.end().id.seq)
+        };
+        let found = match found {
+            Err(error) if has_gone(&error) => return Ok(Vec::new()),
+            found => found.map_err(io::Error::other)?,
+        };
         found.into_iter().map(|entry| LogEntry::from_stored(entry).map_err(io::Error::other)).collect()
     }
 }

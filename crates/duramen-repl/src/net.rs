@@ -39,6 +39,12 @@ pub enum Lane {
     Log,
 }
 
+/// Entries are sent anew if a follower has not answered for so long: long enough for a slow link and disk.
+/// The limit that consensus gives, a heartbeat, would cut large entries short for ever.
+fn time_for(bytes: usize) -> Duration {
+    Duration::from_secs(1) + Duration::from_micros(4) * u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
 /// The way to all peers.
 pub(crate) struct Links {
     pub(crate) transport: Arc<dyn Transport>,
@@ -71,7 +77,11 @@ impl Link {
         asked: Asked,
         option: &RPCOption,
     ) -> Result<Answer, RPCError<Types<R>>> {
-        let answered = ask::<R>(&*self.transport, (self.node, &self.peer), lane, asked, option.hard_ttl());
+        let within = match (lane, &asked) {
+            (Lane::Log, Asked::Append(append)) => time_for(append.bytes()),
+            _ => option.hard_ttl(),
+        };
+        let answered = ask::<R>(&*self.transport, (self.node, &self.peer), lane, asked, within);
         answered.await.map_err(|why| RPCError::Unreachable(Unreachable::from_string(why)))
     }
 

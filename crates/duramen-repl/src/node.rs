@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::runtime::Runtime;
 use crate::state::State;
 use crate::synced::Synced;
 use crate::types::{Membership, Peer, Types};
-use crate::{members, net, read, roles};
+use crate::{change, members, net, read, roles};
 
 /// Why a node did not start, or stopped.
 #[derive(Debug, Clone)]
@@ -28,6 +28,8 @@ pub enum NodeError {
     Database(Error),
     /// Consensus.
     Consensus(String),
+    /// What was asked for is not possible, or not now.
+    Refused(String),
 }
 
 impl fmt::Display for NodeError {
@@ -35,6 +37,7 @@ impl fmt::Display for NodeError {
         match self {
             NodeError::Database(error) => error.fmt(f),
             NodeError::Consensus(why) => write!(f, "consensus has ended: {why}"),
+            NodeError::Refused(why) => write!(f, "the cluster cannot do that now: {why}"),
         }
     }
 }
@@ -51,8 +54,8 @@ impl From<Error> for NodeError {
 pub struct Start {
     /// Its id: never used twice in a cluster.
     pub node: u64,
-    /// The voters of a new cluster, with their addresses; not looked at by a node of one.
-    pub members: Option<BTreeMap<u64, Peer>>,
+    /// The members of a new cluster; not looked at by a node of one.
+    pub members: Option<Members>,
     /// How requests reach the other nodes.
     pub transport: Arc<dyn Transport>,
     /// Milliseconds between two heartbeats; `None` for 150.
@@ -66,6 +69,15 @@ impl fmt::Debug for Start {
             .field("members", &self.members)
             .finish_non_exhaustive()
     }
+}
+
+/// The members of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Members {
+    /// Those that vote.
+    pub voters: BTreeSet<u64>,
+    /// Where each is. Those that do not vote receive everything, too.
+    pub peers: BTreeMap<u64, Peer>,
 }
 
 /// A running node.
@@ -88,18 +100,29 @@ impl<R: Runtime> Node<R> {
     ///
     /// # Errors
     /// Those of [opening](duramen_engine::Engine::open_replica); if consensus contradicts what is on disk.
-    pub async fn start(
+    pub fn start(
         disk: Arc<dyn Disk>,
         path: impl AsRef<Path>,
         options: Options,
         hooks: Hooks,
         start: Start,
+    ) -> impl Future<Output = Result<Node<R>, NodeError>> + Send {
+        Node::begin(disk, path.as_ref().to_owned(), options, hooks, start)
+    }
+
+    async fn begin(
+        disk: Arc<dyn Disk>,
+        path: PathBuf,
+        options: Options,
+        hooks: Hooks,
+        start: Start,
     ) -> Result<Node<R>, NodeError> {
         let Start { node, members, transport, heartbeat_ms } = start;
-        let members = members.map(|peers| members::encode(&voters(peers)));
+        let members = members.map(founding).transpose()?;
+        let members = members.map(|members| members::encode(&members));
         let (groups, proposals) = Groups::new();
-        let OpenReplica { engine, replica, log, found } =
-            Engine::open_replica(disk, path, options, hooks, members.as_deref(), groups)?;
+        let open = move || Engine::open_replica(disk, path, options, hooks, members.as_deref(), groups);
+        let OpenReplica { engine, replica, log, found } = R::run_blocking(open).await.map_err(ended)??;
         let (replica, log) = (Arc::new(replica), Arc::new(log));
         let synced = Synced::new(Arc::clone(&log));
         let store = LogStore::new(Arc::clone(&log), found.vote, synced.clone());
@@ -110,7 +133,7 @@ impl<R: Runtime> Node<R> {
         let raft = raft.map_err(ended)?;
         let (nudge, nudges) = roles::nudges();
         drop(Types::<R>::spawn(proposals.run(raft.clone(), Arc::downgrade(&replica), nudge)));
-        drop(Types::<R>::spawn(roles::keep::<R>(raft.metrics(), Arc::downgrade(&replica), nudges)));
+        drop(Types::<R>::spawn(roles::keep(raft.clone(), Arc::downgrade(&replica), nudges)));
         Ok(Node { engine, replica, log, raft, transport })
     }
 
@@ -139,8 +162,8 @@ impl<R: Runtime> Node<R> {
     /// Why that is not known: no leader, or no majority answers it within this time.
     pub async fn catch_up(&self, within: Duration) -> Result<CommitSeq, NodeError> {
         let caught_up = R::timeout(within, read::catch_up(&self.raft, &*self.transport, within)).await;
-        let caught_up = caught_up.map_err(|_| ended("nothing is confirmed in time"))?;
-        caught_up.map_err(NodeError::Consensus)
+        let late = |_| NodeError::Refused(format!("no majority has confirmed a leader within {within:?}"));
+        caught_up.map_err(late)?.map_err(NodeError::Refused)
     }
 
     /// Answers a request that a peer's transport has carried here.
@@ -148,12 +171,12 @@ impl<R: Runtime> Node<R> {
         net::answer(&self.raft, request).await
     }
 
-    /// The node that leads, and its term, as far as this one knows.
+    /// The node that leads, and its term, as far as this one knows; none once this one takes no more part.
     #[must_use]
     pub fn leader(&self) -> (Option<u64>, u64) {
         let metrics = self.raft.metrics();
         let now = metrics.borrow_watched();
-        (now.current_leader, now.current_term)
+        (now.current_leader.filter(|_| now.running_state.is_ok()), now.current_term)
     }
 
     /// Asks this node, which leads, to let another one lead. It takes no writes until a node is elected. A
@@ -163,6 +186,29 @@ impl<R: Runtime> Node<R> {
     /// If consensus has ended, with its reason.
     pub async fn transfer(&self, to: u64) -> Result<(), NodeError> {
         self.raft.trigger().transfer_leader(to).await.map_err(ended)
+    }
+
+    /// Why this node takes no more part, if it does not.
+    #[must_use]
+    pub fn failure(&self) -> Option<NodeError> {
+        let metrics = self.raft.metrics();
+        let state = metrics.borrow_watched().running_state.clone();
+        self.replica.failure().map(NodeError::Database).or_else(|| state.err().map(ended))
+    }
+
+    /// The members as this node, which leads or follows, last heard of them.
+    #[must_use]
+    pub fn members(&self) -> Members {
+        change::members(&self.raft)
+    }
+
+    /// Lets these members vote, and the others not. Only the leader can, one change at a time; while it is
+    /// under way, majorities of the voters before and after decide together.
+    ///
+    /// # Errors
+    /// `Refused` if this node does not lead, if one of them is no member, if another change is under way.
+    pub async fn change_voters(&self, voters: BTreeSet<u64>) -> Result<(), NodeError> {
+        change::voters(&self.raft, voters).await.map_err(NodeError::Refused)
     }
 
     /// Takes no more part, and closes the database.
@@ -186,9 +232,17 @@ impl<R: Runtime> Node<R> {
         Ok(R::run_blocking(move || replica.detach(&log)).await.map_err(ended)??)
     }
 
+    /// Lets this node campaign now. For simulations: elections of several candidates are rare otherwise.
+    #[cfg(feature = "simulation")]
+    pub async fn campaign(&self) {
+        // A node that has ended does not.
+        drop(self.raft.trigger().elect(false).await);
+    }
+
     /// Ends as a process that is killed. For simulations, on a disk that takes no writes any more.
     #[cfg(feature = "simulation")]
     pub async fn abandon(&self) {
+        self.log.abandon();
         // It has ended with an error, perhaps.
         drop(self.raft.shutdown().await);
         self.engine.clone().abandon();
@@ -197,16 +251,15 @@ impl<R: Runtime> Node<R> {
     async fn leave(&self) -> Result<(), NodeError> {
         self.raft.shutdown().await.map_err(ended)?;
         // What consensus was just doing with the database.
-        while Arc::strong_count(&self.replica) > 1 {
+        while Arc::strong_count(&self.replica) > 1 || Arc::strong_count(&self.log) > 1 {
             R::sleep(Duration::from_millis(1)).await;
         }
         Ok(())
     }
 }
 
-fn voters(peers: BTreeMap<u64, Peer>) -> Membership {
-    let voters: BTreeSet<u64> = peers.keys().copied().collect();
-    Membership::new(vec![voters], peers).expect("each voter has an address")
+fn founding(Members { voters, peers }: Members) -> Result<Membership, NodeError> {
+    Membership::new(vec![voters], peers).map_err(|error| NodeError::Refused(error.to_string()))
 }
 
 fn ended(error: impl fmt::Display) -> NodeError {

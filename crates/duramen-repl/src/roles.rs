@@ -8,12 +8,15 @@ use futures_channel::mpsc::{Receiver, Sender, channel};
 use futures_util::StreamExt;
 use openraft::ServerState;
 use openraft::metrics::RaftMetrics;
-use openraft::type_config::alias::WatchReceiverOf;
 use openraft::type_config::async_runtime::WatchReceiver;
 use openraft_rt::Select2;
 
+use crate::change::Finishing;
 use crate::runtime::Runtime;
+use crate::state::State;
 use crate::types::Types;
+
+type Raft<R> = openraft::Raft<Types<R>, State>;
 
 /// Lets the roles be looked at again.
 #[derive(Debug, Clone)]
@@ -35,14 +38,18 @@ impl Nudge {
 }
 
 /// Keeps the database's role that of the node, until consensus ends.
-pub(crate) async fn keep<R: Runtime>(
-    mut metrics: WatchReceiverOf<Types<R>, RaftMetrics<Types<R>>>,
-    replica: Weak<Replica>,
-    mut nudges: Nudges,
-) {
+pub(crate) async fn keep<R: Runtime>(raft: Raft<R>, replica: Weak<Replica>, mut nudges: Nudges) {
+    let mut metrics = raft.metrics();
+    let mut finishing = Finishing::default();
     loop {
         let now = metrics.borrow_watched().clone();
+        finishing.finish(&raft, &now);
         let Some(changed) = replica.upgrade() else { return };
+        if changed.failure().is_some() {
+            // A leader that cannot write would keep the others from electing.
+            drop(raft.shutdown().await);
+            return;
+        }
         let has_changed = R::run_blocking(move || change::<R>(&changed, &now)).await;
         if has_changed.is_err() {
             return;

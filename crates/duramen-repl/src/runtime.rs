@@ -2,9 +2,13 @@
 
 use std::future::Future;
 use std::io;
+#[cfg(feature = "simulation")]
+use std::time::Duration;
 
 use openraft_rt::AsyncRuntime;
 use openraft_rt_tokio::TokioRuntime;
+#[cfg(feature = "simulation")]
+use rand::Rng as _;
 
 /// A runtime on which nodes run.
 pub trait Runtime: AsyncRuntime {
@@ -21,16 +25,25 @@ impl Runtime for TokioRuntime {
     fn run_blocking<T: Send + 'static>(
         call: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = io::Result<T>> + Send {
-        <TokioRuntime as AsyncRuntime>::spawn_blocking(call)
+        // On its pool of threads: that of the trait starts a thread for each call.
+        let called = tokio::task::spawn_blocking(call);
+        async { called.await.map_err(io::Error::other) }
     }
 }
 
-/// One thread: engines do their work when they are stepped, and nothing waits.
+/// One thread: engines do their work when they are stepped, and nothing waits. A call takes a drawn time, in
+/// which others go on.
 #[cfg(feature = "simulation")]
 impl Runtime for openraft_rt_sim::SimRuntime {
-    fn run_blocking<T: Send + 'static>(
-        call: impl FnOnce() -> T + Send + 'static,
-    ) -> impl Future<Output = io::Result<T>> + Send {
-        std::future::ready(Ok(call()))
+    async fn run_blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        let mut draw = <Self as AsyncRuntime>::thread_rng();
+        let mut rest = move || {
+            let most_us = if draw.next_u32().is_multiple_of(20) { 20_000 } else { 300 };
+            Self::sleep(Duration::from_micros(u64::from(draw.next_u32()) % most_us))
+        };
+        rest().await;
+        let result = call();
+        rest().await;
+        Ok(result)
     }
 }

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use duramen_engine::{Entry, LogEnd, Replica};
+use duramen_engine::{Code, Entry, LogEnd, Replica};
 use futures_util::{Stream, StreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine, Snapshot, SnapshotMeta};
 use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf};
@@ -13,6 +14,9 @@ use crate::members;
 use crate::runtime::Runtime;
 use crate::synced::Synced;
 use crate::types::{Id, StoredMembership, Types, id_of};
+
+/// A full disk is looked at this often.
+const FULL_DISK_LOOK: Duration = Duration::from_millis(200);
 
 /// Entries that are applied at once.
 const APPLIED_MAX: usize = 1024;
@@ -53,10 +57,26 @@ impl State {
         // Consensus applies what a majority has synced, of which this node may be none: after a power cut its
         // database would be ahead of Raft's log.
         self.synced.wait(last.id.seq).await?;
-        let replica = self.replica()?;
-        R::run_blocking(move || replica.apply(&entries)).await?.map_err(io::Error::other)?;
+        self.apply_when_there_is_room::<R>(Arc::from(entries)).await?;
         responders.into_iter().for_each(|responder| responder.send(()));
         Ok(())
+    }
+
+    /// Applies entries. On a full disk they wait: they are decided, and consensus would end without them.
+    async fn apply_when_there_is_room<R: Runtime>(&self, entries: Arc<[Entry]>) -> io::Result<()> {
+        loop {
+            let (replica, entries) = (self.replica()?, Arc::clone(&entries));
+            let apply = move || {
+                let end = replica.end()?;
+                let left = entries.iter().position(|entry| entry.id.seq > end.id.seq);
+                left.map_or(Ok(()), |left| replica.apply(&entries[left..]))
+            };
+            match R::run_blocking(apply).await? {
+                Err(error) if error.code() == Code::DiskFull => {}
+                applied => return applied.map_err(io::Error::other),
+            }
+            R::sleep(FULL_DISK_LOOK).await;
+        }
     }
 
     fn meta<R: Runtime>(&self) -> io::Result<(LogEnd, SnapshotMetaOf<Types<R>>)> {

@@ -88,6 +88,9 @@ pub(crate) struct LogEntry {
     /// The time of the leader. Consensus makes blank entries and those of members without one; they take that
     /// of the entry before them.
     pub(crate) time_ns: Option<u64>,
+    /// The members as their leader has written them: another release may have said more of them, and all
+    /// nodes must have the same bytes.
+    members: Option<Arc<[u8]>>,
 }
 
 impl fmt::Display for LogEntry {
@@ -105,7 +108,7 @@ impl RaftEntry for LogEntry {
             EntryPayload::Normal(change) => Some(change.time_ns),
             EntryPayload::Blank | EntryPayload::Membership(_) => None,
         };
-        LogEntry { id, payload, time_ns }
+        LogEntry { id, payload, time_ns, members: None }
     }
 
     fn log_id_parts(&self) -> (&Term, u64) {
@@ -132,7 +135,8 @@ impl LogEntry {
         let (kind, ordered, bytes) = match self.payload {
             EntryPayload::Blank => (EntryKind::Blank, OrderedOn::default(), Arc::from([])),
             EntryPayload::Membership(members) => {
-                (EntryKind::Members, OrderedOn::default(), members::encode(&members).into())
+                let bytes = self.members.unwrap_or_else(|| members::encode(&members).into());
+                (EntryKind::Members, OrderedOn::default(), bytes)
             }
             EntryPayload::Normal(Change { ordered, is_clock, bytes, .. }) => {
                 (if is_clock { EntryKind::Clock } else { EntryKind::Changes }, ordered, bytes)
@@ -148,12 +152,13 @@ impl LogEntry {
     pub(crate) fn from_stored(entry: Entry) -> Result<LogEntry, String> {
         let id = id_of(entry.id);
         let time_ns = Some(entry.time_ns);
+        let members = (entry.kind == EntryKind::Members).then(|| Arc::clone(&entry.bytes));
         let payload = match entry.kind {
             EntryKind::Blank => EntryPayload::Blank,
             EntryKind::Members => EntryPayload::Membership(members::decode(&entry.bytes)?),
             EntryKind::Changes | EntryKind::Clock => EntryPayload::Normal(Change::from(entry)),
         };
-        Ok(LogEntry { id, payload, time_ns })
+        Ok(LogEntry { id, payload, time_ns, members })
     }
 }
 

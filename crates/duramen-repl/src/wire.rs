@@ -250,6 +250,11 @@ impl Append {
         }
     }
 
+    /// Bytes of the entries.
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.iter().map(|entry| entry.content.len()).sum()
+    }
+
     /// # Errors
     /// What is wrong with an entry.
     pub(crate) fn into_request<R: Runtime>(self) -> Result<AppendEntriesRequest<Types<R>>, String> {

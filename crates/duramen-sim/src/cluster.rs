@@ -1,14 +1,19 @@
 //! Whole clusters in one thread, under one seed: engines, logs, consensus, network, power and clocks.
 //!
-//! Three nodes, each a database on a simulated disk with a Raft log and openraft over both, and clients that
-//! write and read through any of them. Time is virtual, and jumps to the next thing that is due. Requests are
-//! delayed, lost, sent twice; links are cut, in one direction, too; nodes are paused, killed, and lose power,
-//! one or all at once. Interleavings come from drawn delays: of each request, of each step of a log and of an
-//! engine.
+//! Five nodes, of which three or five vote: each is a database on a simulated disk, with a Raft log, and
+//! openraft over both. Clients write and read through any of them. Time is virtual, and jumps to the next
+//! thing that is due. Requests are delayed, lost, sent twice, or arrive when their sender waits no more;
+//! links are cut, in one direction, too; nodes stall, are killed, and lose power, one or all at once, also at
+//! a sync; all campaign at once; voters change. Interleavings come from drawn delays: of each request, of
+//! each step of a log, of an engine, and of each call into it.
 //!
-//! At the end all is healed, and judged (`judge`): every client's answers are those of one order of all
-//! transactions, that of their commit sequences, and that order agrees with time as clients saw it; what was
-//! acknowledged is in it, what was refused is not; all nodes have equal contents and equal logs.
+//! While it lives, nodes have applied the same entries, one leads a term, and none ends of itself. At the end
+//! all is healed, and judged (`judge`), and once more after a power cut of all: every answer is that of one
+//! order of all transactions, that of their commit sequences, and that order agrees with time as clients saw
+//! it; what was acknowledged is in it, what was refused is not; all nodes have equal contents.
+//!
+//! Not in it: disks that fail, fill up or lie (duramen-sim's other searches have them, for one node), nodes
+//! that join or lag behind a purged log, clocks by which something expires.
 //!
 //! Reading order: `world` (the state of a run), `machine`, `network`, `client`, `chaos`, `judge`.
 
@@ -45,13 +50,17 @@ pub(crate) enum Met {
     Kill,
     PowerCut,
     PowerCutOfAll,
+    PowerCutAfterAnswer,
+    PowerCutAtSync,
     Pause,
     CutLink,
     LostRequest,
     Transfer,
+    Voters,
+    Storm,
 }
 
-const MET: [(Met, &str); 15] = [
+const MET: [(Met, &str); 19] = [
     (Met::Acknowledged, "an acknowledged write"),
     (Met::Unknown, "a write of unknown outcome"),
     (Met::Never, "a write that was told never to happen"),
@@ -63,10 +72,14 @@ const MET: [(Met, &str); 15] = [
     (Met::Kill, "a killed node"),
     (Met::PowerCut, "a power cut of one node"),
     (Met::PowerCutOfAll, "a power cut of all nodes"),
+    (Met::PowerCutAfterAnswer, "a power cut after an answer"),
+    (Met::PowerCutAtSync, "a power cut at a sync of a log or a start"),
     (Met::Pause, "a paused node"),
     (Met::CutLink, "a cut link"),
     (Met::LostRequest, "a lost request"),
     (Met::Transfer, "a transfer of the leadership"),
+    (Met::Voters, "a change of the voters"),
+    (Met::Storm, "an election that all stand in"),
 ];
 
 /// How often each was met.

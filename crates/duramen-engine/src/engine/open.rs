@@ -166,7 +166,7 @@ fn assemble(
         feed_rule,
         log_identity,
         threads: Mutex::new(threads),
-        _locks: locks,
+        locks,
         process: duramen_disk::process_id(),
         left: AtomicBool::new(false),
     };

@@ -101,6 +101,7 @@ impl Engine {
             geometry: inner.store.geometry,
             sync: inner.sync.0,
             background: inner.options.background,
+            held: Arc::clone(&inner.locks) as Arc<_>,
         };
         if maintenance.checkpointer().superblock().write_features & NODE_OF_A_CLUSTER == 0 {
             let members = members
@@ -108,8 +109,15 @@ impl Engine {
             clear(&*place.disk, &inner.path, &place.dir)?;
             place.create(self.found_cluster(members)?)?;
             mark(maintenance, NODE_OF_A_CLUSTER)?;
+            return place.open();
         }
-        place.open()
+        let (log, found) = place.open()?;
+        if maintenance.checkpointer().older_checkpoint() <= found.purged.id.seq {
+            // The power failed before the older superblock had the flag, perhaps. If the newer one rots, the
+            // database would be taken for none that has a log, and a vote.
+            mark(maintenance, NODE_OF_A_CLUSTER)?;
+        }
+        Ok((log, found))
     }
 
     /// Commits the members of a new cluster. Returns the entry that its log begins after. It is durable with
@@ -201,6 +209,12 @@ impl Replica {
         Ok(())
     }
 
+    /// Why the database takes no more commits, if it does not: it was closed, or a write failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.committer().and_then(|committer| committer.usable()).err()
+    }
+
     /// What this node does with transactions.
     ///
     /// # Errors
@@ -234,7 +248,7 @@ impl Replica {
     pub fn detach(&self, log: &RaftLog) -> Result<()> {
         let (committer, maintenance) = self.engine.writer()?;
         committer.follow_others();
-        log.shut();
+        log.abandon();
         if let Err(error) = mark(maintenance, 0) {
             // A later checkpoint must not write it: the node would be taken for none, and forget its vote.
             maintenance.checkpointer().set_write_features(NODE_OF_A_CLUSTER);

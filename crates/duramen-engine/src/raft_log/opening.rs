@@ -1,5 +1,6 @@
 //! Creates and opens Raft's log.
 
+use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -30,6 +31,8 @@ pub(crate) struct RaftPlace {
     pub(crate) geometry: Geometry,
     pub(crate) sync: SyncMethod,
     pub(crate) background: Background,
+    /// Keeps other processes out as long as the log is open.
+    pub(crate) held: Arc<dyn Any + Send + Sync>,
 }
 
 /// What an opening found.
@@ -145,7 +148,7 @@ impl RaftPlace {
         ));
         let inner = Arc::new(Inner { view, queue: Queue::default(), writer });
         let threads = self.start_threads(&inner)?;
-        Ok((RaftLog { inner, threads: Mutex::new(threads) }, found))
+        Ok((RaftLog { inner, threads: Mutex::new(threads), _held: Arc::clone(&self.held) }, found))
     }
 
     /// Reads the whole log and checks that its entries follow one another.

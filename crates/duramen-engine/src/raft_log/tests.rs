@@ -44,6 +44,7 @@ fn place(disk: &MemDisk) -> RaftPlace {
         },
         sync: SyncMethod::Fdatasync,
         background: Background::Stepped,
+        held: Arc::new(()),
     }
 }
 

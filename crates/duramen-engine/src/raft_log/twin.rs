@@ -57,19 +57,24 @@ impl Twin {
         Ok(twin)
     }
 
-    /// Opens the file, and makes both copies equal to the newer one: a write may have been cut short.
+    /// Opens the file, and makes both copies equal to the newer one: a write may have been cut short. The one
+    /// that can be read is not touched: the power may fail in this, too.
     ///
     /// # Errors
     /// `CorruptLog` (E0502) if neither copy can be read; `System` (E1001).
     pub(super) fn open(disk: &dyn Disk, path: &Path, identity: LogIdentity) -> Result<(Twin, Vec<u8>)> {
         let file = disk.open(path, Access::WRITE).map_err(|error| Error::io("open", path, &error))?;
         let copies = COPY_OFFSETS.map(|offset| read_copy(&*file, offset, identity));
-        let newest = copies.into_iter().flatten().max_by_key(|(count, _)| *count);
+        let newest = copies.iter().flatten().max_by_key(|(count, _)| *count).cloned();
         let Some((count, content)) = newest else {
             return Err(Error::corrupt_log(path, 0, "neither of the two copies can be read"));
         };
-        let mut twin = Twin { file, path: path.to_owned(), identity, count };
-        twin.write(&content)?;
+        let twin = Twin { file, path: path.to_owned(), identity, count };
+        for (offset, copy) in COPY_OFFSETS.into_iter().zip(copies) {
+            if copy.is_none_or(|copy| copy != (count, content.clone())) {
+                twin.write_copy(offset, &content)?;
+            }
+        }
         Ok((twin, content))
     }
 
@@ -79,14 +84,18 @@ impl Twin {
     /// `System` (E1001): the content is in doubt, and the file must not be used any more.
     pub(super) fn write(&mut self, content: &[u8]) -> Result<()> {
         self.count += 1;
-        let copy = encode_copy(self.count, self.identity, content);
         for offset in COPY_OFFSETS {
-            let written = self.file.write_at(&copy, offset);
-            written.map_err(|error| Error::io("write", &self.path, &error.source))?;
-            // Before the other copy is touched: a power cut tears one of them at most.
-            self.file.sync_data().map_err(|error| Error::io("sync", &self.path, &error))?;
+            self.write_copy(offset, content)?;
         }
         Ok(())
+    }
+
+    fn write_copy(&self, offset: u64, content: &[u8]) -> Result<()> {
+        let copy = encode_copy(self.count, self.identity, content);
+        let written = self.file.write_at(&copy, offset);
+        written.map_err(|error| Error::io("write", &self.path, &error.source))?;
+        // Before the other copy is touched: a power cut tears one of them at most.
+        self.file.sync_data().map_err(|error| Error::io("sync", &self.path, &error))
     }
 }
 

@@ -1,6 +1,5 @@
 //! A node of a cluster with threads: writers, a consensus of one that changes its term under them, and kills.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};

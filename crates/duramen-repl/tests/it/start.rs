@@ -1,12 +1,12 @@
 //! An embedded database becomes the first node of a cluster as it lies, and a plain database again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
 use std::sync::Arc;
 
 use duramen_disk::MemDisk;
 use duramen_engine::{Code, CommitSeq, Durability, Engine, Error, Hooks, Options, Receipt, TreeId};
-use duramen_repl::{Called, Lane, Node, Peer, Start, TokioRuntime, Transport};
+use duramen_repl::{Called, Lane, Members, Node, Peer, Start, TokioRuntime, Transport};
 use openraft_rt::AsyncRuntime;
 
 /// There are no peers.
@@ -23,7 +23,8 @@ fn embedded(disk: &MemDisk) -> Result<Engine, Error> {
 }
 
 async fn node(disk: &MemDisk, is_first: bool) -> Node<TokioRuntime> {
-    let members = is_first.then(|| BTreeMap::from([(1, Peer { address: "here:1".to_owned() })]));
+    let peers = BTreeMap::from([(1, Peer { address: "here:1".to_owned() })]);
+    let members = is_first.then(|| Members { voters: BTreeSet::from([1]), peers });
     let start = Start { node: 1, members, transport: Arc::new(Alone), heartbeat_ms: None };
     Node::start(Arc::new(disk.clone()), "/db", Options::default(), Hooks::default(), start).await.unwrap()
 }

@@ -1,12 +1,18 @@
 //! What goes wrong: links, processes, power, clocks.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use duramen_repl::simulation::{Instant, SimInstant};
+use duramen_engine::Role;
+use duramen_repl::simulation::{AsyncRuntime, Instant, SimInstant, SimRuntime};
 
 use super::Met;
-use super::machine::{End, ends, id_of};
+use super::machine::{End, SimNode, ends, id_of};
 use super::world::{MACHINES, Shared, World};
+
+/// A machine that lost its process starts the next one after so long at most.
+const REST_MAX_US: usize = 800_000;
 
 /// Breaks things until the run ends.
 pub(super) async fn lives(world: Shared, until: SimInstant) {
@@ -43,20 +49,20 @@ async fn breaks(world: &Shared) {
         9..=10 => {
             if is_up(world, machine) {
                 world.lock().meets(Met::Kill, "a kill");
-                ends(world, machine, End::Kill);
+                ends(world, machine, End::Kill, REST_MAX_US);
             }
         }
         11..=13 => {
             if is_up(world, machine) {
                 world.lock().meets(Met::PowerCut, "a power cut");
-                ends(world, machine, End::PowerCut);
+                ends(world, machine, End::PowerCut, REST_MAX_US);
             }
         }
         14 => {
             world.lock().meets(Met::PowerCutOfAll, "a power cut of all");
             for machine in 0..MACHINES {
                 if is_up(world, machine) {
-                    ends(world, machine, End::PowerCut);
+                    ends(world, machine, End::PowerCut, REST_MAX_US);
                 }
             }
         }
@@ -65,7 +71,9 @@ async fn breaks(world: &Shared) {
             // It may fail: a database that is closed, or one whose disk is gone.
             drop(node.map(|node| node.engine().checkpoint()));
         }
-        16..=17 => transfers(world, machine).await,
+        16 => transfers(world, machine).await,
+        17 => changes_voters(world),
+        18 => storms(world),
         _ => {
             let world = world.lock();
             let disk = &world.machines[machine].disk;
@@ -76,7 +84,7 @@ async fn breaks(world: &Shared) {
 }
 
 fn is_up(world: &Shared, machine: usize) -> bool {
-    world.lock().machines[machine].node.is_some()
+    world.lock().machines[machine].is_up()
 }
 
 /// Cuts a link in one or both directions, isolates a machine, or divides them.
@@ -110,13 +118,57 @@ fn pauses(world: &mut World, machine: usize) {
     world.meets(Met::Pause, &format!("node {} pauses for {rest_us} us", id_of(machine)));
 }
 
+/// A node that takes writes.
+fn leader(world: &Shared) -> Option<Arc<SimNode>> {
+    let nodes: Vec<_> = world.lock().machines.iter().filter_map(|machine| machine.node.clone()).collect();
+    nodes.into_iter().find(|node| matches!(node.replica().role(), Ok(Role::Leads { .. })))
+}
+
+/// Lets all nodes campaign at about the same time, in the same terms, and cuts the power of some right after
+/// they have voted.
+fn storms(world: &Shared) {
+    let until = SimInstant::now() + Duration::from_millis(400);
+    {
+        let mut world = world.lock();
+        world.links.storm_until = Some(until);
+        world.meets(Met::Storm, "all campaign");
+    }
+    for machine in 0..MACHINES {
+        let world = world.clone();
+        drop(SimRuntime::spawn(async move {
+            for _ in 0..3 {
+                world.rest(0, 60_000).await;
+                let node = world.lock().machines[machine].node.clone();
+                if let Some(node) = node {
+                    node.campaign().await;
+                }
+            }
+        }));
+    }
+}
+
+/// Asks the leader to let three or five other machines vote.
+fn changes_voters(world: &Shared) {
+    let Some(node) = leader(world) else { return };
+    let mut machines: Vec<u64> = (0..MACHINES).map(id_of).collect();
+    let voters: BTreeSet<u64> = {
+        let random = &mut world.lock().random;
+        random.shuffle(&mut machines);
+        machines.into_iter().take(if random.chance(3, 4) { 3 } else { 5 }).collect()
+    };
+    let world = world.clone();
+    // It may wait for a majority for ever.
+    drop(SimRuntime::spawn(async move {
+        world.lock().happens(&format!("voters are to be {voters:?}"));
+        if node.change_voters(voters.clone()).await.is_ok() {
+            world.lock().meets(Met::Voters, &format!("voters are {voters:?}"));
+        }
+    }));
+}
+
 /// Asks the leader to let another node lead.
 async fn transfers(world: &Shared, to: usize) {
-    let nodes: Vec<_> = world.lock().machines.iter().filter_map(|machine| machine.node.clone()).collect();
-    let leads = |node: &&std::sync::Arc<super::machine::SimNode>| {
-        matches!(node.replica().role(), Ok(duramen_engine::Role::Leads { .. }))
-    };
-    if let Some(node) = nodes.iter().find(leads) {
+    if let Some(node) = leader(world) {
         world.lock().meets(Met::Transfer, &format!("the leadership is to go to node {}", id_of(to)));
         // A node that does not take it is no failure.
         drop(node.transfer(id_of(to)).await);

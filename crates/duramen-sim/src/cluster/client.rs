@@ -65,8 +65,8 @@ pub(super) async fn lives(world: Shared, until: SimInstant) {
     }
 }
 
-/// Asks one request until its outcome is known, or patience ends.
-async fn writes(world: &Shared, kind: Kind, node: &mut usize) {
+/// Asks one request until its outcome is known, or patience ends. Returns whether it is.
+async fn writes(world: &Shared, kind: Kind, node: &mut usize) -> bool {
     let request = world.lock().history.asks();
     let until = SimInstant::now() + PATIENCE;
     let mut number = 0;
@@ -78,20 +78,48 @@ async fn writes(world: &Shared, kind: Kind, node: &mut usize) {
                 let mut world = world.lock();
                 world.history.acknowledges(request, seq);
                 world.meets(Met::Acknowledged, &format!("request {request} is commit {seq}"));
-                return;
+                return true;
             }
             Tried::Never => {}
             Tried::NotHere => *node = world.lock().random.below(MACHINES),
             Tried::Unknown => {
                 let mut world = world.lock();
                 world.meets(Met::Unknown, &format!("request {request}: outcome unknown"));
-                if world.random.chance(1, 4) {
-                    return;
+                if world.random.chance(1, 4) && !world.is_healed {
+                    return false;
                 }
                 *node = world.random.below(MACHINES);
             }
         }
     }
+    false
+}
+
+/// Once everything is healed, a write is acknowledged, and each node reads it.
+///
+/// # Errors
+/// What does not go on.
+pub(super) async fn goes_on(world: &Shared) -> Result<(), String> {
+    let mut node = 0;
+    if !writes(world, Kind::Next(0), &mut node).await {
+        return Err(format!("no write is acknowledged within {PATIENCE:?}, and everything is healed"));
+    }
+    let nodes: Vec<_> = (0..MACHINES).filter_map(|machine| node_of(world, machine)).collect();
+    for (node, _) in nodes {
+        let (floor, until) = (world.lock().history.acknowledged, SimInstant::now() + PATIENCE);
+        let caught_up = loop {
+            // An election may be under way.
+            match node.catch_up(DECISION).await {
+                Ok(caught_up) => break caught_up,
+                Err(error) if SimInstant::now() >= until => return Err(error.to_string()),
+                Err(_) => world.rest(1_000, 50_000).await,
+            }
+        };
+        if caught_up.0 < floor {
+            return Err(format!("a node has caught up to {caught_up}, and {floor} is acknowledged"));
+        }
+    }
+    Ok(())
 }
 
 fn node_of(world: &Shared, machine: usize) -> Option<(Arc<SimNode>, u64)> {
@@ -109,8 +137,9 @@ async fn tries(world: &Shared, machine: usize, kind: Kind, request: u64, number:
         // Nothing was ordered.
         Err(_) => return Tried::NotHere,
     };
+    world.lock().history.begun.push((tx.base_seq().0, reads.clone()));
     if let Some(row) = told {
-        return tells_again(world, &node, request, &row).await;
+        return tells_again(world, &node, request, (&row, tx.base_seq().0)).await;
     }
     // Others commit meanwhile, and the leadership may go and come back.
     if world.lock().random.chance(1, 4) {
@@ -134,7 +163,9 @@ async fn tries(world: &Shared, machine: usize, kind: Kind, request: u64, number:
     let index = {
         let mut world = world.lock();
         world.history.attempts.push(attempt);
-        world.history.attempts.len() - 1
+        let index = world.history.attempts.len() - 1;
+        world.machines[machine].receipts.push((index, receipt.clone()));
+        index
     };
     let outcome = waits(world, machine, incarnation, &node, &receipt).await;
     // The answer may be lost on its way.
@@ -156,17 +187,21 @@ async fn tries(world: &Shared, machine: usize, kind: Kind, request: u64, number:
 ///
 /// A call would wait, and nothing may wait in one thread.
 async fn is_open(world: &Shared, machine: usize, incarnation: u64, node: &SimNode) -> bool {
-    while !node.replica().is_open().unwrap_or(false) {
+    loop {
+        {
+            let now = world.lock();
+            if now.machines[machine].incarnation != incarnation || !now.machines[machine].is_awake() {
+                return false;
+            }
+        }
+        if node.replica().is_open().unwrap_or(false) {
+            return true;
+        }
         if !matches!(node.replica().role(), Ok(Role::Leads { .. } | Role::Waits)) {
             return false;
         }
         world.rest(500, 4_000).await;
-        let now = world.lock();
-        if now.machines[machine].incarnation != incarnation || !now.machines[machine].is_awake() {
-            return false;
-        }
     }
-    true
 }
 
 /// A transaction that carries out a request, and the request's row if there is one.
@@ -218,7 +253,7 @@ async fn waits(
 }
 
 /// The row of a request is there: which commit wrote it, an earlier try knows.
-async fn tells_again(world: &Shared, node: &SimNode, request: u64, row: &[u8]) -> Tried {
+async fn tells_again(world: &Shared, node: &SimNode, request: u64, (row, base): (&[u8], u64)) -> Tried {
     // What was read is told once a majority confirms that this node still leads.
     if node.catch_up(DECISION).await.is_err() {
         return Tried::Unknown;
@@ -230,6 +265,9 @@ async fn tells_again(world: &Shared, node: &SimNode, request: u64, row: &[u8]) -
         world.fail(format!("request {request} is told that its try {number} happened, which never was"));
         return Tried::Unknown;
     };
+    if base < seq {
+        world.fail(format!("request {request} reads its row at commit {base}, which commit {seq} wrote"));
+    }
     world.meets(Met::ToldAgain, &format!("request {request} is told commit {seq}"));
     Tried::Acknowledged(seq)
 }

@@ -54,6 +54,8 @@ pub(super) struct History {
     /// By their numbers, from 1.
     pub(super) requests: BTreeMap<u64, Request>,
     pub(super) reads: Vec<Read>,
+    /// What transactions have read, and at which commit: whatever became of them.
+    pub(super) begun: Vec<(u64, Values)>,
     /// The newest commit that a client was told of: no later answer may be older.
     pub(super) acknowledged: u64,
 }

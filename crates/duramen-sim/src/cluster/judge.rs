@@ -5,14 +5,14 @@
 //! request must come after what was acknowledged before it was asked. That is strict serializability, and for
 //! single registers linearizability, with the order as its witness.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use duramen_engine::{Direction, KeyRange, Snapshot, TreeId};
+use duramen_engine::{Direction, EntryId, Fate, KeyRange, Snapshot, TreeId};
 
 use super::client::{keys, snapshot};
 use super::history::{Attempt, History, Outcome, Values};
 use super::machine::{REQUESTS, SimNode, id_of};
-use super::world::Shared;
+use super::world::{Shared, World};
 
 /// # Errors
 /// What is wrong.
@@ -31,8 +31,8 @@ pub(super) fn judge(world: &Shared) -> Result<(), String> {
     if contents.iter().any(|content| content != first) {
         return Err(format!("nodes differ at one commit: {contents:?}"));
     }
-    have_equal_logs(&nodes)?;
     let world = world.lock();
+    fates_are_those_of_the_order(&world, &first.requests)?;
     in_one_order(&world.history, &first.requests, (first.seq, &first.values))
 }
 
@@ -43,6 +43,7 @@ struct Content {
     values: Values,
     /// Which try of each request happened.
     requests: BTreeMap<u64, u64>,
+    members: (EntryId, Vec<u8>),
 }
 
 fn content(node: &SimNode) -> Result<Content, String> {
@@ -50,7 +51,8 @@ fn content(node: &SimNode) -> Result<Content, String> {
     let snapshot = node.engine().snapshot().map_err(|error| error.to_string())?;
     let tree = snapshot.tree(REQUESTS).ok().flatten().ok_or("the tree of requests is gone")?;
     let requests = requests(&snapshot, tree).map_err(|error| error.to_string())?;
-    Ok(Content { seq, values, requests })
+    let members = node.replica().members().map_err(|error| error.to_string())?;
+    Ok(Content { seq, values, requests, members })
 }
 
 fn requests(snapshot: &Snapshot, tree: TreeId) -> duramen_engine::Result<BTreeMap<u64, u64>> {
@@ -63,17 +65,17 @@ fn requests(snapshot: &Snapshot, tree: TreeId) -> duramen_engine::Result<BTreeMa
     Ok(requests)
 }
 
-/// What two logs both have is equal.
-fn have_equal_logs(nodes: &[std::sync::Arc<SimNode>]) -> Result<(), String> {
-    let begins = nodes.iter().map(|node| node.log().purged().id.seq).max().expect("there are nodes");
-    let last = nodes[0].log().end().id.seq;
-    let mut seq = begins;
-    while seq < last {
-        seq = seq.next();
-        let ends: BTreeSet<String> =
-            nodes.iter().map(|node| format!("{:?}", node.log().end_after(seq))).collect();
-        if ends.len() > 1 {
-            return Err(format!("logs differ at entry {seq}: {ends:?}"));
+/// Each process that has ordered a commit knows what became of it.
+fn fates_are_those_of_the_order(world: &World, happened: &BTreeMap<u64, u64>) -> Result<(), String> {
+    for machine in &world.machines {
+        let Some(node) = &machine.node else { continue };
+        for (index, receipt) in &machine.receipts {
+            let Attempt { request, number, .. } = &world.history.attempts[*index];
+            let is_in = happened.get(request) == Some(number);
+            let fate = node.replica().fate(receipt).map_err(|error| error.to_string())?;
+            if fate == Fate::Open || (fate == Fate::Happened) != is_in {
+                return Err(format!("try {number} of request {request} is {fate:?}; it happened: {is_in}"));
+            }
         }
     }
     Ok(())
@@ -124,6 +126,15 @@ fn in_one_order(
         let floor = history.requests[&attempt.request].floor;
         if *seq <= floor {
             return Err(format!("request {} is commit {seq}, and was asked after {floor}", attempt.request));
+        }
+    }
+    for (base, reads) in &history.begun {
+        let state = at(*base);
+        if let Some((key, value)) = reads.iter().find(|(key, value)| state[*key] != **value) {
+            let key = String::from_utf8_lossy(key);
+            return Err(format!(
+                "a transaction read {value:?} as {key} at commit {base}, which it never was"
+            ));
         }
     }
     for read in &history.reads {

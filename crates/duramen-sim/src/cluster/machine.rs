@@ -4,19 +4,20 @@
 //! A process that was killed cannot be ended from outside: its tasks belong to the runtime. So its disk fails
 //! from then on, and no request of it is carried.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use duramen_disk::MemDisk;
 use duramen_disk::memory::CrashChoice;
-use duramen_engine::{Background, Durability, Engine, Geometry, Hooks, Options, Role};
+use duramen_engine::{Background, CommitSeq, Durability, Engine, Geometry, Hooks, Options, Receipt, Role};
 use duramen_repl::simulation::{AsyncRuntime, Instant, SimInstant, SimRuntime};
-use duramen_repl::{Node, Peer, Start};
+use duramen_repl::{Members, Node, Peer, Start};
 
+use super::Met;
 use super::network::Wire;
-use super::world::{MACHINES, Shared, pass};
+use super::world::{FIRST_VOTERS, MACHINES, Shared, World, pass};
 use crate::search::random::{Random, joined};
 
 pub(super) type SimNode = Node<SimRuntime>;
@@ -33,8 +34,13 @@ pub(super) struct Machine {
     pub(super) node: Option<Arc<SimNode>>,
     /// Counts starts of its process.
     pub(super) incarnation: u64,
+    pub(super) is_starting: bool,
     /// It does nothing until then.
     pub(super) paused_until: Option<SimInstant>,
+    /// The commits that this process has ordered, by their tries.
+    pub(super) receipts: Vec<(usize, Receipt)>,
+    /// The last entry that was compared with those of other nodes.
+    applied: u64,
 }
 
 /// What a process leaves that ends.
@@ -79,7 +85,15 @@ pub(super) fn machines(seed: u64) -> Result<Vec<Machine>, duramen_engine::Error>
             let bytes = first.read_file(&file).expect("a file of the disk");
             disk.write_file(&file, &bytes).expect("a disk without faults");
         }
-        Machine { disk, node: None, incarnation: 0, paused_until: None }
+        Machine {
+            disk,
+            node: None,
+            incarnation: 0,
+            is_starting: false,
+            paused_until: None,
+            receipts: Vec::new(),
+            applied: 0,
+        }
     };
     Ok((0..MACHINES).map(copy).collect())
 }
@@ -95,18 +109,20 @@ impl Machine {
         self.paused_until.is_none_or(|until| until <= SimInstant::now())
     }
 
-    /// Ends the process, if one runs, and leaves the disk of the next one.
-    fn end(&mut self, how: End, seed: u64) {
-        let left = match how {
-            End::Kill => self.disk.deep_clone(),
-            End::PowerCut => self.disk.crash(&CrashChoice::Random { seed }),
-        };
-        rots(&left, seed);
+    /// Whether a process runs, or is starting.
+    pub(super) fn is_up(&self) -> bool {
+        self.node.is_some() || self.is_starting
+    }
+
+    /// Ends the process. The next one finds this disk.
+    fn end(&mut self, left: MemDisk) {
         let dead = std::mem::replace(&mut self.disk, left);
         dead.set_capacity(Some(0));
         dead.set_read_only(true);
         self.incarnation += 1;
-        self.paused_until = None;
+        (self.paused_until, self.is_starting) = (None, false);
+        self.receipts.clear();
+        self.applied = 0;
         if let Some(node) = self.node.take() {
             drop(SimRuntime::spawn(async move { node.abandon().await }));
         }
@@ -119,59 +135,126 @@ fn rots(disk: &MemDisk, seed: u64) {
     if random.chance(1, 2) {
         return;
     }
-    let file = *random.pick(&["vote", "start"]);
+    let raft = Path::new(PATH).join("raft");
+    let file = raft.join(*random.pick(&["vote", "start"]));
     // The first copy, or the second one.
     let offset = [0, 65536][random.below(2)] + random.below(496) as u64;
     let bit = u8::try_from(random.below(8)).expect("less than 8");
-    disk.flip_bit(Path::new(PATH).join("raft").join(file), offset, bit)
-        .expect("the file is there, and as long");
+    // While a database becomes a node, there may be none.
+    drop(disk.flip_bit(file, offset, bit));
 }
 
-/// Ends the process of a machine, and starts the next one after a while.
-pub(super) fn ends(world: &Shared, machine: usize, how: End) {
-    let (seed, rest_us) = {
+/// Ends the process of a machine, and starts the next one after a while: of up to so many microseconds.
+pub(super) fn ends(world: &Shared, machine: usize, how: End, rest_max_us: usize) {
+    let left = {
         let mut world = world.lock();
         let seed = world.random.bits();
-        world.machines[machine].end(how, seed);
-        (seed, world.random.between(5_000, 800_000))
+        let disk = &world.machines[machine].disk;
+        let left = match how {
+            End::Kill => disk.deep_clone(),
+            End::PowerCut => disk.crash(&CrashChoice::Random { seed }),
+        };
+        // Only where an opening has made both copies equal: a torn copy and a rotten one are two faults.
+        if world.machines[machine].node.is_some() {
+            rots(&left, seed);
+        }
+        world.happens(&format!("{how:?} of node {} {seed:x}", id_of(machine)));
+        left
+    };
+    goes_on(world, machine, left, rest_max_us);
+}
+
+/// Ends the process of a machine, and starts the next one on what is left.
+fn goes_on(world: &Shared, machine: usize, left: MemDisk, rest_max_us: usize) {
+    let rest_us = {
+        let mut world = world.lock();
+        world.machines[machine].end(left);
+        world.machines[machine].is_starting = true;
+        world.random.between(1_000, rest_max_us)
     };
     let again = world.clone();
-    world.lock().happens(&format!("{how:?} of node {} {seed:x}", id_of(machine)));
+    let incarnation = world.lock().machines[machine].incarnation;
     drop(SimRuntime::spawn(async move {
         pass(Duration::from_micros(rest_us as u64)).await;
-        start(&again, machine).await;
+        // Otherwise the power was cut once more.
+        if again.lock().machines[machine].incarnation == incarnation {
+            start(&again, machine).await;
+        }
     }));
+}
+
+/// Cuts the power at one of the next syncs of a disk: what that leaves is found here.
+struct CutAtSync {
+    disk: MemDisk,
+    left: Arc<Mutex<Option<MemDisk>>>,
+}
+
+impl CutAtSync {
+    fn new(disk: &MemDisk, nth: usize, seed: u64) -> CutAtSync {
+        let (cut, left, counted) = (disk.clone(), Arc::new(Mutex::new(None)), AtomicUsize::new(0));
+        let place = Arc::clone(&left);
+        disk.set_blocker(Some(Arc::new(move |_| {
+            if counted.fetch_add(1, Ordering::Relaxed) == nth {
+                let image = cut.crash(&CrashChoice::Garbled { seed });
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(image);
+            }
+        })));
+        CutAtSync { disk: disk.clone(), left }
+    }
+
+    fn left(self) -> Option<MemDisk> {
+        self.disk.set_blocker(None);
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Cuts the power at a sync of what follows, now and then.
+fn may_cut(world: &Shared, machine: usize, once_in: usize) -> Option<CutAtSync> {
+    let mut world = world.lock();
+    if world.is_healed || !world.random.chance(1, once_in) {
+        return None;
+    }
+    let (nth, seed) = (world.random.below(4), world.random.bits());
+    Some(CutAtSync::new(&world.machines[machine].disk, nth, seed))
+}
+
+/// Ends the process if the power was cut. Returns whether it was.
+fn is_cut(world: &Shared, machine: usize, cut: Option<CutAtSync>, what: &str) -> bool {
+    let Some(left) = cut.and_then(CutAtSync::left) else { return false };
+    world.lock().meets(Met::PowerCutAtSync, &format!("power cut of node {} in {what}", id_of(machine)));
+    goes_on(world, machine, left, 300_000);
+    true
 }
 
 /// Starts a process on a machine.
 pub(super) async fn start(world: &Shared, machine: usize) {
     let (disk, incarnation) = {
-        let machine = &world.lock().machines[machine];
-        if machine.node.is_some() {
-            return;
-        }
+        let machine = &mut world.lock().machines[machine];
+        machine.is_starting = true;
         (machine.disk.clone(), machine.incarnation)
     };
-    let members: BTreeMap<u64, Peer> = (0..MACHINES)
-        .map(|machine| (id_of(machine), Peer { address: format!("machine-{machine}:1") }))
-        .collect();
+    let cut = may_cut(world, machine, 8);
+    let peer = |machine| (id_of(machine), Peer { address: format!("machine-{machine}:1") });
+    let members = Members { voters: (1..=FIRST_VOTERS).collect(), peers: (0..MACHINES).map(peer).collect() };
     let transport = Arc::new(Wire { world: world.clone(), from: machine, incarnation });
     let start = Start { node: id_of(machine), members: Some(members), transport, heartbeat_ms: None };
     let opened: Result<SimNode, _> =
-        Node::start(Arc::new(disk), Path::new(PATH), options(), Hooks::default(), start).await;
-    let mut now = world.lock();
-    if now.machines[machine].incarnation != incarnation {
-        // It has ended while it started.
+        Node::start(Arc::new(disk), PathBuf::from(PATH), options(), Hooks::default(), start).await;
+    let has_ended = world.lock().machines[machine].incarnation != incarnation;
+    if has_ended || is_cut(world, machine, cut, "its start") {
+        // While it started.
         if let Ok(node) = opened {
             drop(SimRuntime::spawn(async move { node.abandon().await }));
         }
         return;
     }
+    let mut now = world.lock();
     match opened {
         Ok(node) => {
             let node = Arc::new(node);
             now.happens(&format!("node {} starts at {:?}", id_of(machine), node.log().end()));
-            now.machines[machine].node = Some(Arc::clone(&node));
+            now.machines[machine].node = Some(node);
+            now.machines[machine].is_starting = false;
             drop(now);
             drop(SimRuntime::spawn(works(world.clone(), machine, incarnation, Work::Log)));
             drop(SimRuntime::spawn(works(world.clone(), machine, incarnation, Work::Engine)));
@@ -194,29 +277,65 @@ async fn works(world: Shared, machine: usize, incarnation: u64, work: Work) {
     loop {
         let slow = world.lock().random.chance(1, 200);
         world.rest(100, if slow { 40_000 } else { 2_000 }).await;
-        let node = {
+        let (node, disk) = {
             let mut world = world.lock();
             let here = &world.machines[machine];
             let Some(node) = here.node.clone().filter(|_| here.incarnation == incarnation) else { return };
             if !here.is_awake() {
                 continue;
             }
-            if let Ok(Role::Leads { term }) = node.replica().role() {
-                world.leads(id_of(machine), term);
-            }
-            node
+            let disk = here.disk.clone();
+            looks(&mut world, machine, &node);
+            (node, disk)
         };
-        match work {
-            // A disk that has failed is met by what waits for it.
-            Work::Log if world.lock().random.chance(1, 2) => node.log().step_once(),
-            Work::Log => drop(node.log().step()),
+        let failed = match work {
+            Work::Log => {
+                let cut = may_cut(&world, machine, 150);
+                if world.lock().random.chance(1, 2) {
+                    node.log().step_once();
+                }
+                let stepped = if world.lock().random.chance(1, 2) { node.log().step() } else { Ok(()) };
+                if is_cut(&world, machine, cut, "its log") {
+                    return;
+                }
+                stepped.err()
+            }
             Work::Engine => {
                 let now = SimInstant::now();
-                let disk = world.lock().machines[machine].disk.clone();
                 disk.advance_clock(u64::try_from((now - last).as_nanos()).unwrap_or(u64::MAX));
                 last = now;
-                drop(node.engine().step());
+                node.engine().step().err()
             }
+        };
+        if let Some(error) = failed {
+            world.lock().fail(format!("node {} fails in its {work:?}: {error}", id_of(machine)));
         }
     }
+}
+
+/// What must hold of a process at any time.
+fn looks(world: &mut World, machine: usize, node: &SimNode) {
+    let id = id_of(machine);
+    if let Ok(Role::Leads { term }) = node.replica().role() {
+        world.leads(id, term);
+    }
+    if let (Some(leader), term) = node.leader() {
+        world.is_led(leader, term);
+    }
+    if let Some(error) = node.failure() {
+        world.fail(format!("node {id} has ended: {error}"));
+    }
+    let Ok(end) = node.replica().end() else { return };
+    if end.id.seq > node.log().synced() {
+        world
+            .fail(format!("node {id} has applied {end:?}, and its log is synced to {}", node.log().synced()));
+    }
+    let from = world.machines[machine].applied.max(node.log().purged().id.seq.0);
+    for seq in from + 1..=end.id.seq.0 {
+        match node.log().end_after(CommitSeq(seq)) {
+            Ok(applied) => world.applies(id, applied),
+            Err(error) => world.fail(format!("node {id} cannot read entry {seq}: {error}")),
+        }
+    }
+    world.machines[machine].applied = end.id.seq.0;
 }

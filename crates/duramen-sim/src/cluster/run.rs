@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use duramen_repl::simulation::{AsyncRuntime, Instant, SimInstant, SimRuntime};
 
-use super::machine::{id_of, machines, start};
+use super::machine::{End, ends, id_of, machines, start};
 use super::world::{MACHINES, Shared, Tell, pass};
 use super::{Counts, chaos, client, judge};
 use crate::search::random::{Random, joined};
 
-const CLIENTS: usize = 4;
+const CLIENTS: usize = 6;
 /// Things go wrong for so long.
 const LIFE: Duration = Duration::from_secs(8);
 /// After everything is healed, all nodes must be equal in so long.
-const RECOVERY: Duration = Duration::from_secs(30);
+const RECOVERY: Duration = Duration::from_secs(8);
 
 /// A run that broke no promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,13 @@ async fn lives(seed: u64, machines: Vec<super::machine::Machine>, tell: Tell) ->
     chaos::lives(world.clone(), until).await;
     for client in clients {
         client.await.map_err(|_| "a client has panicked".to_owned())?;
+    }
+    recovers(&world).await?;
+    client::goes_on(&world).await?;
+    recovers(&world).await?;
+    judge::judge(&world)?;
+    for machine in 0..MACHINES {
+        ends(&world, machine, End::PowerCut, 100_000);
     }
     recovers(&world).await?;
     judge::judge(&world)?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use duramen_engine::LogEnd;
 use duramen_repl::simulation::{AsyncRuntime, Instant, SimInstant, SimRuntime};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -14,8 +15,9 @@ use super::run::Ran;
 use super::{Counts, Met};
 use crate::search::random::Random;
 
-/// Machines of a cluster.
-pub(super) const MACHINES: usize = 3;
+/// Machines of a cluster: the first three vote at first, and the others receive everything.
+pub(super) const MACHINES: usize = 5;
+pub(super) const FIRST_VOTERS: u64 = 3;
 
 /// Is told everything that happens.
 pub(super) type Tell = Option<Box<dyn FnMut(&str) + Send>>;
@@ -29,6 +31,10 @@ pub(super) struct World {
     pub(super) counts: Counts,
     /// Who led in each term.
     leaders: BTreeMap<u64, u64>,
+    /// Who was said to lead in each term.
+    named: BTreeMap<u64, u64>,
+    /// What was applied, by its sequence.
+    applied: BTreeMap<u64, LogEnd>,
     /// Everything that happens, in its order.
     trace: Xxh3,
     begun: SimInstant,
@@ -56,6 +62,8 @@ impl Shared {
             history: History::default(),
             counts: Counts::default(),
             leaders: BTreeMap::new(),
+            named: BTreeMap::new(),
+            applied: BTreeMap::new(),
             trace: Xxh3::new(),
             begun: SimInstant::now(),
             tell,
@@ -112,8 +120,25 @@ impl World {
         }
     }
 
+    /// A node has applied an entry, at its place what others have.
+    pub(super) fn applies(&mut self, node: u64, end: LogEnd) {
+        let known = *self.applied.entry(end.id.seq.0).or_insert(end);
+        if known != end {
+            self.fail(format!("node {node} has applied {end:?}, and another one {known:?}"));
+        }
+    }
+
+    /// A node says who leads in a term.
+    pub(super) fn is_led(&mut self, leader: u64, term: u64) {
+        let known = *self.named.entry(term).or_insert(leader);
+        if known != leader {
+            self.fail(format!("nodes {known} and {leader} are both said to lead in term {term}"));
+        }
+    }
+
     /// A node takes writes in a term.
     pub(super) fn leads(&mut self, node: u64, term: u64) {
+        self.is_led(node, term);
         match self.leaders.insert(term, node) {
             None => self.meets(Met::Term, &format!("node {node} leads in term {term}")),
             Some(other) if other != node => {

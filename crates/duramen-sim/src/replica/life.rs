@@ -495,7 +495,7 @@ impl Life {
         if is_clean {
             log.close().map_err(text)?;
             engine.close().map_err(text)?;
-            drop(engine);
+            drop((engine, log));
         } else {
             drop(log);
             engine.abandon();

@@ -127,7 +127,7 @@ impl Lived {
         if random.chance(1, 2) {
             log.close().map_err(text)?;
             engine.close().map_err(text)?;
-            drop(engine);
+            drop((engine, log));
         } else {
             drop(log);
             engine.abandon();

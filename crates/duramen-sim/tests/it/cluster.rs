@@ -10,6 +10,7 @@ fn clusters_of_this_commit_lose_nothing() {
     let report = found.unwrap_or_else(|failure| panic!("{seeds}: {failure}"));
     println!("{seeds}\n{report}");
     assert_eq!(report.seeds, 50);
+    assert_eq!(report.counts().unseen(), Vec::<&str>::new(), "no run met this");
 }
 
 #[test]
