@@ -79,6 +79,7 @@ mod tests {
             crate::concurrent::Report::default().counts(),
             crate::requests::Report::default().counts(),
             crate::replica::Report::default().counts(),
+            crate::cluster::Report::default().counts(),
         ];
         for counts in searches {
             let words: BTreeSet<String> = counts.iter().map(|(_, name)| word_of(name)).collect();
