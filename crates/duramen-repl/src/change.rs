@@ -1,4 +1,4 @@
-//! Who votes: changes of it, and the end of a change whose leader is gone.
+//! Changes of the voters, and the end of a change whose leader is gone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

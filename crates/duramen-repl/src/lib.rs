@@ -5,7 +5,7 @@
 //! of the leader has ordered (`proposer`). `roles` opens and closes the order with the leadership. `net` and
 //! `wire` carry its requests as bytes over any transport.
 //!
-//! No type of openraft is public, and none is on disk or on the wire.
+//! Of openraft only its runtimes are public, and nothing is on disk or on the wire.
 //!
 //! Reading order: [`Node`], `types`, `log_store`, `state`, `proposer`, `roles`, `net`.
 

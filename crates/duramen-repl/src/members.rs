@@ -6,7 +6,7 @@ use prost::Message;
 
 use crate::types::{Membership, Peer};
 
-/// Who votes, and where each member is.
+/// The voters, and where each member is.
 #[derive(Clone, PartialEq, Message)]
 struct Members {
     /// One set of voters, or two while they change: then each has to agree.

@@ -214,9 +214,9 @@ impl<R: Runtime> Node<R> {
     /// Takes no more part, and closes the database.
     ///
     /// # Errors
-    /// Those of [closing](duramen_engine::Engine::close); if consensus has ended before, with its reason.
+    /// Those of [closing](duramen_engine::Engine::close).
     pub async fn stop(self) -> Result<(), NodeError> {
-        self.leave().await?;
+        self.leave().await;
         let (engine, log) = (self.engine.clone(), Arc::clone(&self.log));
         let close = move || log.close().and(engine.close());
         Ok(R::run_blocking(close).await.map_err(ended)??)
@@ -225,9 +225,9 @@ impl<R: Runtime> Node<R> {
     /// Takes no more part, and makes the database a plain one again, with every commit that is applied.
     ///
     /// # Errors
-    /// As [`Node::stop`]; those of [`Replica::detach`].
+    /// Those of [`Replica::detach`].
     pub async fn detach(self) -> Result<(), NodeError> {
-        self.leave().await?;
+        self.leave().await;
         let (replica, log) = (Arc::clone(&self.replica), Arc::clone(&self.log));
         Ok(R::run_blocking(move || replica.detach(&log)).await.map_err(ended)??)
     }
@@ -248,13 +248,13 @@ impl<R: Runtime> Node<R> {
         self.engine.clone().abandon();
     }
 
-    async fn leave(&self) -> Result<(), NodeError> {
-        self.raft.shutdown().await.map_err(ended)?;
+    async fn leave(&self) {
+        // If consensus has ended before, [`Node::failure`] has told why.
+        drop(self.raft.shutdown().await);
         // What consensus was just doing with the database.
         while Arc::strong_count(&self.replica) > 1 || Arc::strong_count(&self.log) > 1 {
             R::sleep(Duration::from_millis(1)).await;
         }
-        Ok(())
     }
 }
 

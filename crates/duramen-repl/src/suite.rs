@@ -12,13 +12,14 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use duramen_disk::MemDisk;
-use duramen_engine::{CommitSeq, Engine, Hooks, OpenReplica, Options, Proposer, RaftLog, Replica};
+use duramen_engine::{Engine, Hooks, OpenReplica, Options, Proposer, RaftLog, Replica};
 use futures_util::{Stream, StreamExt, stream};
 use openraft::entry::{EntryPayload, RaftEntry};
 use openraft::storage::{
     EntryResponder, IOFlushed, LogState, RaftLogStorage, RaftStateMachine, Snapshot, SnapshotMeta,
 };
 use openraft::testing::log::{StoreBuilder, Suite};
+use openraft::type_config::TypeConfigExt;
 use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf};
 use openraft::{OptionalSend, RaftLogReader, RaftSnapshotBuilder, StorageError};
 use openraft_rt::AsyncRuntime;
@@ -148,11 +149,9 @@ impl RaftLogStorage<Types> for Log {
         let last = self.node.log.end().id.seq.0;
         if shifted(purged, self.by).index > last {
             let missing = LogEntry::new(purged, EntryPayload::Blank);
-            self.append(vec![missing], IOFlushed::noop()).await?;
-            Synced::new(Arc::clone(&self.node.log)).wait(CommitSeq(last)).await?;
-            while self.node.log.synced() < self.node.log.end().id.seq {
-                TokioRuntime::sleep(std::time::Duration::from_millis(1)).await;
-            }
+            let (sender, flushed) = Types::oneshot();
+            self.append(vec![missing], IOFlushed::signal(sender)).await?;
+            flushed.await.expect("the log calls back")?;
         }
         let purged = shifted(purged, self.by);
         RaftLogStorage::<Types>::save_committed(&mut self.store, Some(purged)).await?;

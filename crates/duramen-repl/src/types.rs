@@ -214,3 +214,31 @@ impl<R> Ord for Types<R> {
         std::cmp::Ordering::Equal
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    /// A release that knows less of the members must not change them: all nodes have the same bytes.
+    #[test]
+    fn members_that_say_more_than_is_known_come_back_as_they_were() {
+        let peers = BTreeMap::from([(1, Peer { address: "here:1".to_owned() })]);
+        let members = Membership::new(vec![BTreeSet::from([1])], peers).unwrap();
+        let unknown_field = [0x78, 0x01];
+        let bytes = [&members::encode(&members)[..], &unknown_field].concat();
+        let stored = Entry {
+            id: EntryId { term: 3, seq: CommitSeq(9) },
+            ordered: OrderedOn::default(),
+            time_ns: 4,
+            kind: EntryKind::Members,
+            bytes: bytes.into(),
+        };
+        let entry = LogEntry::from_stored(stored.clone()).unwrap();
+        assert_eq!(entry.get_membership(), Some(members));
+        assert_eq!(entry.into_stored(0), stored);
+    }
+}

@@ -45,8 +45,8 @@ pub struct OpenReplica {
 impl Engine {
     /// Opens a database as a node of a cluster.
     ///
-    /// One that is none becomes the first node of a cluster, as it lies, if `members` tells who that is: one
-    /// commit more writes them, and Raft's log begins after it. For a node they are not looked at.
+    /// A database that is no node yet becomes the first node of a cluster with these `members`: one more
+    /// commit writes them, nothing else changes, and Raft's log begins after it. A node ignores them.
     ///
     /// The node follows until [`Replica::lead`]. All levels mean that a majority has the commit on its disks.
     ///
@@ -113,8 +113,8 @@ impl Engine {
         }
         let (log, found) = place.open()?;
         if maintenance.checkpointer().older_checkpoint() <= found.purged.id.seq {
-            // The power failed before the older superblock had the flag, perhaps. If the newer one rots, the
-            // database would be taken for none that has a log, and a vote.
+            // The power may have failed before the older superblock had the flag. If the newer one rots then,
+            // the database is opened as one without a log and a vote, and both are removed.
             mark(maintenance, NODE_OF_A_CLUSTER)?;
         }
         Ok((log, found))

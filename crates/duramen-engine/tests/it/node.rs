@@ -1,13 +1,17 @@
-//! A node of a cluster with threads: writers, a consensus of one that changes its term under them, and kills.
+//! A node of a cluster with threads: writers, and a consensus of one that changes its term under them. What
+//! an opening keeps, and keeps out.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use duramen_disk::MemDisk;
+use duramen_disk::memory::CrashChoice;
+use duramen_disk::{Access, Disk, MemDisk};
+use duramen_engine::data_file::SUPERBLOCK_OFFSETS;
 use duramen_engine::{
-    Code, CommitSeq, Durability, Engine, Entry, EntryKind, Hooks, OpenReplica, Options, OrderedOn, Proposer,
-    RaftLog, Replica, Result, TreeId,
+    Background, Code, CommitSeq, Durability, Engine, Entry, EntryKind, Hooks, OpenReplica, Options,
+    OrderedOn, Proposer, RaftLog, Replica, Result, TreeId, Vote,
 };
 
 const WRITERS: u64 = 6;
@@ -159,4 +163,72 @@ fn every_increment_that_returns_has_happened_once() {
     drop(replica);
     engine.close().unwrap();
     assert!(engine.check().unwrap().problems.is_empty());
+}
+
+/// Proposes nothing.
+struct Silent;
+
+impl Proposer for Silent {
+    fn propose(&self, _: u64, _: Vec<Entry>) {
+        unreachable!("the node never leads");
+    }
+}
+
+fn stepped() -> Options {
+    Options { background: Background::Stepped, ..Options::default() }
+}
+
+fn follower(disk: &MemDisk) -> Result<OpenReplica> {
+    let (disk, hooks) = (Arc::new(disk.clone()), Hooks::default());
+    Engine::open_replica(disk, "/db", stepped(), hooks, Some(b"one"), Arc::new(Silent))
+}
+
+fn plain(disk: &MemDisk) -> Result<Engine> {
+    Engine::open(Arc::new(disk.clone()), "/db", stepped(), Hooks::default())
+}
+
+/// A database becomes a node, and the power fails on the way. The node votes, and then its newer superblock
+/// rots: the older one must say that it is a node, too, or its log and vote are taken for left over.
+#[test]
+fn a_node_keeps_its_vote_when_a_superblock_rots() {
+    let disk = MemDisk::new(52);
+    plain(&disk).unwrap().close().unwrap();
+    disk.record();
+    follower(&disk).unwrap().engine.abandon();
+    let trace = disk.stop_recording();
+    let vote = Vote { term: 7, node: 3, leads: false };
+    let mut cursor = trace.cursor();
+    loop {
+        let image = cursor.image(&CrashChoice::All);
+        let OpenReplica { engine, replica, log, .. } = follower(&image).unwrap();
+        log.save_vote(vote, Box::new(|saved| saved.unwrap())).unwrap();
+        log.step().unwrap();
+        drop((replica, log));
+        engine.abandon();
+        for superblock in SUPERBLOCK_OFFSETS {
+            let rotten = image.deep_clone();
+            let file = rotten.open(Path::new("/db/data"), Access::WRITE).unwrap();
+            file.write_at(&[0xa5; 16], superblock + 100).unwrap();
+            file.sync_data().unwrap();
+            let node = follower(&rotten).unwrap();
+            assert_eq!(node.found.vote, Some(vote), "cut {}, rot at {superblock}", cursor.at());
+            node.engine.abandon();
+        }
+        if !cursor.advance() {
+            return;
+        }
+    }
+}
+
+/// Raft's log may outlive the database's handles: its thread still writes.
+#[test]
+fn raft_log_keeps_other_processes_out() {
+    let disk = MemDisk::new(53);
+    plain(&disk).unwrap().close().unwrap();
+    let OpenReplica { engine, replica, log, .. } = follower(&disk).unwrap();
+    engine.close().unwrap();
+    drop((engine, replica));
+    assert_eq!(plain(&disk).unwrap_err().code(), Code::DatabaseLocked);
+    drop(log);
+    assert_eq!(plain(&disk).unwrap_err().code(), Code::IsReplica);
 }

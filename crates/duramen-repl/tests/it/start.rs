@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
 use std::sync::Arc;
+use std::time::Duration;
 
 use duramen_disk::MemDisk;
 use duramen_engine::{Code, CommitSeq, Durability, Engine, Error, Hooks, Options, Receipt, TreeId};
-use duramen_repl::{Called, Lane, Members, Node, Peer, Start, TokioRuntime, Transport};
+use duramen_repl::{Called, Lane, Members, Node, NodeError, Peer, Start, TokioRuntime, Transport};
 use openraft_rt::AsyncRuntime;
 
 /// There are no peers.
@@ -45,6 +46,31 @@ async fn put(node: &Node<TokioRuntime>, tree: TreeId, key: &'static [u8]) -> Rec
         }
     };
     TokioRuntime::spawn_blocking(put).await.unwrap()
+}
+
+/// Otherwise its heartbeats would keep the others from electing a node that can write.
+#[test]
+fn a_leader_whose_database_takes_no_commits_ends_its_part() {
+    let disk = MemDisk::with_system_clock(8);
+    let engine = embedded(&disk).unwrap();
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("numbers", None)).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    TokioRuntime::new(2).block_on(async {
+        let first = node(&disk, true).await;
+        put(&first, tree, b"one").await;
+        assert!(first.failure().is_none());
+        let engine = first.engine().clone();
+        TokioRuntime::spawn_blocking(move || engine.close()).await.unwrap().unwrap();
+        let ends = async {
+            while first.leader().0.is_some() {
+                TokioRuntime::spawn(async {}).await.unwrap();
+            }
+        };
+        TokioRuntime::timeout(Duration::from_secs(20), ends).await.expect("consensus ends");
+        assert!(matches!(first.failure(), Some(NodeError::Database(error)) if error.code() == Code::Closed));
+        first.stop().await.unwrap();
+    });
 }
 
 #[test]

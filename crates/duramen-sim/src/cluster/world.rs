@@ -29,9 +29,9 @@ pub(super) struct World {
     pub(super) links: Links,
     pub(super) history: History,
     pub(super) counts: Counts,
-    /// Who led in each term.
+    /// The node that took writes in each term.
     leaders: BTreeMap<u64, u64>,
-    /// Who was said to lead in each term.
+    /// The node that others named as the leader of each term.
     named: BTreeMap<u64, u64>,
     /// What was applied, by its sequence.
     applied: BTreeMap<u64, LogEnd>,

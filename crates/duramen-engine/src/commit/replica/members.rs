@@ -1,7 +1,7 @@
 //! The members of the cluster: the row that each entry of members writes, on every node alike.
 //!
-//! Consensus needs to know, when a node starts, who the members were at the last commit that is applied. So
-//! the row is part of the database. What is in an entry of members is not known here.
+//! When a node starts, consensus asks for the members as of the last commit that is applied. So the row is
+//! part of the database. What is in an entry of members is not known here.
 
 use crate::catalog::{CATALOG, CatalogRow};
 use crate::commit::Committer;
