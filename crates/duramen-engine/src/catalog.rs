@@ -88,6 +88,8 @@ pub(crate) struct Root {
     /// The rollback epoch: counts how often commits were dropped because the log had no room. Roots of
     /// different epochs are no successors of each other.
     pub rollback_epoch: u64,
+    /// In a node of a cluster: the time of that commit, in nanoseconds since 1970. 0 in other databases.
+    pub time_ns: u64,
     /// The trees.
     pub trees: TreeTable,
     /// The log frame with the last commit; set once it is written.
@@ -98,6 +100,6 @@ impl Root {
     /// A root whose log position is known.
     #[must_use]
     pub(crate) fn at(seq: CommitSeq, trees: TreeTable, position: LogPosition) -> Root {
-        Root { seq, rollback_epoch: 0, trees, position: OnceLock::from(position) }
+        Root { seq, rollback_epoch: 0, time_ns: 0, trees, position: OnceLock::from(position) }
     }
 }

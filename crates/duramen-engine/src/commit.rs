@@ -72,6 +72,7 @@ use drops::Drops;
 use order_lock::OrderLock;
 use pipeline::Pipeline;
 use recent::Recent;
+use replica::time::OrderClock;
 
 /// The commits of an open database.
 #[derive(Debug)]
@@ -89,6 +90,7 @@ pub(crate) struct Committer {
     next_tree: AtomicU64,
     /// A majority decides on the commits.
     is_replica: AtomicBool,
+    order_clock: OrderClock,
 }
 
 /// Counters of [`CommitStats`]; the others are in `pipeline` and `drops`.
@@ -201,6 +203,7 @@ impl Committer {
             counters: Counters::default(),
             next_tree: AtomicU64::new(next_tree.0),
             is_replica: AtomicBool::new(false),
+            order_clock: OrderClock::default(),
             store,
             throttle,
         }
@@ -428,7 +431,8 @@ impl Committer {
         let mut trees = published.trees.clone();
         ids.iter().for_each(|id| trees.set(*id, None));
         let (rollback_epoch, position) = (order.rollback_epoch, published.position.clone());
-        let root = Arc::new(Root { seq: published.seq, rollback_epoch, trees, position });
+        let (seq, time_ns) = (published.seq, published.time_ns);
+        let root = Arc::new(Root { seq, rollback_epoch, time_ns, trees, position });
         self.latest.set(Arc::clone(&root));
         self.pipeline.published.set(root);
     }

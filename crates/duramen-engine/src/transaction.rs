@@ -115,6 +115,12 @@ impl Transaction {
         self.view.seq()
     }
 
+    /// In a node of a cluster: the [lineage](crate::Engine::lineage) of the state that it reads.
+    #[must_use]
+    pub fn lineage(&self) -> Option<u64> {
+        self.committer.is_replica().then(|| self.view.root().rollback_epoch)
+    }
+
     /// The error with which it must be run again, if the commits that it reads were dropped.
     #[must_use]
     pub fn must_run_again(&self) -> Option<Error> {

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use duramen::wire::open_node;
+use duramen::{Db, DbOptions};
 use duramen_disk::Disk;
-use duramen_engine::{CommitSeq, Engine, Error, Hooks, OpenReplica, Options, RaftLog, Replica};
+use duramen_engine::{CommitSeq, Engine, Error, OpenReplica, RaftLog, Replica};
 use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
 
@@ -82,6 +84,7 @@ pub struct Members {
 
 /// A running node.
 pub struct Node<R: Runtime> {
+    db: Db,
     engine: Engine,
     replica: Arc<Replica>,
     log: Arc<RaftLog>,
@@ -99,30 +102,29 @@ impl<R: Runtime> Node<R> {
     /// Opens a database as a node, and lets it take part.
     ///
     /// # Errors
-    /// Those of [opening](duramen_engine::Engine::open_replica); if consensus contradicts what is on disk.
+    /// Those of [opening](duramen::wire::open_node); if consensus contradicts what is on disk.
     pub fn start(
         disk: Arc<dyn Disk>,
         path: impl AsRef<Path>,
-        options: Options,
-        hooks: Hooks,
+        options: DbOptions,
         start: Start,
     ) -> impl Future<Output = Result<Node<R>, NodeError>> + Send {
-        Node::begin(disk, path.as_ref().to_owned(), options, hooks, start)
+        Node::begin(disk, path.as_ref().to_owned(), options, start)
     }
 
     async fn begin(
         disk: Arc<dyn Disk>,
         path: PathBuf,
-        options: Options,
-        hooks: Hooks,
+        options: DbOptions,
         start: Start,
     ) -> Result<Node<R>, NodeError> {
         let Start { node, members, transport, heartbeat_ms } = start;
         let members = members.map(founding).transpose()?;
         let members = members.map(|members| members::encode(&members));
         let (groups, proposals) = Groups::new();
-        let open = move || Engine::open_replica(disk, path, options, hooks, members.as_deref(), groups);
-        let OpenReplica { engine, replica, log, found } = R::run_blocking(open).await.map_err(ended)??;
+        let open = move || open_node(options, disk, &path, members.as_deref(), groups);
+        let (db, opened) = R::run_blocking(open).await.map_err(ended)??;
+        let OpenReplica { engine, replica, log, found } = opened;
         let (replica, log) = (Arc::new(replica), Arc::new(log));
         let synced = Synced::new(Arc::clone(&log));
         let store = LogStore::new(Arc::clone(&log), found.vote, synced.clone());
@@ -134,10 +136,16 @@ impl<R: Runtime> Node<R> {
         let (nudge, nudges) = roles::nudges();
         drop(Types::<R>::spawn(proposals.run(raft.clone(), Arc::downgrade(&replica), nudge)));
         drop(Types::<R>::spawn(roles::keep(raft.clone(), Arc::downgrade(&replica), nudges)));
-        Ok(Node { engine, replica, log, raft, transport })
+        Ok(Node { db, engine, replica, log, raft, transport })
     }
 
-    /// The database.
+    /// The database. It takes transactions while this node leads; its reads are of what is published here.
+    #[must_use]
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// The engine of the database.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine

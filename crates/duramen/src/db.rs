@@ -4,6 +4,7 @@ pub(crate) mod background;
 pub(crate) mod backup;
 pub(crate) mod compact;
 pub mod migrate;
+pub(crate) mod node;
 pub(crate) mod options;
 pub(crate) mod repair;
 pub(crate) mod verify;

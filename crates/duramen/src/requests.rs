@@ -482,7 +482,7 @@ impl Place {
 /// A clock that was set back makes no difference to what is known; only a new id must not be ahead of it.
 fn check_time(tx: &Transaction<'_>, id: RequestId) -> Result<()> {
     let state = tx.open_state();
-    state.requests.start(&state.clock, || minutes::earliest(tx.shared()))?;
+    state.requests.start(&state.clock, tx.shared().lineage(), || minutes::earliest(tx.shared()))?;
     let ahead_ms = id.made_at().0.saturating_sub(now(state).0);
     if ahead_ms <= AHEAD_MAX_MS {
         return Ok(());
@@ -495,14 +495,15 @@ fn now(state: &OpenState) -> Millis {
     state.requests.now(&state.clock)
 }
 
-/// Sets the clock of requests, once.
+/// Sets the clock of requests, once in each lineage.
 pub(crate) fn start_clock(db: &Db) -> Result<()> {
     let state = db.open_state();
-    state.requests.start(&state.clock, || minutes::earliest(db.snapshot()?.source()))
+    let lineage = db.engine().lineage();
+    state.requests.start(&state.clock, lineage, || minutes::earliest(db.snapshot()?.source()))
 }
 
 /// Whether that was done: then it costs nothing.
 #[cfg(feature = "async")]
 pub(crate) fn is_clock_started(db: &Db) -> bool {
-    db.open_state().requests.is_started()
+    db.open_state().requests.is_started(db.engine().lineage())
 }

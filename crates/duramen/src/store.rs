@@ -19,13 +19,14 @@ pub(crate) use duramen_engine::{
     Background, CheckReport, CommitSeq, Condition, CopySource, CopyTarget, Direction, Durability,
     DurabilityStatus, Engine, Event, EventHook, FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader,
     FeedRule, FeedStats, FeedStop, FeedWhat, Hooks, HotKey, Keep, KeyRange, LogEntry, LostCommits, LostRange,
-    Observer, Options, Receipt, Reduced, Reducer, Repair, RepairProgress, Rest, Running, SlowCommit,
-    Snapshot, Stats, Timings, Transaction, TreeInfo, TreeLoss, TreeMark, TreeShape, UncertainTree, Worker,
+    Observer, OpenReplica, Options, Proposer, Receipt, Reduced, Reducer, Repair, RepairProgress, Rest,
+    Running, SlowCommit, Snapshot, Stats, Timings, Transaction, TreeInfo, TreeLoss, TreeMark, TreeShape,
+    UncertainTree, Worker,
 };
 pub use duramen_engine::{CompactProgress, CopyPart, CopyProgress, HeldSnapshot, ObserveFrom, Observed};
 pub use duramen_engine::{Features, ReducerSpec};
 
-use crate::store::error::{Error, ErrorKind, Result};
+use crate::store::error::{Code, Error, ErrorKind, Result};
 
 /// Reads, from a snapshot or inside a transaction.
 pub(crate) trait Source {
@@ -96,6 +97,19 @@ impl<'e> Shared<'e> {
 
     pub(crate) fn read_bytes(&self) -> usize {
         self.inner.borrow().read_bytes()
+    }
+
+    /// In a node of a cluster: the lineage of commits that it began in.
+    pub(crate) fn lineage(&self) -> Option<u64> {
+        self.inner.borrow().lineage()
+    }
+
+    /// The error of a transaction that began in a lineage before this one: it must run again.
+    pub(crate) fn is_of_an_earlier_leadership(&self) -> Error {
+        let what = "this node has begun to lead anew since the transaction began";
+        let error = Error::new(Code::WriteConflict, what);
+        self.again.replace(Some(error.clone()));
+        error
     }
 
     /// Whether a tree has no entry.

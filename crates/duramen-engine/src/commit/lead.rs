@@ -131,6 +131,7 @@ impl Committer {
             self.latest.set(Arc::new(Root {
                 seq: published.seq,
                 rollback_epoch: order.rollback_epoch,
+                time_ns: published.time_ns,
                 trees,
                 position,
             }));

@@ -245,7 +245,7 @@ impl Committer {
             level,
             wait,
             loading: Loading::ResidentOnly,
-            is_decided: false,
+            decided_ns: None,
             ordered: None,
         })
     }
@@ -402,7 +402,7 @@ impl Committer {
         invariant!(latest.rollback_epoch == epoch, "the latest root is of the rollback epoch {epoch}");
         let is_known = (base.rollback_epoch, base.seq) <= (epoch, newest);
         invariant!(is_known, "a transaction that read {} is ordered after {newest}", base.seq);
-        if !prepared.is_decided {
+        if prepared.decided_ns.is_none() {
             order.admits(base.rollback_epoch)?;
         }
         self.validate(order, prepared, &latest)?;
@@ -426,6 +426,7 @@ impl Committer {
         let root = Arc::new(Root {
             seq,
             rollback_epoch: order.rollback_epoch,
+            time_ns: prepared.decided_ns.unwrap_or_else(|| self.time_after(&latest)),
             trees: applied.trees,
             position: OnceLock::new(),
         });
@@ -550,8 +551,8 @@ pub(super) struct Prepared {
     pub(super) wait: Wait,
     /// Whether pages may be read under the order lock.
     pub(super) loading: Loading,
-    /// It is a decided entry: it enters whichever node leads.
-    pub(super) is_decided: bool,
+    /// The time of a decided entry, which enters whichever node leads; `None` for other commits.
+    pub(super) decided_ns: Option<u64>,
     /// Its place, once it has entered.
     pub(super) ordered: Option<Ordered>,
 }

@@ -138,6 +138,7 @@ impl Pipeline {
         self.published.set(Arc::new(Root {
             seq: before.seq,
             rollback_epoch: before.rollback_epoch,
+            time_ns: before.time_ns,
             trees: before.trees.clone(),
             position: OnceLock::from(end),
         }));

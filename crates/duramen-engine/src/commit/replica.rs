@@ -25,6 +25,7 @@ mod content;
 mod fates;
 pub(crate) mod members;
 mod propose;
+pub(super) mod time;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -156,6 +157,12 @@ impl Committer {
         let mut order = self.order.lock();
         let replica = order.replica();
         (replica.end, replica.members) = (end, members);
+        let root = self.published();
+        let (trees, position) = (root.trees.clone(), root.position.clone());
+        let (seq, rollback_epoch) = (root.seq, order.rollback_epoch);
+        let root = Arc::new(Root { seq, rollback_epoch, time_ns: end.time_ns, trees, position });
+        self.latest.set(Arc::clone(&root));
+        self.pipeline.published.set(root);
     }
 
     /// Whether a majority decides on the commits of this database.
@@ -191,6 +198,7 @@ impl Committer {
             // Under a new lineage: what began before conflicts.
             self.give_up(&mut order, Proposed::No, &conflict());
             order.replica().role = Role::Leads { term };
+            self.start_time(end.time_ns);
             Ok(())
         } else {
             Err(Error::invalid(format!(
@@ -207,6 +215,7 @@ impl Committer {
         let mut order = self.take_log();
         self.give_up(&mut order, Proposed::MayBeDecided, &not_leader());
         order.replica().role = Role::Follows;
+        self.order_clock.stop();
         self.lay_down_log(order);
     }
 
@@ -243,7 +252,8 @@ impl Committer {
         self.store.registry.drop_after(kept);
         order.recent.rewind(kept);
         let (trees, position) = (published.trees.clone(), published.position.clone());
-        let root = Arc::new(Root { seq: kept, rollback_epoch: order.rollback_epoch, trees, position });
+        let (rollback_epoch, time_ns) = (order.rollback_epoch, published.time_ns);
+        let root = Arc::new(Root { seq: kept, rollback_epoch, time_ns, trees, position });
         // Both: a transaction that begins at the published root would conflict for ever.
         self.latest.set(Arc::clone(&root));
         self.pipeline.published.set(root);

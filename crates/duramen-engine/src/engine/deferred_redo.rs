@@ -173,7 +173,8 @@ impl DeferredRedo {
 
     fn finish(&self, store: &Arc<Store>, served: &Served, trees: TreeTable) {
         let overlay = self.overlay().expect("it is there until it is drained");
-        let root = |position| Arc::new(Root { seq: self.seq, rollback_epoch: 0, trees, position });
+        let root =
+            |position| Arc::new(Root { seq: self.seq, rollback_epoch: 0, time_ns: 0, trees, position });
         match served {
             Served::Committer(committer) => {
                 let root = root(committer.published().position.clone());

@@ -130,7 +130,8 @@ fn assemble(
     let (mode, deferred_redo, threads) = if options.read_only {
         let Replayed { trees, seq, tail, .. } = replayed;
         let position = std::sync::OnceLock::new();
-        let root = Arc::new(Newest::new(Arc::new(Root { seq, rollback_epoch: 0, trees, position })));
+        let root =
+            Arc::new(Newest::new(Arc::new(Root { seq, rollback_epoch: 0, time_ns: 0, trees, position })));
         evict_when_full(&store, &root);
         let served = Served::Readers(Arc::clone(&root));
         let deferred_redo = match tail {

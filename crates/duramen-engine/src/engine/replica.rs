@@ -90,6 +90,29 @@ impl Engine {
         Ok(OpenReplica { engine, replica, log, found })
     }
 
+    /// Whether it takes transactions: a node of a cluster does while it leads, and another database always.
+    ///
+    /// # Errors
+    /// `ReadOnly` (E0204) if it was opened so; `ForkedHandle` (E0206) in a forked process.
+    pub fn takes_transactions(&self) -> Result<bool> {
+        Ok(self.parts()?.0.takes_transactions())
+    }
+
+    /// The time by the log of a cluster, in nanoseconds since 1970. It runs on the leader; on other nodes it
+    /// is that of the last commit. `None` in a database that is no node.
+    #[must_use]
+    pub fn log_time_ns(&self) -> Option<u64> {
+        self.parts().ok().and_then(|(committer, _)| committer.log_time_ns())
+    }
+
+    /// In a node of a cluster: the lineage of its published state. Another one begins with each leadership of
+    /// this node, and with each order that is given up; what was handed out in an order that may never have
+    /// happened is void then. `None` in a database that is no node.
+    #[must_use]
+    pub fn lineage(&self) -> Option<u64> {
+        self.parts().ok().and_then(|(committer, _)| committer.lineage())
+    }
+
     /// Opens Raft's log. A database that is no node yet becomes one.
     fn open_raft_log(&self, members: Option<&[u8]>) -> Result<(RaftLog, Found)> {
         let (_, maintenance) = self.writer()?;
@@ -127,7 +150,7 @@ impl Engine {
         let snapshot = self.snapshot()?;
         let tree = snapshot.tree(CLUSTER)?;
         let last = EntryId { term: 0, seq: snapshot.seq() };
-        let end = LogEnd { id: last, ..LogEnd::default() };
+        let end = LogEnd { id: last, time_ns: self.inner.disk.wall_ns(), ..LogEnd::default() };
         let row = tree.map(|tree| snapshot.get(tree, MEMBERS)).transpose()?.flatten();
         if row.is_some_and(|row| row == members::encode(last, members)) {
             // The power failed right after this commit.
@@ -136,7 +159,7 @@ impl Engine {
         committer.replica_begins(end, tree);
         let entry = committer.founding_entry(tree, members);
         committer.apply_decided(std::slice::from_ref(&entry))?;
-        Ok(LogEnd { id: entry.id, ..LogEnd::default() })
+        Ok(LogEnd { id: entry.id, time_ns: entry.time_ns, ..LogEnd::default() })
     }
 }
 

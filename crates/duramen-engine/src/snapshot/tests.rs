@@ -18,7 +18,7 @@ fn registry() -> Arc<Registry> {
 
 fn root(seq: u64, rollback_epoch: u64) -> Arc<Root> {
     let (trees, position) = (TreeTable::default(), OnceLock::new());
-    Arc::new(Root { seq: CommitSeq(seq), rollback_epoch, trees, position })
+    Arc::new(Root { seq: CommitSeq(seq), rollback_epoch, time_ns: 0, trees, position })
 }
 
 /// D3: pages that only roots before a commit have were freed. None of those roots is registered afterwards.

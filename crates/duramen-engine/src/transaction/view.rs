@@ -291,6 +291,12 @@ impl Snapshot {
         self.view.seq()
     }
 
+    /// In a node of a cluster: the time of that commit by the log, in nanoseconds since 1970; 0 otherwise.
+    #[must_use]
+    pub fn time_ns(&self) -> u64 {
+        self.view.root().time_ns
+    }
+
     /// The id of a tree by name.
     ///
     /// # Errors

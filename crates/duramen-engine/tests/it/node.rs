@@ -232,3 +232,67 @@ fn raft_log_keeps_other_processes_out() {
     drop(log);
     assert_eq!(plain(&disk).unwrap_err().code(), Code::IsReplica);
 }
+
+/// Keeps what is proposed.
+#[derive(Default)]
+struct Recorder(Mutex<Vec<Entry>>);
+
+impl Proposer for Recorder {
+    fn propose(&self, _: u64, mut entries: Vec<Entry>) {
+        self.0.lock().unwrap().append(&mut entries);
+    }
+}
+
+/// Values expire by it, on every node alike. The system's clock is read once in a leadership.
+#[test]
+fn the_time_of_commits_is_in_the_log_and_never_goes_back() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let disk = MemDisk::new(54);
+    plain(&disk).unwrap().close().unwrap();
+    let of_another = disk.deep_clone();
+    let begun_ns = disk.wall_ns();
+    let proposals = Arc::new(Recorder::default());
+    let proposer = Arc::clone(&proposals) as Arc<dyn Proposer>;
+    let (at, hooks) = (Arc::new(disk.clone()), Hooks::default());
+    let leader = Engine::open_replica(at, "/db", stepped(), hooks, Some(b"one"), proposer).unwrap();
+    let founded_ns = leader.engine.snapshot().unwrap().time_ns();
+    assert!(founded_ns >= begun_ns);
+    of_another.set_wall_clock(disk.wall_ns());
+    let follower = follower(&of_another).unwrap();
+
+    let commit = || -> u64 {
+        let put =
+            |tx: &mut duramen_engine::Transaction| tx.create_tree(&format!("{:?}", tx.base_seq()), None);
+        leader.engine.transact_and_wait_later(Durability::Disk, put).unwrap();
+        leader.engine.step().unwrap();
+        let decided = std::mem::take(&mut *proposals.0.lock().unwrap());
+        leader.replica.apply(&decided).unwrap();
+        follower.replica.apply(&decided).unwrap();
+        let time_ns = leader.engine.snapshot().unwrap().time_ns();
+        assert_eq!(follower.engine.snapshot().unwrap().time_ns(), time_ns);
+        assert_eq!(follower.engine.log_time_ns(), Some(time_ns), "it stands still on a follower");
+        time_ns
+    };
+    leader.replica.lead(1, leader.replica.end().unwrap()).unwrap();
+    assert!(leader.engine.takes_transactions().unwrap() && !follower.engine.takes_transactions().unwrap());
+    let first_ns = commit();
+    assert!((founded_ns..founded_ns + SECOND_NS).contains(&first_ns));
+    disk.advance_clock(3 * SECOND_NS);
+    disk.set_wall_clock(0);
+    let second_ns = commit();
+    assert!((first_ns + 3 * SECOND_NS..first_ns + 4 * SECOND_NS).contains(&second_ns));
+    disk.set_wall_clock(second_ns + 3600 * SECOND_NS);
+    assert!(commit() < second_ns + SECOND_NS);
+
+    // A later leadership begins with the clock, or with the last commit if the clock is behind it.
+    let lineage = leader.engine.lineage();
+    leader.replica.follow().unwrap();
+    leader.replica.lead(2, leader.replica.end().unwrap()).unwrap();
+    assert!(leader.engine.lineage() > lineage);
+    let ahead_ns = commit();
+    assert!(ahead_ns >= second_ns + 3600 * SECOND_NS);
+    leader.replica.follow().unwrap();
+    disk.set_wall_clock(0);
+    leader.replica.lead(3, leader.replica.end().unwrap()).unwrap();
+    assert!(commit() >= ahead_ns);
+}

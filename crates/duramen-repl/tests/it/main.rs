@@ -1,4 +1,6 @@
 //! Nodes as a program starts them.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod cluster;
+mod databases;
 mod start;

@@ -5,6 +5,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use duramen::DbOptions;
 use duramen_disk::MemDisk;
 use duramen_engine::{Code, CommitSeq, Durability, Engine, Error, Hooks, Options, Receipt, TreeId};
 use duramen_repl::{Called, Lane, Members, Node, NodeError, Peer, Start, TokioRuntime, Transport};
@@ -27,7 +28,7 @@ async fn node(disk: &MemDisk, is_first: bool) -> Node<TokioRuntime> {
     let peers = BTreeMap::from([(1, Peer { address: "here:1".to_owned() })]);
     let members = is_first.then(|| Members { voters: BTreeSet::from([1]), peers });
     let start = Start { node: 1, members, transport: Arc::new(Alone), heartbeat_ms: None };
-    Node::start(Arc::new(disk.clone()), "/db", Options::default(), Hooks::default(), start).await.unwrap()
+    Node::start(Arc::new(disk.clone()), "/db", DbOptions::default(), start).await.unwrap()
 }
 
 /// Puts a key once this node leads.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use duramen::DbOptions;
 use duramen_disk::MemDisk;
 use duramen_disk::memory::CrashChoice;
 use duramen_engine::{Background, CommitSeq, Durability, Engine, Geometry, Hooks, Options, Receipt, Role};
@@ -50,6 +51,10 @@ pub(super) enum End {
     Kill,
     /// What was synced, and of the rest what a power cut leaves.
     PowerCut,
+}
+
+fn db_options() -> DbOptions {
+    DbOptions::default().engine(|of_engine| *of_engine = options())
 }
 
 pub(super) fn options() -> Options {
@@ -239,7 +244,7 @@ pub(super) async fn start(world: &Shared, machine: usize) {
     let transport = Arc::new(Wire { world: world.clone(), from: machine, incarnation });
     let start = Start { node: id_of(machine), members: Some(members), transport, heartbeat_ms: None };
     let opened: Result<SimNode, _> =
-        Node::start(Arc::new(disk), PathBuf::from(PATH), options(), Hooks::default(), start).await;
+        Node::start(Arc::new(disk), PathBuf::from(PATH), db_options(), start).await;
     let has_ended = world.lock().machines[machine].incarnation != incarnation;
     if has_ended || is_cut(world, machine, cut, "its start") {
         // While it started.

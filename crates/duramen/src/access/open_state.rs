@@ -8,6 +8,7 @@ use crate::access::find::spill::SpillPlace;
 use crate::access::type_descriptor::{Circumstances, TypeDescriptor};
 use crate::access::type_registry::{Fits, TypeRegistry};
 use crate::access::uploads::Uploads;
+use crate::access::user_rows::SeenUsers;
 use crate::access::views::builds::Builds;
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::entries::Entry;
@@ -34,6 +35,7 @@ pub(crate) struct OpenState {
     pub(crate) uploads: Uploads,
     /// Another number after a commit has changed users of a server.
     pub(crate) user_rows_version: Arc<AtomicU64>,
+    pub(crate) users: SeenUsers,
     pub(crate) builds: Builds,
     /// Where sorts larger than their memory go.
     pub(crate) spill: SpillPlace,
@@ -55,6 +57,7 @@ impl OpenState {
             expiry: Expiry::default(),
             uploads: Uploads::default(),
             user_rows_version: Arc::default(),
+            users: SeenUsers::default(),
             builds: Builds::default(),
             spill,
             is_simulated,

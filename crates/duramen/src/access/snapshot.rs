@@ -9,7 +9,7 @@ use crate::access::type_descriptor::TypeDescriptor;
 use crate::access::type_registry::Fits;
 use crate::catalog::entries::{self, Entry, OpenView};
 use crate::store::error::Result;
-use crate::store::{self, CommitSeq, Source, TreeId, TreeInfo, TreeShape};
+use crate::store::{self, CommitSeq, Source, TreeId, TreeInfo, TreeMark, TreeShape};
 use crate::value::clock::Millis;
 
 /// One state of the whole database. Cheap to take, never blocks a writer, and may be sent to another thread.
@@ -39,6 +39,16 @@ impl Snapshot {
             return Ok(Vec::new());
         }
         self.inner.stale_keys(view.tree, from, at_most)
+    }
+
+    /// The state of a tree, to be recognised later.
+    pub(crate) fn mark(&self, tree: TreeId) -> Option<TreeMark> {
+        self.inner.mark(tree)
+    }
+
+    /// Whether a tree is in the state that was marked.
+    pub(crate) fn is_as_marked(&self, mark: &TreeMark) -> bool {
+        self.inner.is_as_marked(mark)
     }
 
     /// The key at an index of a tree, counted from 0. O(log n).
@@ -128,7 +138,10 @@ impl sealed::Readable for Snapshot {
 
     #[allow(private_interfaces, reason = "sealed: nobody else can call or implement it")]
     fn now(&self) -> Millis {
-        *self.now.get_or_init(|| self.state.clock.now())
+        *self.now.get_or_init(|| match self.inner.time_ns() {
+            0 => self.state.clock.now(),
+            time_ns => Millis::of_log(time_ns),
+        })
     }
 }
 

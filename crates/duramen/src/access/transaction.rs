@@ -658,7 +658,7 @@ impl<'e> Transaction<'e> {
     /// The shape of documents of this layout; `None` if they are to keep their names.
     pub(crate) fn shape_of(&self, entry: &Entry, layout: &Layout) -> Result<Option<&Shape>> {
         let of = entry.collection_shapes();
-        let shape = self.state.catalog.shapes.of_layout(&of, layout);
+        let shape = self.state.catalog.shapes.of_layout(&of, layout)?;
         shape.map(|shape| self.put_shape(shape)).transpose()?;
         Ok(shape)
     }

@@ -4,15 +4,16 @@
 //! What they mean is the server's; docs/format.md, section "Users". Here they are bytes. No call of a program
 //! or a client names the trees. Backups and repairs keep them.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use super::handle::Db;
 use super::reads::LocalReads;
 use super::reads::sealed::Readable;
+use super::snapshot::Snapshot;
 use super::transaction::Transaction;
 use crate::store::error::Result;
-use crate::store::{Direction, KeyRange, Source as _};
+use crate::store::{Direction, KeyRange, Source as _, TreeMark};
 
 /// The tree of users and tokens.
 const USERS: &str = "duramen/users";
@@ -100,7 +101,37 @@ pub fn delete_user_row(tx: &mut Transaction<'_>, key: &[u8]) -> Result<bool> {
 
 /// A number that is another one after a commit has changed rows.
 pub fn user_rows_version(db: &Db) -> u64 {
-    db.open_state().user_rows_version.load(Ordering::Acquire)
+    let state = db.open_state();
+    if db.engine().lineage().is_some()
+        && let Ok(snapshot) = db.snapshot()
+        && state.users.is_another(&snapshot)
+    {
+        // It was changed on another node of the cluster, or here: that is not told apart.
+        state.user_rows_version.fetch_add(1, Ordering::AcqRel);
+    }
+    state.user_rows_version.load(Ordering::Acquire)
+}
+
+/// The tree of users as it was seen last, in a node of a cluster.
+#[derive(Debug, Default)]
+pub(crate) struct SeenUsers {
+    mark: Mutex<Option<TreeMark>>,
+}
+
+impl SeenUsers {
+    /// Whether a snapshot has other rows than were seen last. They are noted.
+    fn is_another(&self, snapshot: &Snapshot) -> bool {
+        let mut mark = self.mark.lock().expect("nothing panics while the mark is locked");
+        if mark.as_ref().is_some_and(|mark| snapshot.is_as_marked(mark)) {
+            return false;
+        }
+        let tree = snapshot.source().tree(USERS).ok().flatten();
+        let now = tree.and_then(|tree| snapshot.mark(tree));
+        // Without a tree there are no rows, and there were none.
+        let is_another = now.is_some() || mark.is_some();
+        *mark = now;
+        is_another
+    }
 }
 
 /// The version changes once the transaction has committed.

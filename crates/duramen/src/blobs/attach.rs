@@ -25,15 +25,14 @@ impl BlobsOf<'_, Transaction<'_>> {
         let id = upload.record().id;
         // A row in `ORPHANED` alone is not enough: an upload of an earlier opening is collected, also while
         // this transaction runs, and a backup holds only the pieces that were stored when it was taken.
-        let is_live = self.within.open_state().uploads.is_under_way(id);
         let tx = self.within.shared();
+        let is_live = self.within.open_state().uploads.is_under_way(id, tx.lineage());
         let is_orphaned = match tx.tree(ORPHANED)? {
             Some(orphaned) => tx.get(orphaned, &id.0)?.is_some(),
             None => false,
         };
         if !is_live || !is_orphaned {
-            let what =
-                "the upload is attached already, or was made in another database or an earlier opening";
+            let what = "the upload is attached already, or was made in another database, in an earlier opening, or before this node of a cluster began to lead";
             return Err(Error::invalid(what).with_hint("upload the bytes again, once for each key"));
         }
         // The program may drop the upload before this transaction commits.

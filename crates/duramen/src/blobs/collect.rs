@@ -87,7 +87,7 @@ struct Dead {
 
 /// The first id that can be collected.
 fn find(snapshot: &Snapshot, db: &Db) -> Result<Option<Dead>> {
-    let source = snapshot.source();
+    let (source, lineage) = (snapshot.source(), db.engine().lineage());
     let Some(orphaned) = source.tree(ORPHANED)? else { return Ok(None) };
     let all = KeyRange { from: Vec::new(), to: None };
     let mut ids = source.cursor(orphaned, all, Direction::Forward)?;
@@ -96,7 +96,7 @@ fn find(snapshot: &Snapshot, db: &Db) -> Result<Option<Dead>> {
         && let Some(row) = ids.next_key()?
     {
         let id = BlobId::decode(row)?;
-        if !db.open_state().uploads.is_under_way(id) {
+        if !db.open_state().uploads.is_under_way(id, lineage) {
             dead.push(id);
         }
     }

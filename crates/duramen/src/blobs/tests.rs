@@ -160,7 +160,7 @@ fn check_finds_pieces_that_do_not_fit() -> Result<()> {
             crate::LocalReads::blobs(&snapshot, "b").record(&crate::tuple::encode("k")?)?.unwrap().id
         };
         // Protected from collection, which would delete the pieces.
-        db.open_state().uploads.begin(id);
+        db.open_state().uploads.begin(id, None);
         db.transact(|tx| broken(tx, id))?;
         let report = db.check_documents()?;
         assert!(report.problems.iter().any(|problem| problem.contains(wanted)), "{wanted}: {report:?}");

@@ -39,7 +39,7 @@ pub(super) struct Live {
 impl Live {
     fn new(db: &Db) -> Live {
         let (state, id) = (Arc::clone(db.open_state()), BlobId(db.open_state().clock.new_id()));
-        state.uploads.begin(id);
+        state.uploads.begin(id, db.engine().lineage());
         Live { state, id, leaves_pieces: AtomicBool::new(false) }
     }
 }

@@ -14,6 +14,10 @@
 //! took before conflicts with this one, since both read and write the row: the one that commits second runs
 //! again. The counter does not begin again in this process, because ids below the old bound would be
 //! assigned without reading the row.
+//!
+//! In a node of a cluster the counters begin anew in each lineage of commits: other nodes may have led since,
+//! and what was assigned in an order that was given up may never have happened. A transaction of an earlier
+//! lineage takes no id. No bound is lowered there.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -67,6 +71,8 @@ pub(crate) struct IdCounter {
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Given {
+    /// In a node of a cluster: the lineage of commits in which ids are assigned.
+    lineage: Option<u64>,
     /// The next id; 0 before the first is requested.
     next: u64,
     /// Ids below are covered by a bound that is in the log.
@@ -133,10 +139,16 @@ impl IdCounter {
     /// The state from which an id is taken.
     fn next(&self, tx: &Shared<'_>, collection: &str, rows: TreeId) -> Result<Given> {
         // The tree is read before the lock is taken: a page may have to be read from the disk.
-        let first = if self.lock().next == 0 { Some(first_id(tx, collection, rows)?) } else { None };
+        let lineage = tx.lineage();
+        let is_unset = |state: &Given| state.next == 0 || state.lineage < lineage;
+        let first = if is_unset(&self.lock()) { Some(first_id(tx, collection, rows)?) } else { None };
         let mut state = self.lock();
-        if state.next == 0 {
-            state.next = first.expect("it was zero when it was looked at, or somebody has set it since");
+        if is_unset(&state) {
+            let next = first.expect("a counter that was set stays set in its lineage");
+            *state = Given { lineage, next, bound: 0, ended: state.ended };
+        }
+        if state.lineage > lineage {
+            return Err(tx.is_of_an_earlier_leadership());
         }
         if state.ended {
             return Err(Error::new(Code::Closed, "the database is being closed")

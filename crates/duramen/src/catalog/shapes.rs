@@ -5,8 +5,10 @@
 //! read after its collection was dropped. docs/format.md, "Shapes".
 //!
 //! In one process a number is given to one shape only, also if the transaction that added it was rolled back.
-//! So what is known in memory holds for every state, published or not. Lookups by number take no lock.
+//! So what is known in memory holds for every state, published or not. Lookups by number take no lock. In a
+//! node of a cluster other processes give numbers, too: `decided`.
 
+mod decided;
 mod layout;
 mod of_collection;
 mod row;
@@ -21,9 +23,10 @@ use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::store::error::{Code, Error, Result};
 use crate::store::skip::readable_rows;
-use crate::store::{Features, Shared, Source};
+use crate::store::{Engine, Features, Shared, Source};
 use crate::value::msgpack::{Reader, Token, begins_with_a_shape};
 
+use decided::OfNode;
 pub(crate) use layout::Layout;
 pub(crate) use of_collection::{CollectionShapes, LastShape};
 use of_collection::{Names, hash_of};
@@ -62,6 +65,8 @@ pub(crate) struct Shapes {
     known: RwLock<Known>,
     /// Documents get no shape.
     keeps_names: AtomicBool,
+    /// Of a node of a cluster.
+    of_node: OnceLock<OfNode>,
 }
 
 #[derive(Default)]
@@ -100,7 +105,12 @@ fn bytes_of<'n>(names: impl Iterator<Item = &'n str>) -> usize {
 impl Default for Shapes {
     fn default() -> Self {
         let by_number = (0..ALL_MAX / CHUNK).map(|_| OnceLock::new()).collect();
-        Shapes { by_number, known: RwLock::default(), keeps_names: AtomicBool::default() }
+        Shapes {
+            by_number,
+            known: RwLock::default(),
+            keeps_names: AtomicBool::default(),
+            of_node: OnceLock::new(),
+        }
     }
 }
 
@@ -177,11 +187,28 @@ impl Shapes {
         Ok(number)
     }
 
+    /// These are the shapes of a database that is a node of a cluster.
+    pub(crate) fn are_of_node(&self, engine: Engine) {
+        self.of_node.get_or_init(|| OfNode(engine));
+    }
+
     /// The shape of a number. Takes no lock.
     ///
     /// # Errors
     /// `CorruptData` if there is none.
     pub(crate) fn of(&self, number: u32) -> Result<&Shape> {
+        match self.look_up(number) {
+            Some(shape) => Ok(shape),
+            None => self.read_or_miss(number),
+        }
+    }
+
+    /// The shape of a number that is not known. In a node of a cluster another node may have added it.
+    #[cold]
+    fn read_or_miss(&self, number: u32) -> Result<&Shape> {
+        if let Some(node) = self.of_node.get() {
+            node.read(self)?;
+        }
         self.look_up(number).ok_or_else(|| self.missing(number))
     }
 
@@ -244,7 +271,7 @@ impl Shapes {
             return Ok(Some((shape, stored)));
         }
         let Some(names) = Names::of(named)? else { return Ok(None) };
-        let Some(shape) = self.find_or_add(of, &names) else { return Ok(None) };
+        let Some(shape) = self.find_or_add(of, &names)? else { return Ok(None) };
         of.last.set(shape.number());
         Ok(shape.of_named(named)?.map(|stored| (shape, stored)))
     }
@@ -252,12 +279,16 @@ impl Shapes {
     /// The shape of documents of this layout; `None` if they are to keep their names.
     ///
     /// As for [`Shapes::shaped`], the caller must see to the shape's row.
-    pub(crate) fn of_layout(&self, of: &CollectionShapes<'_>, layout: &Layout) -> Option<&Shape> {
+    ///
+    /// # Errors
+    /// In a node of a cluster those of a commit.
+    pub(crate) fn of_layout(&self, of: &CollectionShapes<'_>, layout: &Layout) -> Result<Option<&Shape>> {
         if self.keeps_names.load(Ordering::Relaxed) {
-            return None;
+            return Ok(None);
         }
-        let shape = self.find_or_add(of, &Names::of_layout(layout)?)?;
-        (shape.layout() == layout).then_some(shape)
+        let Some(names) = Names::of_layout(layout) else { return Ok(None) };
+        let shape = self.find_or_add(of, &names)?;
+        Ok(shape.filter(|shape| shape.layout() == layout))
     }
 
     /// Stores documents with their names from now on.
@@ -266,17 +297,25 @@ impl Shapes {
     }
 
     /// The shape of these names, which is added if it is new; `None` for documents that keep them.
-    fn find_or_add(&self, of: &CollectionShapes<'_>, names: &Names<'_>) -> Option<&Shape> {
+    fn find_or_add(&self, of: &CollectionShapes<'_>, names: &Names<'_>) -> Result<Option<&Shape>> {
         let hash = names.hash();
         let known = self.known();
         if let Some(shape) = self.find(&known, hash, of, names) {
-            return Some(shape);
+            return Ok(Some(shape));
         }
         // Most documents of a collection that has used up its shapes end here.
         if !known.has_room(of.collection, names.bytes()) {
-            return None;
+            return Ok(None);
         }
         drop(known);
+        match self.of_node.get() {
+            Some(node) => node.find_or_add(self, of, names),
+            None => Ok(self.add(hash, of, names)),
+        }
+    }
+
+    /// Adds the shape of these names, unless another thread has.
+    fn add(&self, hash: u64, of: &CollectionShapes<'_>, names: &Names<'_>) -> Option<&Shape> {
         let layout = names.layout(of.sums)?;
         let mut known = self.known_mut();
         if let Some(shape) = self.find(&known, hash, of, names) {

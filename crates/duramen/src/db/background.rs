@@ -5,7 +5,8 @@
 //! was opened read-only, stepped, or with [`DbOptions::background`](crate::DbOptions::background) switched
 //! off. It has its own handle of the engine, and the handles of the program hold the thread. Dropping the
 //! last of them stops the thread and releases the engine before the drop returns. An error of a job is
-//! reported to the event hook, and the job is retried later.
+//! reported to the event hook, and the job is retried later. In a node of a cluster the jobs run while it
+//! leads; their commits reach the others.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -40,6 +41,9 @@ const JOBS: [Job; 4] = [
 
 /// The pause between steps, in which other threads have the processor, the log and the order lock.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// How often a node of a cluster looks whether it leads, and whether others have made work that it does then.
+const LOOK_OF_NODE: Duration = Duration::from_millis(500);
 
 /// The delay before a failed job is retried. It doubles with each failure.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -80,7 +84,7 @@ impl Background {
     /// Wakes the thread if a job has work.
     pub(crate) fn begin(&self, db: &Db) {
         // An error of reading is left to the calls that read the same data.
-        if JOBS.iter().any(|job| (job.has_work)(db).unwrap_or(false)) {
+        if db.engine().lineage().is_some() || JOBS.iter().any(|job| (job.has_work)(db).unwrap_or(false)) {
             self.worker.wake();
         }
     }
@@ -106,7 +110,11 @@ impl fmt::Debug for Background {
 
 /// Runs every job that is due.
 fn round(db: &Db, disk: &dyn Disk, turns: &mut [Turn; JOBS.len()]) -> Rest {
-    let mut next: Option<Duration> = None;
+    let is_node = db.engine().lineage().is_some();
+    if !db.engine().takes_transactions().unwrap_or(false) {
+        return if is_node { Rest::For(LOOK_OF_NODE) } else { Rest::UntilWoken };
+    }
+    let mut next: Option<Duration> = is_node.then_some(LOOK_OF_NODE);
     for (job, turn) in JOBS.iter().zip(turns) {
         let now_ns = disk.monotonic_ns();
         let outlook = if turn.due_ns > now_ns {
@@ -157,9 +165,12 @@ impl Db {
     ///
     /// # Errors
     /// Those of a [commit](crate::Error#commits) and of [writing a document](crate::Error#documents), if they
-    /// kept a job from working at all.
+    /// kept a job from working at all. A node of a cluster has none to do unless it leads.
     pub fn step_background(&self) -> Result<bool> {
         let mut more = false;
+        if !self.engine().takes_transactions().unwrap_or(false) {
+            return Ok(more);
+        }
         for job in &JOBS {
             more |= (job.step)(self, u64::MAX)? == Outlook::More;
         }

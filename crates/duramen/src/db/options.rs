@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::{CommitSeq, CopyTarget, Durability, Engine, Event, Hooks, Options, Reducer, ReducerSpec};
+use crate::store::{
+    CommitSeq, CopyTarget, Durability, Engine, Event, Hooks, OpenReplica, Options, Proposer, Reducer,
+    ReducerSpec,
+};
 use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
 
 use crate::access::collection::Collection;
@@ -20,7 +23,7 @@ use crate::feed::positions::Rule;
 use crate::requests;
 use crate::store::Background;
 use crate::store::error::{Error, Result};
-use crate::value::clock::Clock;
+use crate::value::clock::{Clock, LogTime};
 use crate::view::monoid::{Codes, Monoid};
 use crate::view::reducer::Reductions;
 use crate::view::sums::Sums;
@@ -198,8 +201,8 @@ impl DbOptions {
     /// `#[references]` takes its references away.
     #[must_use]
     pub fn collection<C: Collection>(mut self) -> Self {
-        self.opened.push(|db, read_only| {
-            if read_only {
+        self.opened.push(|db, only_checks| {
+            if only_checks {
                 db.snapshot()?.fitting_now(TypeDescriptor::of::<C>()).map(drop)
             } else {
                 db.register::<C>()
@@ -230,6 +233,39 @@ impl DbOptions {
     /// # Errors
     /// As [`DbOptions::open`].
     pub fn open_on(self, disk: Arc<dyn Disk>, path: impl AsRef<Path>) -> Result<Db> {
+        self.open_with(disk, path.as_ref(), |disk, path, options, hooks| {
+            Engine::open(disk, path, options, hooks)
+        })
+    }
+
+    /// Opens a database on a given disk as a node of a cluster: see [`Engine::open_replica`]. Types that were
+    /// named are checked, and not registered: that is a commit.
+    ///
+    /// # Errors
+    /// As [`DbOptions::open`] and [`Engine::open_replica`].
+    pub(crate) fn open_node_on(
+        self,
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        members: Option<&[u8]>,
+        proposer: Arc<dyn Proposer>,
+    ) -> Result<(Db, OpenReplica)> {
+        let mut node = None;
+        let db = self.open_with(disk, path, |disk, path, options, hooks| {
+            let opened = Engine::open_replica(disk, path, options, hooks, members, proposer)?;
+            let engine = opened.engine.clone();
+            node = Some(opened);
+            Ok(engine)
+        })?;
+        Ok((db, node.expect("the engine was opened")))
+    }
+
+    fn open_with(
+        self,
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        open: impl FnOnce(Arc<dyn Disk>, &Path, Options, Hooks) -> Result<Engine>,
+    ) -> Result<Db> {
         if let Some(refused) = self.refused {
             return Err(refused);
         }
@@ -237,19 +273,21 @@ impl DbOptions {
         let is_stepped = self.engine.background == Background::Stepped;
         let without_background = self.without_background || is_stepped || read_only;
         let on_event = self.hooks.on_event.clone();
-        let own_directory = (!read_only).then(|| path.as_ref().to_owned());
+        let own_directory = (!read_only).then(|| path.to_owned());
         let spill = SpillPlace { disk: Arc::clone(&disk), directory: self.spill_dir.or(own_directory) };
         let mut hooks = with_reducers(self.hooks, self.codes);
         hooks.feed = Some(Arc::new(Rule));
-        let engine = Engine::open(Arc::clone(&disk), path.as_ref(), self.engine, hooks)?;
-        let db = Db::new(
-            engine,
-            level,
-            OpenState::new(Clock::new(Arc::clone(&disk)), spill, is_stepped),
-            on_event,
-            clean_up,
-        );
+        let engine = open(Arc::clone(&disk), path, self.engine, hooks)?;
+        let node = engine.lineage().map(|_| engine.clone());
+        let by_log = node.clone().map(|node| Box::new(move || node.log_time_ns()) as LogTime);
+        let clock = Clock::new(Arc::clone(&disk), by_log);
+        let state = OpenState::new(clock, spill, is_stepped);
+        let db = Db::new(engine, level, state, on_event, clean_up);
         let shapes = &db.open_state().catalog.shapes;
+        let takes_transactions = node.is_none() && !read_only;
+        if let Some(node) = node {
+            shapes.are_of_node(node);
+        }
         if self.names_fields {
             shapes.keep_names();
         }
@@ -260,7 +298,7 @@ impl DbOptions {
             // Later, if the row that it reads cannot be read.
             let _ = requests::start_clock(&db);
         }
-        self.opened.iter().try_for_each(|opened| opened(&db, read_only))?;
+        self.opened.iter().try_for_each(|opened| opened(&db, !takes_transactions))?;
         Ok(if without_background { db.of_program(None) } else { db.with_background(disk) })
     }
 
@@ -327,7 +365,7 @@ impl DbOptions {
         let is_stepped = self.engine.background == Background::Stepped;
         let directory = Some(to.as_ref().to_owned());
         let spill = SpillPlace { disk: Arc::clone(&disk), directory: self.spill_dir.clone().or(directory) };
-        let state = OpenState::new(Clock::new(Arc::clone(&disk)), spill, is_stepped);
+        let state = OpenState::new(Clock::new(Arc::clone(&disk), None), spill, is_stepped);
         let on_event = self.hooks.on_event.clone();
         let (from, to) = (from.as_ref(), to.as_ref());
         let told = &mut |at: &crate::store::RepairProgress| progress(&RepairProgress::reading(at));

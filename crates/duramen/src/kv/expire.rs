@@ -26,6 +26,10 @@ const EXPIRED_A_WRITE: u64 = 2;
 /// The maximum interval of background expiry: a new value may expire earlier than those known.
 const LAG_MAX: Duration = Duration::from_secs(10);
 
+/// The same in a node of a cluster, where no reader sees that a value has expired before a commit of that
+/// time.
+const LAG_MAX_OF_NODE: Duration = Duration::from_millis(100);
+
 /// Values deleted per step, at most.
 const EXPIRED_MAX: usize = 512;
 
@@ -70,7 +74,7 @@ pub(crate) fn step(db: &Db) -> Result<Expired> {
         let Some((_, namespace)) = firsts.first().cloned() else {
             return Ok(Expired { freed: 0, next_due: None });
         };
-        let due = due(&snapshot, &namespace)?;
+        let due = due(&snapshot, db.open_state().clock.now(), &namespace)?;
         (namespace, due)
     };
     let freed = if due.is_empty() { 0 } else { free(db, &oldest, &due)? };
@@ -90,8 +94,9 @@ pub(crate) fn background_step(db: &Db, _now_ns: u64) -> Result<Outlook> {
     let Expired { next_due, .. } = step(db)?;
     let Some(due) = next_due else { return Ok(Outlook::Nothing) };
     db.open_state().expiry.background_rests(false);
+    let lag_max = if db.engine().lineage().is_some() { LAG_MAX_OF_NODE } else { LAG_MAX };
     let left_ms = Millis::not_before(due).0.saturating_sub(db.open_state().clock.now().0);
-    Ok(if left_ms == 0 { Outlook::More } else { Outlook::Due(Duration::from_millis(left_ms).min(LAG_MAX)) })
+    Ok(if left_ms == 0 { Outlook::More } else { Outlook::Due(Duration::from_millis(left_ms).min(lag_max)) })
 }
 
 /// Deletes expired values of a namespace after commits: about two for each of the `writes` writes since the
@@ -99,7 +104,7 @@ pub(crate) fn background_step(db: &Db, _now_ns: u64) -> Result<Outlook> {
 pub(crate) fn after_writes(db: &Db, namespace: &str, writes: u64) -> Result<()> {
     let mut left = writes.max(WRITES_A_RUN).saturating_mul(EXPIRED_A_WRITE);
     while left > 0 {
-        let due = due(&db.snapshot()?, namespace)?;
+        let due = due(&db.snapshot()?, db.open_state().clock.now(), namespace)?;
         if due.is_empty() {
             break;
         }
@@ -109,13 +114,13 @@ pub(crate) fn after_writes(db: &Db, namespace: &str, writes: u64) -> Result<()> 
     Ok(())
 }
 
-/// The first expired values of a namespace, as many as a step takes.
-pub(super) fn due(snapshot: &Snapshot, namespace: &str) -> Result<Vec<Due>> {
+/// The first values of a namespace that have expired by now, as many as a step takes.
+pub(super) fn due(snapshot: &Snapshot, now: Millis, namespace: &str) -> Result<Vec<Due>> {
     let source = snapshot.source();
     let Some(expiries) = source.tree(&row::expiries_tree(namespace))? else { return Ok(Vec::new()) };
     let mut due = Vec::new();
     let mut bytes = 0;
-    let mut cursor = source.cursor(expiries, row::expired(snapshot.now()), Direction::Forward)?;
+    let mut cursor = source.cursor(expiries, row::expired(now), Direction::Forward)?;
     while due.len() < EXPIRED_MAX
         && bytes < EXPIRED_BYTES_MAX
         && let Some(found) = cursor.next_key()?

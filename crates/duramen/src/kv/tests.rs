@@ -61,7 +61,7 @@ fn what_was_renewed_after_expiry_looked_stays() -> Result<()> {
     values.put_with("renewed", &1, Ttl::seconds(1))?;
     values.put_with("expired", &1, Ttl::seconds(1))?;
     disk.advance_clock(1_500 * MS);
-    let found = due(&db.snapshot()?, "s")?;
+    let found = due(&db.snapshot()?, db.open_state().clock.now(), "s")?;
     assert_eq!(found.len(), 2);
     values.put_with("renewed", &2, Ttl::seconds(9))?;
     assert_eq!(free(&db, "s", &found)?, 1);
@@ -161,7 +161,7 @@ fn due_of(tx: &crate::Transaction<'_>, tree: crate::store::TreeId) -> Result<Vec
 fn a_clock_set_back_stands_still() {
     let disk = MemDisk::new(1);
     disk.set_wall_clock(5_000 * MS);
-    let clock = Clock::new(Arc::new(disk.clone()));
+    let clock = Clock::new(Arc::new(disk.clone()), None);
     assert_eq!(clock.now(), Millis(5_000));
     disk.set_wall_clock(1_000 * MS);
     assert_eq!(clock.now(), Millis(5_000));

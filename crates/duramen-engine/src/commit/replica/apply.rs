@@ -174,7 +174,7 @@ impl Committer {
             Err(error) => return Err((self.order.lock(), error)),
         };
         prepared.loading = Loading::Allowed;
-        prepared.is_decided = true;
+        prepared.decided_ns = Some(entry.time_ns);
         loop {
             let mut order = self.order.lock();
             let bytes = match self.enter(&mut order, &mut prepared) {

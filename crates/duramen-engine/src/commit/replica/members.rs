@@ -34,7 +34,7 @@ impl Committer {
         Entry {
             id,
             ordered: OrderedOn { seq: id.seq, ..OrderedOn::default() },
-            time_ns: 0,
+            time_ns: self.log().wall_ns(),
             kind: EntryKind::Changes,
             bytes: changes.encode().into(),
         }

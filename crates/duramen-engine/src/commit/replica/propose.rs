@@ -22,7 +22,8 @@ const LOOK_MS: u64 = 500;
 
 /// What is needed of a group to make its entries.
 struct Taken {
-    records: Vec<Record>,
+    /// With their times.
+    records: Vec<(Record, u64)>,
     term: u64,
     lineage: u64,
     end: LogEnd,
@@ -164,29 +165,30 @@ impl Committer {
         let lineage = order.rollback_epoch;
         let replica = order.replica();
         let Role::Leads { term } = replica.role else { return None };
-        let taken = Taken { records: records.clone(), term, lineage, end: replica.end, only_deletes };
         let in_flight = |(record, mut effects): (Record, CommitEffects)| {
             let root = effects.root.take().expect("a commit of a node keeps its root");
             InFlight { entry: None, record, effects, root }
         };
         replica.in_flight = records.into_iter().zip(members).map(in_flight).collect();
-        Some(taken)
+        let records = replica.in_flight.iter().map(|commit| (commit.record.clone(), commit.root.time_ns));
+        Some(Taken { records: records.collect(), term, lineage, end: replica.end, only_deletes })
     }
 
     /// Makes the entries of a group. Their records have room in the engine's log before they are proposed: a
     /// decided commit that cannot be written would stop the node.
     fn entries_of(&self, taken: Taken) -> std::result::Result<Vec<Entry>, NotProposed> {
         let Taken { records, term, lineage, mut end, only_deletes } = taken;
+        let (records, times): (Vec<Record>, Vec<u64>) = records.into_iter().unzip();
         self.pipeline.make_room(&records, only_deletes).map_err(|why| NotProposed { of: None, why })?;
         let mut entries = Vec::with_capacity(records.len());
-        for record in &records {
+        for (record, time_ns) in records.iter().zip(times) {
             let seq = end.id.seq.next();
             invariant!(record.seq == seq, "commit {} is proposed after {}", record.seq, end.id.seq);
             let bytes = self.content_of(record).map_err(|why| NotProposed { of: Some(seq), why })?;
             let entry = Entry {
                 id: EntryId { term, seq },
                 ordered: OrderedOn { term, lineage, seq, chain: end.chain },
-                time_ns: self.log().wall_ns().max(end.time_ns),
+                time_ns,
                 kind: EntryKind::Changes,
                 bytes,
             };

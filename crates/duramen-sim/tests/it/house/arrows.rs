@@ -9,7 +9,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("duramen-derive", &[]),
     ("duramen-engine", &["duramen-disk"]),
     ("duramen", &["duramen-engine", "duramen-disk", "duramen-derive"]),
-    ("duramen-repl", &["duramen-engine", "duramen-disk"]),
+    ("duramen-repl", &["duramen", "duramen-engine", "duramen-disk"]),
     ("duramen-lab", &["duramen-disk"]),
     ("duramen-proto", &["duramen"]),
     ("duramen-client", &["duramen", "duramen-proto"]),
