@@ -309,8 +309,13 @@ impl Committer {
         TreeId(self.next_tree.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// The next tree gets this id: in a copy that keeps those of the original.
+    pub(crate) fn set_next_tree(&self, next: TreeId) {
+        self.next_tree.store(next.0, Ordering::Relaxed);
+    }
+
     /// Another node has given tree ids below this one.
-    fn raise_next_tree(&self, next: TreeId) {
+    pub(crate) fn raise_next_tree(&self, next: TreeId) {
         self.next_tree.fetch_max(next.0, Ordering::Relaxed);
     }
 

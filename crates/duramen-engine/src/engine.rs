@@ -48,14 +48,14 @@ use crate::verify::{Check, CheckReport};
 use crate::wal::{LogIdentity, read_through};
 
 pub use compact::{CompactProgress, CompactReport, HeldSnapshot};
-pub use copy::{CopyPart, CopyProgress, CopySource, CopyTarget};
+pub use copy::{CopyPart, CopyProgress, CopySource, CopyTarget, NodeHead};
 use deferred_redo::DeferredRedo;
 pub use event::{Event, EventHook};
 pub use feed::{FeedReader, FeedStop, Wants};
 use maintenance::Maintenance;
 pub use observe::{ObserveFrom, Observed, Observer};
 pub use repair::{FoundEntries, Keep, LostCommits, Repair, RepairProgress, TreeLoss, UncertainTree};
-pub use replica::{OpenReplica, Replica};
+pub use replica::{Founding, OpenReplica, Replica};
 pub use stats::{DurabilityStatus, RecoveryStats, Stats};
 
 /// What a program plugs into the engine.

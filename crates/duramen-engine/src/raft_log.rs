@@ -37,7 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub use entry::{Entry, EntryId, EntryKind, LogEnd, OrderedOn};
 pub use opening::Found;
 pub(crate) use opening::RaftPlace;
-pub use start::Vote;
+pub use start::{Ident, Vote};
 
 use crate::alarm::locked;
 use crate::error::{Code, Error, Result};

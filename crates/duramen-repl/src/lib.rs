@@ -11,26 +11,35 @@
 
 mod change;
 mod config;
+mod join;
 mod log_store;
 mod members;
 mod net;
 mod node;
+mod promote;
 mod proposer;
 mod read;
 mod roles;
 mod runtime;
+mod seed;
 mod state;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test")]
 mod suite;
 mod synced;
+mod tcp;
+mod tls;
 mod types;
 mod wire;
 
+pub use duramen_engine::Ident;
+pub use join::{Joining, join};
 pub use net::{Called, Lane, Transport};
-pub use node::{Members, Node, NodeError, Start};
+pub use node::{First, Members, Node, NodeError, Start};
 pub use openraft_rt_tokio::TokioRuntime;
 pub use runtime::Runtime;
+pub use tcp::{Answers, TcpTransport, listen};
+pub use tls::PeerTls;
 pub use types::Peer;
 
 /// One thread, a virtual clock, and a seed: what nodes run on in simulations.

@@ -29,14 +29,19 @@ struct Member {
     node: u64,
     #[prost(string, tag = "2")]
     address: String,
+    #[prost(string, tag = "3")]
+    serves: String,
 }
 
 pub(crate) fn encode(membership: &Membership) -> Vec<u8> {
     let voters = membership.get_joint_config().iter();
-    let members = membership.nodes();
+    let member = |(node, peer): (&u64, &Peer)| {
+        let Peer { address, serves } = peer.clone();
+        Member { node: *node, address, serves }
+    };
     let encoded = Members {
         voters: voters.map(|nodes| Voters { nodes: nodes.iter().copied().collect() }).collect(),
-        members: members.map(|(node, peer)| Member { node: *node, address: peer.address.clone() }).collect(),
+        members: membership.nodes().map(member).collect(),
     };
     encoded.encode_to_vec()
 }
@@ -47,7 +52,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Membership, String> {
     let Members { voters, members } = Members::decode(bytes).map_err(|error| error.to_string())?;
     let voters: Vec<BTreeSet<u64>> =
         voters.into_iter().map(|voters| voters.nodes.into_iter().collect()).collect();
-    let peers: BTreeMap<u64, Peer> =
-        members.into_iter().map(|Member { node, address }| (node, Peer { address })).collect();
+    let peer = |Member { node, address, serves }| (node, Peer { address, serves });
+    let peers: BTreeMap<u64, Peer> = members.into_iter().map(peer).collect();
     Membership::new(voters, peers).map_err(|error| error.to_string())
 }

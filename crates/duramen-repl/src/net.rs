@@ -2,9 +2,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use duramen_disk::Disk;
+use duramen_engine::{CommitSeq, Ident, RaftLog};
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::RPCOption;
 use openraft::raft::{
@@ -12,14 +14,18 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::type_config::alias::SnapshotOf;
+use openraft::type_config::async_runtime::WatchReceiver;
 use openraft::{OptionalSend, Raft, RaftNetworkFactory, RaftNetworkV2};
 use prost::Message;
 
-use crate::read;
 use crate::runtime::Runtime;
+use crate::seed::Seeds;
 use crate::state::{State, StateAt};
 use crate::types::{Peer, Types, VoteOf};
-use crate::wire::{Answer, Append, AppendReply, AskVote, Asked, Reply, Request, Transfer, VoteReply};
+use crate::wire::{
+    Answer, Append, AppendReply, AskVote, Asked, NextPiece, Reply, Request, Seed, Transfer, VoteReply,
+};
+use crate::{join, read};
 
 /// The answer of a peer, or why there is none.
 pub type Called = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send>>;
@@ -37,6 +43,8 @@ pub enum Lane {
     Control,
     /// Entries.
     Log,
+    /// The state, for a new node.
+    Bulk,
 }
 
 /// Entries are sent anew if a follower has not answered for so long: long enough for a slow link and disk.
@@ -45,14 +53,43 @@ fn time_for(bytes: usize) -> Duration {
     Duration::from_secs(1) + Duration::from_micros(4) * u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-/// The way to all peers.
+/// The way to all peers, of a node.
+#[derive(Clone)]
 pub(crate) struct Links {
     pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) ident: Ident,
+    /// A node that stops closes it.
+    pub(crate) log: Weak<RaftLog>,
+}
+
+impl Links {
+    /// Asks a member, and waits for the answer so long at most.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn ask<R: Runtime>(
+        &self,
+        (node, peer): (u64, &Peer),
+        lane: Lane,
+        asked: Asked,
+        within: Duration,
+    ) -> Result<Answer, String> {
+        ask::<R>(&*self.transport, Some(self.ident.cluster), (node, peer), lane, asked, within).await
+    }
+
+    /// The chain after an entry, if it is at hand.
+    fn chain_after(&self, seq: u64) -> Option<u64> {
+        let (log, seq) = (self.log.upgrade()?, CommitSeq(seq));
+        if !log.is_in_memory(seq) {
+            return None;
+        }
+        log.end_after(seq).ok().map(|end| end.chain)
+    }
 }
 
 /// The way to one peer.
 pub(crate) struct Link {
-    transport: Arc<dyn Transport>,
+    links: Links,
     node: u64,
     peer: Peer,
     lane: Lane,
@@ -62,11 +99,11 @@ impl<R: Runtime> RaftNetworkFactory<Types<R>> for Links {
     type Network = Link;
 
     async fn new_client(&mut self, node: u64, peer: &Peer) -> Link {
-        Link { transport: Arc::clone(&self.transport), node, peer: peer.clone(), lane: Lane::Log }
+        Link { links: self.clone(), node, peer: peer.clone(), lane: Lane::Log }
     }
 
     async fn new_heartbeat_client(&mut self, node: u64, peer: &Peer) -> Link {
-        Link { transport: Arc::clone(&self.transport), node, peer: peer.clone(), lane: Lane::Control }
+        Link { links: self.clone(), node, peer: peer.clone(), lane: Lane::Control }
     }
 }
 
@@ -81,7 +118,7 @@ impl Link {
             (Lane::Log, Asked::Append(append)) => time_for(append.bytes()),
             _ => option.hard_ttl(),
         };
-        let answered = ask::<R>(&*self.transport, (self.node, &self.peer), lane, asked, within);
+        let answered = self.links.ask::<R>((self.node, &self.peer), lane, asked, within);
         answered.await.map_err(|why| RPCError::Unreachable(Unreachable::from_string(why)))
     }
 
@@ -103,14 +140,16 @@ impl Link {
 /// Why there is none.
 pub(crate) async fn ask<R: Runtime>(
     transport: &dyn Transport,
+    cluster: Option<u128>,
     (node, peer): (u64, &Peer),
     lane: Lane,
     asked: Asked,
     within: Duration,
 ) -> Result<Answer, String> {
-    let request = Request { asked: Some(asked) }.encode_to_vec();
+    let cluster = cluster.map_or_else(Vec::new, |cluster| cluster.to_be_bytes().to_vec());
+    let request = Request { asked: Some(asked), cluster, to: node }.encode_to_vec();
     let called = transport.call(node, peer, lane, request);
-    let no_answer = |_| format!("node {node} has not answered within {within:?}");
+    let no_answer = |_| format!("{} has not answered within {within:?}", peer.address);
     let reply = R::timeout(within, called).await.map_err(no_answer)??;
     match Reply::decode(&reply[..]).map_err(text)?.answer {
         Some(Answer::Failed(why)) => Err(why),
@@ -131,7 +170,9 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Link {
         rpc: AppendEntriesRequest<Types<R>>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types<R>>, RPCError<Types<R>>> {
-        let answer = self.call::<R>(self.lane, Asked::Append(Append::new(rpc)), &option).await?;
+        let prev_chain = rpc.prev_log_id.and_then(|prev| self.links.chain_after(prev.index));
+        let asked = Asked::Append(Append::new(rpc, prev_chain));
+        let answer = self.call::<R>(self.lane, asked, &option).await?;
         match answer {
             Answer::Append(reply) => {
                 reply.into_response().ok_or_else(|| misplaced(&Answer::Failed(String::new())))
@@ -181,19 +222,95 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Link {
     }
 }
 
-/// Answers a request of a peer.
-pub(crate) async fn answer<R: Runtime>(raft: &Raft<Types<R>, State>, request: &[u8]) -> Vec<u8> {
-    let answer = match Request::decode(request) {
-        Ok(Request { asked: Some(asked) }) => answer_to(raft, asked).await,
-        Ok(Request { asked: None }) => Err("a request that this build does not know".to_owned()),
-        Err(error) => Err(error.to_string()),
-    };
-    let answer = answer.unwrap_or_else(Answer::Failed);
-    Reply { answer: Some(answer) }.encode_to_vec()
+/// What a node answers requests with.
+pub(crate) struct Answering<R: Runtime> {
+    pub(crate) raft: Raft<Types<R>, State>,
+    pub(crate) ident: Ident,
+    pub(crate) log: Weak<RaftLog>,
+    pub(crate) seeds: Arc<Seeds>,
+    pub(crate) disk: Arc<dyn Disk>,
+    /// Why this node has left.
+    pub(crate) left: OnceLock<String>,
+}
+
+impl<R: Runtime> Answering<R> {
+    /// Answers a request of a peer.
+    pub(crate) async fn answer(&self, request: &[u8]) -> Vec<u8> {
+        let answer = match Request::decode(request) {
+            Ok(request) => self.answer_request(request).await,
+            Err(error) => Err(error.to_string()),
+        };
+        let answer = answer.unwrap_or_else(Answer::Failed);
+        Reply { answer: Some(answer) }.encode_to_vec()
+    }
+
+    async fn answer_request(&self, Request { asked, cluster, to }: Request) -> Result<Answer, String> {
+        let asked = asked.ok_or("a request that this build does not know")?;
+        let is_ours = cluster == self.ident.cluster.to_be_bytes() && (to == 0 || to == self.ident.node);
+        // A database that is no node yet knows no cluster.
+        if !is_ours && !(cluster.is_empty() && matches!(asked, Asked::Join(_))) {
+            return Err(format!(
+                "E1206: this is node {} of another cluster, or another node",
+                self.ident.node
+            ));
+        }
+        match asked {
+            Asked::Join(join) => join::admit(&self.raft, self.ident, join).await,
+            Asked::Seed(Seed { at_least, address }) => {
+                self.wait_applied(at_least).await?;
+                let (seeds, now_ns) = (Arc::clone(&self.seeds), self.disk.monotonic_ns());
+                let begun = R::run_blocking(move || seeds.begin(address, now_ns)).await.map_err(text)?;
+                begun.map(Answer::SeedHead)
+            }
+            Asked::NextPiece(NextPiece { seed, number }) => {
+                let (seeds, now_ns) = (Arc::clone(&self.seeds), self.disk.monotonic_ns());
+                let piece = R::run_blocking(move || seeds.piece(seed, number, now_ns)).await.map_err(text)?;
+                piece.map(Answer::Piece)
+            }
+            Asked::Append(append) => {
+                self.is_same_log(&append).await?;
+                answer_to(&self.raft, Asked::Append(append)).await
+            }
+            asked => answer_to(&self.raft, asked).await,
+        }
+    }
+
+    /// Waits until an entry is applied here.
+    async fn wait_applied(&self, index: u64) -> Result<(), String> {
+        let mut metrics = self.raft.metrics();
+        while metrics.borrow_watched().last_applied.is_none_or(|applied| applied.index < index) {
+            metrics.changed().await.map_err(|_| "the node has stopped".to_owned())?;
+        }
+        Ok(())
+    }
+
+    /// Fails, and ends this node's part, if its log has another history than the leader's: the same entry
+    /// stands on others.
+    async fn is_same_log(&self, append: &Append) -> Result<(), String> {
+        let Some(((id, chain), log)) = append.continues().zip(self.log.upgrade()) else { return Ok(()) };
+        if !log.is_in_memory(id.seq) || id.seq > log.end().id.seq {
+            return Ok(());
+        }
+        let is_other = log.end_after(id.seq).is_ok_and(|own| own.id == id && own.chain != chain);
+        if !is_other {
+            return Ok(());
+        }
+        let why = format!(
+            "E1206: node {} has another history than its leader before entry {} of term {}: it takes no more part",
+            self.ident.node, id.seq, id.term
+        );
+        let why = self.left.get_or_init(|| why).clone();
+        // It has ended before, perhaps.
+        drop(self.raft.shutdown().await);
+        Err(why)
+    }
 }
 
 async fn answer_to<R: Runtime>(raft: &Raft<Types<R>, State>, asked: Asked) -> Result<Answer, String> {
     Ok(match asked {
+        Asked::Join(_) | Asked::Seed(_) | Asked::NextPiece(_) => {
+            return Err("consensus does not know that request".to_owned());
+        }
         Asked::Append(append) => {
             let response = raft.append_entries(append.into_request()?).await.map_err(text)?;
             Answer::Append(AppendReply::new(&response))

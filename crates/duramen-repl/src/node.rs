@@ -3,25 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use duramen::wire::open_node;
 use duramen::{Db, DbOptions};
 use duramen_disk::Disk;
-use duramen_engine::{CommitSeq, Engine, Error, OpenReplica, RaftLog, Replica};
+use duramen_engine::{CommitSeq, Engine, Error, Founding, Ident, OpenReplica, RaftLog, Replica};
 use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
 
 use crate::config::{HEARTBEAT_MS, config};
 use crate::log_store::LogStore;
-use crate::net::{Links, Transport};
+use crate::net::{Answering, Links, Transport};
 use crate::proposer::Groups;
 use crate::runtime::Runtime;
+use crate::seed::Seeds;
 use crate::state::State;
 use crate::synced::Synced;
 use crate::types::{Membership, Peer, Types};
-use crate::{change, members, net, read, roles};
+use crate::{change, members, read, roles};
 
 /// Why a node did not start, or stopped.
 #[derive(Debug, Clone)]
@@ -52,12 +53,31 @@ impl From<Error> for NodeError {
     }
 }
 
+/// What a database that is no node yet becomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct First {
+    /// Which node, of which cluster.
+    pub ident: Ident,
+    /// The members of the cluster.
+    pub members: Members,
+}
+
+impl First {
+    /// The only member of a new cluster.
+    #[must_use]
+    pub fn alone(disk: &dyn Disk, own: Peer) -> First {
+        let cluster = u128::from(disk.random()) << 64 | u128::from(disk.random());
+        let members = Members { voters: BTreeSet::from([1]), peers: BTreeMap::from([(1, own)]) };
+        First { ident: Ident { cluster, node: 1 }, members }
+    }
+}
+
 /// How a node is started.
 pub struct Start {
-    /// Its id: never used twice in a cluster.
-    pub node: u64,
-    /// The members of a new cluster; not looked at by a node of one.
-    pub members: Option<Members>,
+    /// What a database that is no node yet becomes; not looked at by a node.
+    pub first: Option<First>,
+    /// Whether members vote once they have caught up, if this node leads.
+    pub promotes: bool,
     /// How requests reach the other nodes.
     pub transport: Arc<dyn Transport>,
     /// Milliseconds between two heartbeats; `None` for 150.
@@ -66,10 +86,7 @@ pub struct Start {
 
 impl fmt::Debug for Start {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Start")
-            .field("node", &self.node)
-            .field("members", &self.members)
-            .finish_non_exhaustive()
+        f.debug_struct("Start").field("first", &self.first).finish_non_exhaustive()
     }
 }
 
@@ -89,7 +106,8 @@ pub struct Node<R: Runtime> {
     replica: Arc<Replica>,
     log: Arc<RaftLog>,
     raft: openraft::Raft<Types<R>, State>,
-    transport: Arc<dyn Transport>,
+    links: Links,
+    answering: Answering<R>,
 }
 
 impl<R: Runtime> fmt::Debug for Node<R> {
@@ -118,11 +136,14 @@ impl<R: Runtime> Node<R> {
         options: DbOptions,
         start: Start,
     ) -> Result<Node<R>, NodeError> {
-        let Start { node, members, transport, heartbeat_ms } = start;
-        let members = members.map(founding).transpose()?;
-        let members = members.map(|members| members::encode(&members));
+        let Start { first, promotes, transport, heartbeat_ms } = start;
+        let first = first.map(founding).transpose()?;
+        let of_answers = Arc::clone(&disk);
         let (groups, proposals) = Groups::new();
-        let open = move || open_node(options, disk, &path, members.as_deref(), groups);
+        let open = move || {
+            let founding = first.as_ref().map(|(ident, members)| Founding { ident: *ident, members });
+            open_node(options, disk, &path, founding, groups)
+        };
         let (db, opened) = R::run_blocking(open).await.map_err(ended)??;
         let OpenReplica { engine, replica, log, found } = opened;
         let (replica, log) = (Arc::new(replica), Arc::new(log));
@@ -130,13 +151,23 @@ impl<R: Runtime> Node<R> {
         let store = LogStore::new(Arc::clone(&log), found.vote, synced.clone());
         let state = State::new(&replica, synced);
         let config = config(heartbeat_ms.unwrap_or(HEARTBEAT_MS)).validate().map_err(ended)?;
-        let links = Links { transport: Arc::clone(&transport) };
-        let raft = openraft::Raft::new(node, Arc::new(config), links, store, state).await;
+        let ident = found.ident;
+        let links = Links { transport, ident, log: Arc::downgrade(&log) };
+        let raft = openraft::Raft::new(ident.node, Arc::new(config), links.clone(), store, state).await;
         let raft = raft.map_err(ended)?;
+        let seeds = Arc::new(Seeds::new(engine.clone(), Arc::downgrade(&log), db.opening()));
+        let answering = Answering {
+            raft: raft.clone(),
+            ident,
+            log: Arc::downgrade(&log),
+            seeds,
+            disk: of_answers,
+            left: OnceLock::new(),
+        };
         let (nudge, nudges) = roles::nudges();
         drop(Types::<R>::spawn(proposals.run(raft.clone(), Arc::downgrade(&replica), nudge)));
-        drop(Types::<R>::spawn(roles::keep(raft.clone(), Arc::downgrade(&replica), nudges)));
-        Ok(Node { db, engine, replica, log, raft, transport })
+        drop(Types::<R>::spawn(roles::keep(raft.clone(), Arc::downgrade(&replica), nudges, promotes)));
+        Ok(Node { db, engine, replica, log, raft, links, answering })
     }
 
     /// The database. It takes transactions while this node leads; its reads are of what is published here.
@@ -169,14 +200,20 @@ impl<R: Runtime> Node<R> {
     /// # Errors
     /// Why that is not known: no leader, or no majority answers it within this time.
     pub async fn catch_up(&self, within: Duration) -> Result<CommitSeq, NodeError> {
-        let caught_up = R::timeout(within, read::catch_up(&self.raft, &*self.transport, within)).await;
+        let caught_up = R::timeout(within, read::catch_up(&self.raft, &self.links, within)).await;
         let late = |_| NodeError::Refused(format!("no majority has confirmed a leader within {within:?}"));
         caught_up.map_err(late)?.map_err(NodeError::Refused)
     }
 
     /// Answers a request that a peer's transport has carried here.
     pub async fn answer(&self, request: &[u8]) -> Vec<u8> {
-        net::answer(&self.raft, request).await
+        self.answering.answer(request).await
+    }
+
+    /// Which node this is, and of which cluster.
+    #[must_use]
+    pub fn ident(&self) -> Ident {
+        self.answering.ident
     }
 
     /// The node that leads, and its term, as far as this one knows; none once this one takes no more part.
@@ -201,6 +238,9 @@ impl<R: Runtime> Node<R> {
     pub fn failure(&self) -> Option<NodeError> {
         let metrics = self.raft.metrics();
         let state = metrics.borrow_watched().running_state.clone();
+        if let Some(why) = self.answering.left.get() {
+            return Some(NodeError::Refused(why.clone()));
+        }
         self.replica.failure().map(NodeError::Database).or_else(|| state.err().map(ended))
     }
 
@@ -266,8 +306,11 @@ impl<R: Runtime> Node<R> {
     }
 }
 
-fn founding(Members { voters, peers }: Members) -> Result<Membership, NodeError> {
-    Membership::new(vec![voters], peers).map_err(|error| NodeError::Refused(error.to_string()))
+fn founding(First { ident, members }: First) -> Result<(Ident, Vec<u8>), NodeError> {
+    let Members { voters, peers } = members;
+    let membership = Membership::new(vec![voters], peers);
+    let membership = membership.map_err(|error| NodeError::Refused(error.to_string()))?;
+    Ok((ident, members::encode(&membership)))
 }
 
 fn ended(error: impl fmt::Display) -> NodeError {

@@ -6,7 +6,7 @@ use duramen_engine::CommitSeq;
 use openraft::ReadPolicy;
 use openraft::type_config::async_runtime::WatchReceiver;
 
-use crate::net::{Lane, Transport, ask};
+use crate::net::{Lane, Links};
 use crate::runtime::Runtime;
 use crate::state::State;
 use crate::types::Types;
@@ -30,7 +30,7 @@ pub(crate) async fn index_here<R: Runtime>(raft: &Raft<R>) -> Result<u64, String
 /// Why that is not known.
 pub(crate) async fn catch_up<R: Runtime>(
     raft: &Raft<R>,
-    transport: &dyn Transport,
+    links: &Links,
     within: Duration,
 ) -> Result<CommitSeq, String> {
     let mut metrics = raft.metrics();
@@ -44,7 +44,7 @@ pub(crate) async fn catch_up<R: Runtime>(
         Some((leader, _)) if leader == id => index_here(raft).await?,
         Some((leader, peer)) => {
             let asked = Asked::ReadIndex(ReadIndex {});
-            match ask::<R>(transport, (leader, &peer), Lane::Control, asked, within).await? {
+            match links.ask::<R>((leader, &peer), Lane::Control, asked, within).await? {
                 Answer::ReadIndex(index) => index,
                 answer => return Err(format!("node {leader} answers to something else: {answer:?}")),
             }

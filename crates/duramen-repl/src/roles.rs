@@ -12,6 +12,7 @@ use openraft::type_config::async_runtime::WatchReceiver;
 use openraft_rt::Select2;
 
 use crate::change::Finishing;
+use crate::promote::Promoting;
 use crate::runtime::Runtime;
 use crate::state::State;
 use crate::types::Types;
@@ -37,13 +38,21 @@ impl Nudge {
     }
 }
 
-/// Keeps the database's role that of the node, until consensus ends.
-pub(crate) async fn keep<R: Runtime>(raft: Raft<R>, replica: Weak<Replica>, mut nudges: Nudges) {
+/// Keeps the database's role that of the node, until consensus ends. Lets members vote, if it `promotes`.
+pub(crate) async fn keep<R: Runtime>(
+    raft: Raft<R>,
+    replica: Weak<Replica>,
+    mut nudges: Nudges,
+    promotes: bool,
+) {
     let mut metrics = raft.metrics();
-    let mut finishing = Finishing::default();
+    let (mut finishing, mut promoting) = (Finishing::default(), Promoting::default());
     loop {
         let now = metrics.borrow_watched().clone();
         finishing.finish(&raft, &now);
+        if promotes {
+            promoting.promote(&raft, &now);
+        }
         let Some(changed) = replica.upgrade() else { return };
         if changed.failure().is_some() {
             // A leader that cannot write would keep the others from electing.

@@ -12,7 +12,7 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use duramen_disk::MemDisk;
-use duramen_engine::{Engine, Hooks, OpenReplica, Options, Proposer, RaftLog, Replica};
+use duramen_engine::{Engine, Founding, Hooks, Ident, OpenReplica, Options, Proposer, RaftLog, Replica};
 use futures_util::{Stream, StreamExt, stream};
 use openraft::entry::{EntryPayload, RaftEntry};
 use openraft::storage::{
@@ -53,7 +53,8 @@ impl OpenNode {
     fn open(seed: u64) -> OpenNode {
         let disk = Arc::new(MemDisk::with_system_clock(seed));
         let (options, hooks) = (Options::default(), Hooks::default());
-        let opened = Engine::open_replica(disk, "/db", options, hooks, Some(b""), Arc::new(Silent));
+        let founding = Founding { ident: Ident { cluster: 1, node: 1 }, members: b"" };
+        let opened = Engine::open_replica(disk, "/db", options, hooks, Some(founding), Arc::new(Silent));
         let OpenReplica { engine, replica, log, .. } = opened.unwrap();
         let base = log.end().id.seq.0;
         OpenNode { engine, replica: Arc::new(replica), log: Arc::new(log), base }

@@ -54,6 +54,8 @@ pub(crate) type StoredMembership = openraft::StoredMembership<Term, u64, Peer>;
 pub struct Peer {
     /// Where its peer port listens: `host:port`.
     pub address: String,
+    /// Where it serves clients, `host:port`; empty if it does not say.
+    pub serves: String,
 }
 
 /// What an entry changes, as its leader has ordered it.
@@ -226,7 +228,7 @@ mod tests {
     /// A release that knows less of the members must not change them: all nodes have the same bytes.
     #[test]
     fn members_that_say_more_than_is_known_come_back_as_they_were() {
-        let peers = BTreeMap::from([(1, Peer { address: "here:1".to_owned() })]);
+        let peers = BTreeMap::from([(1, Peer { address: "here:1".to_owned(), ..Peer::default() })]);
         let members = Membership::new(vec![BTreeSet::from([1])], peers).unwrap();
         let unknown_field = [0x78, 0x01];
         let bytes = [&members::encode(&members)[..], &unknown_field].concat();

@@ -15,8 +15,14 @@ use crate::types::{Id, LogEntry, Types, VoteOf, id_of, stored_vote, vote_of};
 /// A request to a peer.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Request {
-    #[prost(oneof = "Asked", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "Asked", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub(crate) asked: Option<Asked>,
+    /// The cluster of the node that asks, sixteen bytes; empty if it has none yet.
+    #[prost(bytes = "vec", tag = "14")]
+    pub(crate) cluster: Vec<u8>,
+    /// The node that is asked; 0 for the node at that address.
+    #[prost(uint64, tag = "15")]
+    pub(crate) to: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
@@ -33,12 +39,21 @@ pub(crate) enum Asked {
     /// What a read sees that begins now, at the leader.
     #[prost(message, tag = "5")]
     ReadIndex(ReadIndex),
+    /// A database that is no node yet wants to become one. To the leader.
+    #[prost(message, tag = "6")]
+    Join(Join),
+    /// A node wants the state, part by part.
+    #[prost(message, tag = "7")]
+    Seed(Seed),
+    /// The next piece of it.
+    #[prost(message, tag = "8")]
+    NextPiece(NextPiece),
 }
 
 /// The answer to a request.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Reply {
-    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub(crate) answer: Option<Answer>,
 }
 
@@ -57,6 +72,112 @@ pub(crate) enum Answer {
     /// The last entry that the read has to see.
     #[prost(uint64, tag = "5")]
     ReadIndex(u64),
+    #[prost(message, tag = "6")]
+    Joined(Joined),
+    #[prost(message, tag = "7")]
+    SeedHead(SeedHead),
+    #[prost(message, tag = "8")]
+    Piece(Piece),
+    /// Another node leads, at this address of a peer port; empty if none is known.
+    #[prost(string, tag = "9")]
+    LeaderIsAt(String),
+}
+
+/// Where the new node can be reached.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Join {
+    #[prost(string, tag = "1")]
+    pub(crate) address: String,
+    #[prost(string, tag = "2")]
+    pub(crate) serves: String,
+}
+
+/// Which node it is.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Joined {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) cluster: Vec<u8>,
+    #[prost(uint64, tag = "2")]
+    pub(crate) node: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Seed {
+    /// The state must have this commit.
+    #[prost(uint64, tag = "1")]
+    pub(crate) at_least: u64,
+    /// The address of the new node. What it has asked for before is let go.
+    #[prost(string, tag = "2")]
+    pub(crate) address: String,
+}
+
+/// What the state is, and under which number its pieces are asked for.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct SeedHead {
+    #[prost(fixed64, tag = "1")]
+    pub(crate) seed: u64,
+    #[prost(message, required, tag = "2")]
+    pub(crate) last: WireId,
+    #[prost(fixed64, tag = "3")]
+    pub(crate) chain: u64,
+    #[prost(fixed64, tag = "4")]
+    pub(crate) time_ns: u64,
+    #[prost(uint64, tag = "5")]
+    pub(crate) next_tree: u64,
+    #[prost(uint64, tag = "6")]
+    pub(crate) entries: u64,
+}
+
+/// The piece of this number, or the one before it once more.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct NextPiece {
+    #[prost(fixed64, tag = "1")]
+    pub(crate) seed: u64,
+    #[prost(uint64, tag = "2")]
+    pub(crate) number: u64,
+}
+
+/// A part of the state, or the end with the digest of all parts.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Piece {
+    /// The tree of the part.
+    #[prost(uint64, tag = "1")]
+    pub(crate) tree: u64,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) begins: Option<TreeBegins>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) rows: Vec<WireRow>,
+    /// Sixteen bytes.
+    #[prost(bytes = "vec", tag = "4")]
+    pub(crate) digest: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TreeBegins {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) reducer: Option<WireReducer>,
+    #[prost(uint64, tag = "3")]
+    pub(crate) features: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct WireReducer {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(uint32, tag = "2")]
+    pub(crate) version: u32,
+    #[prost(bytes = "vec", tag = "3")]
+    pub(crate) params: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct WireRow {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) value: Vec<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -65,9 +186,9 @@ pub(crate) struct ReadIndex {}
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct WireId {
     #[prost(uint64, tag = "1")]
-    term: u64,
+    pub(crate) term: u64,
     #[prost(uint64, tag = "2")]
-    seq: u64,
+    pub(crate) seq: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -91,6 +212,9 @@ pub(crate) struct Append {
     decided: Option<WireId>,
     #[prost(message, repeated, tag = "4")]
     entries: Vec<WireEntry>,
+    /// The chain after `prev`, if the leader has it at hand.
+    #[prost(fixed64, optional, tag = "5")]
+    prev_chain: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -235,7 +359,10 @@ impl WireEntry {
 }
 
 impl Append {
-    pub(crate) fn new<R: Runtime>(request: AppendEntriesRequest<Types<R>>) -> Append {
+    pub(crate) fn new<R: Runtime>(
+        request: AppendEntriesRequest<Types<R>>,
+        prev_chain: Option<u64>,
+    ) -> Append {
         let mut before_ns = 0;
         let entries = request.entries.into_iter().map(|entry| {
             let entry = WireEntry::new(entry, before_ns);
@@ -247,7 +374,14 @@ impl Append {
             prev: request.prev_log_id.map(WireId::from),
             decided: request.leader_commit.map(WireId::from),
             entries: entries.collect(),
+            prev_chain,
         }
+    }
+
+    /// The entry that the follower should have, and the chain after it at the leader.
+    pub(crate) fn continues(&self) -> Option<(EntryId, u64)> {
+        let prev = self.prev?;
+        Some((EntryId { term: prev.term, seq: CommitSeq(prev.seq) }, self.prev_chain?))
     }
 
     /// Bytes of the entries.

@@ -12,7 +12,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use duramen_disk::OsDisk;
-use duramen_engine::{Durability, Engine, Entry, Hooks, OpenReplica, Options, Proposer, RaftLog, Result};
+use duramen_engine::{
+    Durability, Engine, Entry, Founding, Hooks, Ident, OpenReplica, Options, Proposer, RaftLog, Result,
+};
 
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
@@ -67,8 +69,9 @@ fn open_node(dir: &Path) -> Result<(Engine, Option<Arc<RaftLog>>)> {
     let decides = Arc::new(Decides { log: OnceLock::new(), applies });
     let proposer: Arc<dyn Proposer> = Arc::clone(&decides) as Arc<dyn Proposer>;
     let (disk, options) = (Arc::new(OsDisk::new()), Options::default());
+    let founding = Founding { ident: Ident { cluster: 1, node: 1 }, members: b"alone" };
     let OpenReplica { engine, replica, log, found } =
-        Engine::open_replica(disk, dir, options, Hooks::default(), Some(b"alone"), proposer)?;
+        Engine::open_replica(disk, dir, options, Hooks::default(), Some(founding), proposer)?;
     let log = Arc::new(log);
     decides.log.set(Arc::clone(&log)).expect("set once");
     let (applied, end) = (replica.end()?, log.end());

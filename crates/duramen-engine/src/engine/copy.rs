@@ -8,6 +8,7 @@
 //! A copy is read from a [`CopySource`] part by part, and each part is given to a [`CopyTarget`]: in this
 //! process, or in another one, to which the parts are sent.
 
+mod node;
 mod source;
 mod target;
 
@@ -28,6 +29,7 @@ use crate::limits::MEMORY_BYTES_MIN;
 use crate::options::Options;
 use crate::tree::ReducerSpec;
 
+pub use node::NodeHead;
 pub use source::CopySource;
 pub use target::CopyTarget;
 

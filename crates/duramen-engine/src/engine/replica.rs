@@ -17,11 +17,11 @@ use crate::error::{Code, Error, Result};
 use crate::features::NODE_OF_A_CLUSTER;
 use crate::ids::CommitSeq;
 use crate::options::Options;
-use crate::raft_log::{Entry, EntryId, Found, LogEnd, OrderedOn, RaftLog, RaftPlace};
+use crate::raft_log::{Entry, EntryId, Found, Ident, LogEnd, OrderedOn, RaftLog, RaftPlace};
 use crate::transaction::Receipt;
 
 /// The directory of Raft's log, in that of the database.
-const RAFT: &str = "raft";
+pub(super) const RAFT: &str = "raft";
 
 /// What consensus does to the database of a node. Its calls come one after the other.
 #[derive(Debug)]
@@ -42,11 +42,20 @@ pub struct OpenReplica {
     pub found: Found,
 }
 
+/// What a database that is no node yet becomes.
+#[derive(Debug, Clone, Copy)]
+pub struct Founding<'a> {
+    /// Which node, of which cluster.
+    pub ident: Ident,
+    /// The members of the cluster, as consensus writes them.
+    pub members: &'a [u8],
+}
+
 impl Engine {
     /// Opens a database as a node of a cluster.
     ///
-    /// A database that is no node yet becomes the first node of a cluster with these `members`: one more
-    /// commit writes them, nothing else changes, and Raft's log begins after it. A node ignores them.
+    /// A database that is no node yet becomes the first node of a cluster with the members of `founding`: one
+    /// more commit writes them, nothing else changes, and Raft's log begins after it. A node ignores it.
     ///
     /// The node follows until [`Replica::lead`]. All levels mean that a majority has the commit on its disks.
     ///
@@ -54,13 +63,13 @@ impl Engine {
     /// Those of [opening](crate::Error#opening). `LogMissing` (E0503), `CorruptLog` (E0502) if Raft's log or
     /// the vote is gone or damaged, or does not reach to the database's last commit: the node may have
     /// forgotten something. `ReadOnly` (E0204) with [`Options::read_only`]; `InvalidArgument` (E0201) for a
-    /// database that is no node, without `members`.
+    /// database that is no node, without `founding`.
     pub fn open_replica(
         disk: Arc<dyn Disk>,
         path: impl AsRef<Path>,
         options: Options,
         hooks: Hooks,
-        members: Option<&[u8]>,
+        founding: Option<Founding<'_>>,
         proposer: Arc<dyn Proposer>,
     ) -> Result<OpenReplica> {
         let path = path.as_ref();
@@ -71,7 +80,7 @@ impl Engine {
         // Patches are merged by commits of this database alone, which a node has none of.
         let options = Options { patches: false, ..options };
         let engine = open::open_as(disk, path, options, hooks, Some(proposer))?;
-        let (log, found) = engine.open_raft_log(members)?;
+        let (log, found) = engine.open_raft_log(founding)?;
         let (committer, _) = engine.writer()?;
         let last = committer.published().seq;
         let (first, end) = (found.purged.id.seq, found.last.seq);
@@ -114,23 +123,14 @@ impl Engine {
     }
 
     /// Opens Raft's log. A database that is no node yet becomes one.
-    fn open_raft_log(&self, members: Option<&[u8]>) -> Result<(RaftLog, Found)> {
+    fn open_raft_log(&self, founding: Option<Founding<'_>>) -> Result<(RaftLog, Found)> {
         let (_, maintenance) = self.writer()?;
-        let inner = &self.inner;
-        let place = RaftPlace {
-            disk: Arc::clone(&inner.disk),
-            dir: inner.path.join(RAFT),
-            database: inner.log_identity.database,
-            geometry: inner.store.geometry,
-            sync: inner.sync.0,
-            background: inner.options.background,
-            held: Arc::clone(&inner.locks) as Arc<_>,
-        };
+        let (inner, place) = (&self.inner, self.raft_place());
         if maintenance.checkpointer().superblock().write_features & NODE_OF_A_CLUSTER == 0 {
-            let members = members
+            let founding = founding
                 .ok_or_else(|| Error::invalid(format!("{} is no node of a cluster", inner.path.display())))?;
             clear(&*place.disk, &inner.path, &place.dir)?;
-            place.create(self.found_cluster(members)?)?;
+            place.create(founding.ident, self.found_cluster(founding.members)?)?;
             mark(maintenance, NODE_OF_A_CLUSTER)?;
             return place.open();
         }
@@ -141,6 +141,20 @@ impl Engine {
             mark(maintenance, NODE_OF_A_CLUSTER)?;
         }
         Ok((log, found))
+    }
+
+    /// Where Raft's log of this database is.
+    pub(super) fn raft_place(&self) -> RaftPlace {
+        let inner = &self.inner;
+        RaftPlace {
+            disk: Arc::clone(&inner.disk),
+            dir: inner.path.join(RAFT),
+            database: inner.log_identity.database,
+            geometry: inner.store.geometry,
+            sync: inner.sync.0,
+            background: inner.options.background,
+            held: Arc::clone(&inner.locks) as Arc<_>,
+        }
     }
 
     /// Commits the members of a new cluster. Returns the entry that its log begins after. It is durable with
@@ -302,7 +316,7 @@ fn mark(maintenance: &Maintenance, write_features: u64) -> Result<()> {
 }
 
 /// Leaves an empty directory for Raft's log: what lies there is of a node that this database is not.
-fn clear(disk: &dyn Disk, path: &Path, dir: &Path) -> Result<()> {
+pub(super) fn clear(disk: &dyn Disk, path: &Path, dir: &Path) -> Result<()> {
     let kind = disk.kind(dir).map_err(|error| Error::io("look at", dir, &error))?;
     if kind != Some(PathKind::Directory) {
         disk.create_dir(dir).map_err(|error| Error::io("create", dir, &error))?;

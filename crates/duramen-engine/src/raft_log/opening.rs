@@ -8,7 +8,7 @@ use duramen_disk::{Disk, SyncMethod};
 
 use super::entry::{EntryId, LogEnd, decode};
 use super::queue::Queue;
-use super::start::{Start, Vote};
+use super::start::{Ident, Start, Vote};
 use super::twin::Twin;
 use super::view::{PLACE_PART, View};
 use super::writer::{Writer, Writing};
@@ -38,6 +38,8 @@ pub(crate) struct RaftPlace {
 /// What an opening found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
+    /// Which node it is, and of which cluster.
+    pub ident: Ident,
     /// The last entry that is purged.
     pub purged: LogEnd,
     /// The newest entry that the log knows to be decided. Later ones may be decided, too.
@@ -69,12 +71,12 @@ impl RaftPlace {
         Ok(self.disk.kind(&path).map_err(|error| Error::io("look at", &path, &error))?.is_some())
     }
 
-    /// Creates an empty log that goes on after `purged`. All is durable but the directory's own name; a
+    /// Creates an empty log of a node that goes on after `purged`. All is durable but the directory's own name; a
     /// creation that was cut short is begun anew.
     ///
     /// # Errors
     /// `AlreadyExists` (E0210) if there is a log with entries; `DiskFull` (E0301); `System` (E1001).
-    pub(crate) fn create(&self, purged: LogEnd) -> Result<()> {
+    pub(crate) fn create(&self, ident: Ident, purged: LogEnd) -> Result<()> {
         let disk = &*self.disk;
         let identity = LogIdentity { database: self.database, log: LogId(draw(disk)) };
         for name in [VOTE, "start.new"] {
@@ -87,7 +89,7 @@ impl RaftPlace {
         let (log, place) = Log::create(&self.disk, &self.dir, identity, self.geometry, self.sync, seq)?;
         drop(log);
         Twin::create(disk, &self.path(VOTE), identity, &Vote::NONE)?;
-        let start = Start { log: identity.log, purged, place };
+        let start = Start { log: identity.log, ident, purged, place };
         let (fresh, named) = (self.path("start.new"), self.path(START));
         Twin::create(disk, &fresh, self.unnamed(), &start.encode())?;
         // Everything else has a durable name before this one: with it, the log is there.
@@ -123,7 +125,8 @@ impl RaftPlace {
             give_room: &|_| Ok(false),
         };
         let log = Log::reopen(&self.disk, &self.dir, identity, self.geometry, self.sync, continued)?;
-        let found = Found { purged: start.purged, decided, last: end.id, vote, torn: recovered.torn };
+        let Start { ident, purged, .. } = start;
+        let found = Found { ident, purged, decided, last: end.id, vote, torn: recovered.torn };
         let writer = Writer {
             disk: Arc::clone(&self.disk),
             dir: self.dir.clone(),

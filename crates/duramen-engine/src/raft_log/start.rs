@@ -1,4 +1,4 @@
-//! The files `start` and `vote`: where the log begins, and for whom the node has voted.
+//! The files `start` and `vote`: whose log this is and where it begins, and for whom the node has voted.
 
 use crate::ids::{CommitSeq, LogId};
 use crate::raft_log::entry::{EntryId, LogEnd};
@@ -42,10 +42,20 @@ impl Vote {
     }
 }
 
+/// Which node this is, and of which cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ident {
+    /// Drawn when the cluster began.
+    pub cluster: u128,
+    /// Never used twice in a cluster.
+    pub node: u64,
+}
+
 /// Where a log begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Start {
     pub(super) log: LogId,
+    pub(super) ident: Ident,
     /// The last entry that is purged.
     pub(super) purged: LogEnd,
     /// The frame from which the log is read: at the last purged entry, or before it.
@@ -56,7 +66,7 @@ const _: () =
     assert!(Start::BYTES <= CONTENT_BYTES_MAX && Vote::BYTES <= CONTENT_BYTES_MAX, "each fits into a copy");
 
 impl Start {
-    const BYTES: usize = 48 + LogPosition::ENCODED_BYTES;
+    const BYTES: usize = 72 + LogPosition::ENCODED_BYTES;
 
     pub(super) fn encode(&self) -> [u8; Start::BYTES] {
         let mut bytes = [0; Start::BYTES];
@@ -65,7 +75,9 @@ impl Start {
         for (at, number) in [(16, id.term), (24, id.seq.0), (32, chain), (40, time_ns)] {
             bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
-        bytes[48..].copy_from_slice(&self.place.encode());
+        bytes[48..64].copy_from_slice(&self.ident.cluster.to_le_bytes());
+        bytes[64..72].copy_from_slice(&self.ident.node.to_le_bytes());
+        bytes[72..].copy_from_slice(&self.place.encode());
         bytes
     }
 
@@ -77,8 +89,9 @@ impl Start {
             chain: number(32),
             time_ns: number(40),
         };
-        let log = LogId(u128::from_le_bytes(bytes[..16].try_into().expect("sixteen bytes")));
-        let place = LogPosition::decode(bytes[48..].try_into().expect("as long as an encoded position"));
-        Some(Start { log, purged, place })
+        let long = |at: usize| u128::from_le_bytes(bytes[at..at + 16].try_into().expect("sixteen bytes"));
+        let (log, ident) = (LogId(long(0)), Ident { cluster: long(48), node: number(64) });
+        let place = LogPosition::decode(bytes[72..].try_into().expect("as long as an encoded position"));
+        Some(Start { log, ident, purged, place })
     }
 }

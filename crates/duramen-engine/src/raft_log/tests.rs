@@ -20,6 +20,7 @@ use crate::options::{Background, Geometry};
 use crate::wal::tests::{Draw, seed};
 
 /// Where the logs of these tests begin: after an entry that an embedded database had as a commit.
+const IDENT: Ident = Ident { cluster: 3, node: 1 };
 const BEGINS: LogEnd = LogEnd { id: EntryId { term: 0, seq: CommitSeq(100) }, chain: 7, time_ns: 5 };
 
 /// A disk with a durable directory for the log.
@@ -49,7 +50,7 @@ fn place(disk: &MemDisk) -> RaftPlace {
 }
 
 fn created(disk: &MemDisk) -> RaftLog {
-    place(disk).create(BEGINS).unwrap();
+    place(disk).create(IDENT, BEGINS).unwrap();
     open(disk).unwrap().0
 }
 

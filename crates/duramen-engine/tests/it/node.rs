@@ -10,10 +10,11 @@ use duramen_disk::memory::CrashChoice;
 use duramen_disk::{Access, Disk, MemDisk};
 use duramen_engine::data_file::SUPERBLOCK_OFFSETS;
 use duramen_engine::{
-    Background, Code, CommitSeq, Durability, Engine, Entry, EntryKind, Hooks, OpenReplica, Options,
-    OrderedOn, Proposer, RaftLog, Replica, Result, TreeId, Vote,
+    Background, Code, CommitSeq, Durability, Engine, Entry, EntryKind, Founding, Hooks, Ident, OpenReplica,
+    Options, OrderedOn, Proposer, RaftLog, Replica, Result, TreeId, Vote,
 };
 
+const FOUNDING: Founding<'_> = Founding { ident: Ident { cluster: 7, node: 1 }, members: b"one" };
 const WRITERS: u64 = 6;
 const INCREMENTS: u64 = 400;
 
@@ -136,7 +137,7 @@ fn every_increment_that_returns_has_happened_once() {
     let consensus = Arc::new(Consensus { log, term, messages: Mutex::new(sender) });
     let proposer = Arc::new(Speaker(Arc::clone(&consensus)));
     let (options, hooks) = (Options::default(), Hooks::default());
-    let node = Engine::open_replica(Arc::new(disk.clone()), "/db", options, hooks, Some(b"one"), proposer);
+    let node = Engine::open_replica(Arc::new(disk.clone()), "/db", options, hooks, Some(FOUNDING), proposer);
     let OpenReplica { engine, replica, log, .. } = node.unwrap();
     consensus.log.set(Arc::new(log)).unwrap();
     change_term(&consensus, &replica);
@@ -180,7 +181,7 @@ fn stepped() -> Options {
 
 fn follower(disk: &MemDisk) -> Result<OpenReplica> {
     let (disk, hooks) = (Arc::new(disk.clone()), Hooks::default());
-    Engine::open_replica(disk, "/db", stepped(), hooks, Some(b"one"), Arc::new(Silent))
+    Engine::open_replica(disk, "/db", stepped(), hooks, Some(FOUNDING), Arc::new(Silent))
 }
 
 fn plain(disk: &MemDisk) -> Result<Engine> {
@@ -254,7 +255,7 @@ fn the_time_of_commits_is_in_the_log_and_never_goes_back() {
     let proposals = Arc::new(Recorder::default());
     let proposer = Arc::clone(&proposals) as Arc<dyn Proposer>;
     let (at, hooks) = (Arc::new(disk.clone()), Hooks::default());
-    let leader = Engine::open_replica(at, "/db", stepped(), hooks, Some(b"one"), proposer).unwrap();
+    let leader = Engine::open_replica(at, "/db", stepped(), hooks, Some(FOUNDING), proposer).unwrap();
     let founded_ns = leader.engine.snapshot().unwrap().time_ns();
     assert!(founded_ns >= begun_ns);
     of_another.set_wall_clock(disk.wall_ns());

@@ -1,12 +1,17 @@
 //! Nodes in one process, on threads, each with a disk in memory.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use duramen::{Code, Db, DbOptions, Error};
 use duramen_disk::MemDisk;
-use duramen_repl::{Called, Lane, Members, Node, Peer, Start, TokioRuntime, Transport};
+use duramen_repl::{
+    Called, First, Ident, Joining, Lane, Node, NodeError, Peer, Start, TokioRuntime, Transport, join,
+};
+use futures_util::future::Either;
 use openraft_rt::{AsyncRuntime, Instant as _};
 
 pub(crate) type Runs = Node<TokioRuntime>;
@@ -17,60 +22,121 @@ const LOOK: Duration = Duration::from_millis(5);
 
 type Running = Mutex<BTreeMap<u64, Arc<Runs>>>;
 
-/// Carries requests to the nodes that run.
+/// Carries requests to the nodes that run, by their addresses.
 struct Calls(Weak<Running>);
 
 impl Transport for Calls {
-    fn call(&self, node: u64, _: &Peer, _: Lane, request: Vec<u8>) -> Called {
-        let running = self.0.upgrade();
-        let called = running.and_then(|running| lock(&running).get(&node).cloned());
+    fn call(&self, _: u64, peer: &Peer, _: Lane, request: Vec<u8>) -> Called {
+        let (running, address) = (self.0.upgrade(), peer.address.clone());
+        let called = running.and_then(|running| lock(&running).get(&machine_at(&address)).cloned());
         Box::pin(async move {
-            let called = called.ok_or_else(|| format!("node {node} does not run"))?;
+            let called = called.ok_or_else(|| format!("no node runs at {address}"))?;
             Ok(called.answer(&request).await)
         })
     }
 }
 
-/// Three nodes.
+/// Carries a number of requests for a state, and then none.
+struct Cut {
+    carries: Arc<dyn Transport>,
+    left: AtomicUsize,
+}
+
+impl Transport for Cut {
+    fn call(&self, node: u64, peer: &Peer, lane: Lane, request: Vec<u8>) -> Called {
+        let take = |left: usize| left.checked_sub(1);
+        if lane != Lane::Bulk || self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
+            return self.carries.call(node, peer, lane, request);
+        }
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Machines, counted from 1, each with a node.
 pub(crate) struct Cluster {
     disks: BTreeMap<u64, MemDisk>,
     running: Arc<Running>,
 }
 
+fn peer(machine: u64) -> Peer {
+    Peer { address: format!("machine:{machine}"), serves: format!("serves:{machine}") }
+}
+
+fn machine_at(address: &str) -> u64 {
+    address.split_once(':').unwrap().1.parse().unwrap()
+}
+
 impl Cluster {
-    /// Starts three nodes over copies of a database that this closure fills. It becomes a node before it is
-    /// copied: only one node is the first.
+    /// Starts three nodes. The first is an embedded database that this closure fills; the others join it, and
+    /// all vote.
     pub(crate) async fn start(fill: impl FnOnce(&Db)) -> Cluster {
-        let first = MemDisk::with_system_clock(1);
-        let db = DbOptions::default().open_on(Arc::new(first.clone()), "/db").unwrap();
-        fill(&db);
-        db.close().unwrap();
-        drop(db);
-        let cluster = Cluster { disks: BTreeMap::from([(1, first.clone())]), running: Arc::default() };
-        cluster.start_node(1).await;
-        cluster.stop_node(1).await;
-        let copy = |node| {
-            let disk = MemDisk::with_system_clock(node);
-            for file in first.files() {
-                disk.write_file(&file, &first.read_file(&file).unwrap()).unwrap();
-            }
-            (node, disk)
-        };
-        let cluster = Cluster { disks: (1..=3).map(copy).collect(), running: Arc::default() };
-        for node in 1..=3 {
-            cluster.start_node(node).await;
+        let cluster = Cluster::start_first(fill).await;
+        for machine in [2, 3] {
+            cluster.join(machine).await.unwrap();
+            cluster.start_node(machine).await;
         }
+        let all_vote = || (cluster.node(1).members().voters.len() == 3).then_some(());
+        until("three vote", all_vote).await;
         cluster
     }
 
-    pub(crate) async fn start_node(&self, node: u64) {
-        let peer = |node| (node, Peer { address: format!("node-{node}:1") });
-        let members = Members { voters: BTreeSet::from([1, 2, 3]), peers: (1..=3).map(peer).collect() };
-        let transport = Arc::new(Calls(Arc::downgrade(&self.running)));
-        let start = Start { node, members: Some(members), transport, heartbeat_ms: None };
-        let disk = Arc::new(self.disks[&node].clone());
-        let started = Runs::start(disk, "/db", DbOptions::default(), start).await.unwrap();
-        lock(&self.running).insert(node, Arc::new(started));
+    /// Starts one node, over an embedded database that this closure fills.
+    pub(crate) async fn start_first(fill: impl FnOnce(&Db)) -> Cluster {
+        let disks: BTreeMap<u64, MemDisk> =
+            (1..=5).map(|machine| (machine, MemDisk::with_system_clock(machine))).collect();
+        let db = DbOptions::default().open_on(Arc::new(disks[&1].clone()), "/db").unwrap();
+        fill(&db);
+        db.close().unwrap();
+        drop(db);
+        let cluster = Cluster { disks, running: Arc::default() };
+        cluster.start_node(1).await;
+        cluster.leader().await;
+        cluster
+    }
+
+    fn transport(&self) -> Arc<dyn Transport> {
+        Arc::new(Calls(Arc::downgrade(&self.running)))
+    }
+
+    pub(crate) fn disk(&self, machine: u64) -> &MemDisk {
+        &self.disks[&machine]
+    }
+
+    /// Makes the machine's directory a node of the cluster.
+    pub(crate) async fn join(&self, machine: u64) -> Result<Ident, NodeError> {
+        self.join_over(machine, self.transport()).await
+    }
+
+    /// The same, and the machine stops after so many pieces of the state.
+    pub(crate) async fn join_and_stop_after(&self, machine: u64, pieces: usize) {
+        let left = AtomicUsize::new(pieces + 1);
+        let cut = Arc::new(Cut { carries: self.transport(), left });
+        let joins = self.join_over(machine, cut.clone());
+        let stops = until("it has got so far", || (cut.left.load(Ordering::SeqCst) == 0).then_some(()));
+        futures_util::pin_mut!(joins, stops);
+        match futures_util::future::select(joins, stops).await {
+            Either::Left((joined, _)) => panic!("it has joined before: {joined:?}"),
+            Either::Right(((), _)) => {}
+        }
+    }
+
+    async fn join_over(&self, machine: u64, transport: Arc<dyn Transport>) -> Result<Ident, NodeError> {
+        let joining = Joining {
+            own: peer(machine),
+            at: lock(&self.running).keys().map(|machine| peer(*machine).address).collect(),
+            transport,
+            within: PATIENCE,
+        };
+        let disk = Arc::new(self.disks[&machine].clone());
+        join::<TokioRuntime>(disk, Path::new("/db"), DbOptions::default(), joining).await
+    }
+
+    pub(crate) async fn start_node(&self, machine: u64) {
+        let disk = &self.disks[&machine];
+        let first = (machine == 1).then(|| First::alone(disk, peer(1)));
+        let start = Start { first, promotes: true, transport: self.transport(), heartbeat_ms: None };
+        let started = Runs::start(Arc::new(disk.clone()), "/db", DbOptions::default(), start).await;
+        lock(&self.running).insert(machine, Arc::new(started.unwrap()));
     }
 
     /// Stops a node as an orderly process does.
@@ -125,7 +191,7 @@ impl Cluster {
         let (before, node) = self.leader().await;
         // A target that has not received everything ignores the request.
         while node.engine().takes_transactions().unwrap() {
-            node.transfer(before % 3 + 1).await.unwrap();
+            node.transfer(self.node(before % 3 + 1).ident().node).await.unwrap();
             pass(LOOK).await;
         }
     }

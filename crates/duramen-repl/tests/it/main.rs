@@ -3,4 +3,5 @@
 
 mod cluster;
 mod databases;
+mod members;
 mod start;

@@ -1,6 +1,5 @@
 //! An embedded database becomes the first node of a cluster as it lies, and a plain database again.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use duramen::DbOptions;
 use duramen_disk::MemDisk;
 use duramen_engine::{Code, CommitSeq, Durability, Engine, Error, Hooks, Options, Receipt, TreeId};
-use duramen_repl::{Called, Lane, Members, Node, NodeError, Peer, Start, TokioRuntime, Transport};
+use duramen_repl::{Called, First, Lane, Node, NodeError, Peer, Start, TokioRuntime, Transport};
 use openraft_rt::AsyncRuntime;
 
 /// There are no peers.
@@ -25,9 +24,9 @@ fn embedded(disk: &MemDisk) -> Result<Engine, Error> {
 }
 
 async fn node(disk: &MemDisk, is_first: bool) -> Node<TokioRuntime> {
-    let peers = BTreeMap::from([(1, Peer { address: "here:1".to_owned() })]);
-    let members = is_first.then(|| Members { voters: BTreeSet::from([1]), peers });
-    let start = Start { node: 1, members, transport: Arc::new(Alone), heartbeat_ms: None };
+    let own = Peer { address: "here:1".to_owned(), ..Peer::default() };
+    let first = is_first.then(|| First::alone(disk, own));
+    let start = Start { first, promotes: false, transport: Arc::new(Alone), heartbeat_ms: None };
     Node::start(Arc::new(disk.clone()), "/db", DbOptions::default(), start).await.unwrap()
 }
 

@@ -14,7 +14,7 @@ use duramen_disk::MemDisk;
 use duramen_disk::memory::CrashChoice;
 use duramen_engine::{Background, CommitSeq, Durability, Engine, Geometry, Hooks, Options, Receipt, Role};
 use duramen_repl::simulation::{AsyncRuntime, Instant, SimInstant, SimRuntime};
-use duramen_repl::{Members, Node, Peer, Start};
+use duramen_repl::{First, Ident, Members, Node, Peer, Start};
 
 use super::Met;
 use super::network::Wire;
@@ -239,10 +239,13 @@ pub(super) async fn start(world: &Shared, machine: usize) {
         (machine.disk.clone(), machine.incarnation)
     };
     let cut = may_cut(world, machine, 8);
-    let peer = |machine| (id_of(machine), Peer { address: format!("machine-{machine}:1") });
+    let peer =
+        |machine| (id_of(machine), Peer { address: format!("machine-{machine}:1"), ..Peer::default() });
     let members = Members { voters: (1..=FIRST_VOTERS).collect(), peers: (0..MACHINES).map(peer).collect() };
     let transport = Arc::new(Wire { world: world.clone(), from: machine, incarnation });
-    let start = Start { node: id_of(machine), members: Some(members), transport, heartbeat_ms: None };
+    // They begin as copies of one database, each as another node.
+    let first = First { ident: Ident { cluster: 1, node: id_of(machine) }, members };
+    let start = Start { first: Some(first), promotes: false, transport, heartbeat_ms: None };
     let opened: Result<SimNode, _> =
         Node::start(Arc::new(disk), PathBuf::from(PATH), db_options(), start).await;
     let has_ended = world.lock().machines[machine].incarnation != incarnation;

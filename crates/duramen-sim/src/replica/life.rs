@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use duramen_disk::MemDisk;
 use duramen_disk::memory::Trace;
 use duramen_engine::{
-    Background, CommitSeq, Durability, Engine, Entry, EntryId, EntryKind, Fate, Geometry, Hooks, LogEnd,
-    OpenReplica, Options, Proposer, Receipt, Transaction, TreeId,
+    Background, CommitSeq, Durability, Engine, Entry, EntryId, EntryKind, Fate, Founding, Geometry, Hooks,
+    Ident, LogEnd, OpenReplica, Options, Proposer, Receipt, Transaction, TreeId,
 };
 
 use super::transactions::{embedded, write};
@@ -117,7 +117,8 @@ pub(super) fn options() -> Options {
 pub(super) fn open(disk: &MemDisk, proposals: &Arc<Proposals>) -> Result<OpenReplica, String> {
     let proposer: Arc<dyn Proposer> = Arc::clone(proposals) as Arc<dyn Proposer>;
     let (disk, hooks) = (Arc::new(disk.clone()), Hooks::default());
-    Engine::open_replica(disk, Path::new(PATH), options(), hooks, Some(MEMBERS), proposer).map_err(text)
+    let founding = Founding { ident: Ident { cluster: 1, node: 1 }, members: MEMBERS };
+    Engine::open_replica(disk, Path::new(PATH), options(), hooks, Some(founding), proposer).map_err(text)
 }
 
 /// Runs the life of a seed.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::{
-    CommitSeq, CopyTarget, Durability, Engine, Event, Hooks, OpenReplica, Options, Proposer, Reducer,
-    ReducerSpec,
+    CommitSeq, CopyTarget, Durability, Engine, Event, Founding, Hooks, OpenReplica, Options, Proposer,
+    Reducer, ReducerSpec,
 };
 use duramen_disk::{Disk, MemDisk, OsDisk, SyncMethod};
 
@@ -247,12 +247,12 @@ impl DbOptions {
         self,
         disk: Arc<dyn Disk>,
         path: &Path,
-        members: Option<&[u8]>,
+        founding: Option<Founding<'_>>,
         proposer: Arc<dyn Proposer>,
     ) -> Result<(Db, OpenReplica)> {
         let mut node = None;
         let db = self.open_with(disk, path, |disk, path, options, hooks| {
-            let opened = Engine::open_replica(disk, path, options, hooks, members, proposer)?;
+            let opened = Engine::open_replica(disk, path, options, hooks, founding, proposer)?;
             let engine = opened.engine.clone();
             node = Some(opened);
             Ok(engine)
@@ -378,11 +378,22 @@ impl DbOptions {
 
     /// Begins a copy in a new directory, of a state with so many entries.
     pub(crate) fn begin_copy(self, path: &Path, of: (CommitSeq, u64)) -> Result<CopyTarget> {
+        self.begin_copy_on(Arc::new(OsDisk::default()), path, |disk, path, options, hooks| {
+            CopyTarget::begin(disk, path, options, hooks, of)
+        })
+    }
+
+    /// As [`DbOptions::begin_copy`], on a given disk, and as this call begins it.
+    pub(crate) fn begin_copy_on(
+        self,
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        begin: impl FnOnce(Arc<dyn Disk>, &Path, Options, Hooks) -> Result<CopyTarget>,
+    ) -> Result<CopyTarget> {
         if let Some(refused) = self.refused {
             return Err(refused);
         }
-        let hooks = with_reducers(self.hooks, self.codes);
-        CopyTarget::begin(Arc::new(OsDisk::default()), path, self.engine, hooks, of)
+        begin(disk, path, self.engine, with_reducers(self.hooks, self.codes))
     }
 
     /// Opens an empty database on a disk in memory; for tests.

@@ -16,7 +16,7 @@ pub struct CopySource {
     entries: u64,
     trees: IntoIter<(String, TreeId)>,
     /// The tree that has begun.
-    tree: Option<(String, Rows)>,
+    tree: Option<(String, TreeId, Rows)>,
     digest: Digest,
 }
 
@@ -48,6 +48,12 @@ impl CopySource {
         self.digest.get()
     }
 
+    /// The tree that the last part began or belongs to.
+    #[must_use]
+    pub fn tree(&self) -> Option<TreeId> {
+        self.tree.as_ref().map(|(_, id, _)| *id)
+    }
+
     /// The next part; `None` after the last. `value_in_copy` gets the name of a tree and a value of it, and
     /// returns the value for the copy.
     ///
@@ -60,7 +66,7 @@ impl CopySource {
     }
 
     fn read(&mut self, value_in_copy: &dyn Fn(&str, Vec<u8>) -> Vec<u8>) -> Result<Option<CopyPart>> {
-        if let Some((name, rows)) = &mut self.tree {
+        if let Some((name, _, rows)) = &mut self.tree {
             let entries = entries(rows, &|value| value_in_copy(name, value))?;
             if !entries.is_empty() {
                 return Ok(Some(CopyPart::Entries(entries)));
@@ -70,7 +76,7 @@ impl CopySource {
         let Some((name, id)) = self.trees.next() else { return Ok(None) };
         let TreeInfo { reducer, features, .. } = self.state.tree_info(id)?;
         let rows = self.state.rows(id, KeyRange::all(), Direction::Forward)?;
-        self.tree = Some((name.clone(), rows));
+        self.tree = Some((name.clone(), id, rows));
         Ok(Some(CopyPart::Tree { name, reducer, features }))
     }
 }

@@ -19,9 +19,9 @@ const LEVEL: Durability = Durability::Process;
 /// A copy that is being made. Until [`CopyTarget::finish`] returns it opens as `UnfinishedCopy` (E0215).
 #[derive(Debug)]
 pub struct CopyTarget {
-    disk: Arc<dyn Disk>,
-    path: PathBuf,
-    engine: Engine,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) path: PathBuf,
+    pub(super) engine: Engine,
     /// The tree that has begun.
     tree: Option<TreeId>,
     done: CopyProgress,
@@ -44,6 +44,17 @@ impl CopyTarget {
         (seq, of): (CommitSeq, u64),
     ) -> Result<CopyTarget> {
         begin(&*disk, path)?;
+        CopyTarget::begun(disk, path, options, hooks, (seq, of))
+    }
+
+    /// Begins in a directory that is marked.
+    pub(super) fn begun(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        options: Options,
+        hooks: Hooks,
+        (seq, of): (CommitSeq, u64),
+    ) -> Result<CopyTarget> {
         let engine = open::open(Arc::clone(&disk), path, options, hooks)?;
         let done = CopyProgress { seq, entries: 0, of, bytes: 0 };
         Ok(CopyTarget {
@@ -99,6 +110,13 @@ impl CopyTarget {
     /// `CorruptData` (E0501) if the parts are not those of the source, or the copy reads otherwise than it
     /// was written. Those of a [commit](crate::Error#commits).
     pub fn finish(self, digest: u128) -> Result<CopyProgress> {
+        self.close(digest)?;
+        finish(&*self.disk, &self.path)?;
+        Ok(self.done)
+    }
+
+    /// Reads and checks the copy, and closes it.
+    pub(super) fn close(&self, digest: u128) -> Result<()> {
         if self.has_failed {
             return Err(Error::invalid("a part of the copy was not stored"));
         }
@@ -107,9 +125,7 @@ impl CopyTarget {
                 .with_hint("delete the copy, and make it again; the original was only read"));
         }
         check(&self.engine, self.done)?;
-        self.engine.close()?;
-        finish(&*self.disk, &self.path)?;
-        Ok(self.done)
+        self.engine.close()
     }
 }
 

@@ -1,0 +1,210 @@
+//! New members: how the leader admits one, and how a directory becomes a node of an existing cluster.
+//!
+//! The id of a new node is the sequence that its admission gets, so that no id is used twice. It receives
+//! everything from then on, and does not vote. It copies the state of the node that has admitted it, which
+//! has that commit, and then starts as any node does.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use duramen::DbOptions;
+use duramen::wire::begin_node;
+use duramen_disk::Disk;
+use duramen_engine::{CommitSeq, CopyTarget, Ident};
+use openraft::type_config::TypeConfigExt;
+use openraft::type_config::async_runtime::WatchReceiver;
+use openraft::{ChangeMembers, ServerState};
+
+use crate::net::{Lane, Transport, ask};
+use crate::node::NodeError;
+use crate::runtime::Runtime;
+use crate::seed::{Part, head_of, part_of};
+use crate::state::State;
+use crate::types::{Peer, Types};
+use crate::wire::{Answer, Asked, Join, Joined, NextPiece, Piece, Seed, SeedHead};
+
+type Raft<R> = openraft::Raft<Types<R>, State>;
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(300);
+/// The time for one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// A piece that is not answered after so many tries ends the copy.
+const TRIES: usize = 20;
+
+/// Admits a node, if this one leads.
+///
+/// # Errors
+/// Why it does not.
+pub(crate) async fn admit<R: Runtime>(raft: &Raft<R>, ident: Ident, join: Join) -> Result<Answer, String> {
+    let now = raft.metrics().borrow_watched().clone();
+    let members: BTreeMap<u64, Peer> =
+        now.membership_config.nodes().map(|(node, peer)| (*node, peer.clone())).collect();
+    if now.state != ServerState::Leader {
+        let leader = now.current_leader.and_then(|leader| members.get(&leader));
+        return Ok(Answer::LeaderIsAt(leader.map_or_else(String::new, |leader| leader.address.clone())));
+    }
+    let before = members.iter().find(|(_, peer)| peer.address == join.address).map(|(node, _)| *node);
+    if let Some(before) = before {
+        if now.membership_config.voter_ids().any(|voter| voter == before) {
+            return Err(format!(
+                "node {before} at {} votes: remove it first, with `duramen cluster remove`",
+                join.address
+            ));
+        }
+        // It was admitted, and has not got as far as a node: it comes back under a new id.
+        let removed = ChangeMembers::RemoveNodes([before].into());
+        raft.change_membership(removed, true).await.map_err(|error| error.to_string())?;
+    }
+    let last = raft.metrics().borrow_watched().last_log_index.unwrap_or_default();
+    let node = members.keys().copied().max().unwrap_or_default().max(last) + 1;
+    let peer = Peer { address: join.address, serves: join.serves };
+    raft.add_learner(node, peer, false).await.map_err(|error| error.to_string())?;
+    Ok(Answer::Joined(Joined { cluster: ident.cluster.to_be_bytes().to_vec(), node }))
+}
+
+/// How a directory becomes a node.
+pub struct Joining {
+    /// Where the node can be reached by the others.
+    pub own: Peer,
+    /// Addresses of peer ports of the cluster.
+    pub at: Vec<String>,
+    /// How requests reach them.
+    pub transport: Arc<dyn Transport>,
+    /// How long a leader is looked for.
+    pub within: Duration,
+}
+
+impl std::fmt::Debug for Joining {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Joining").field("own", &self.own).field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+/// Makes a new directory a node of an existing cluster, which it asks for admission and for its state. The
+/// node is not started. What an earlier call has left unfinished there is made anew.
+///
+/// # Errors
+/// `Refused` if no leader admits it; those of making a copy.
+pub async fn join<R: Runtime>(
+    disk: Arc<dyn Disk>,
+    path: &Path,
+    options: DbOptions,
+    joining: Joining,
+) -> Result<Ident, NodeError> {
+    let (leader, ident) = ask_for_admission::<R>(&joining).await?;
+    let at_leader = Asking { transport: joining.transport, peer: leader, ident: Some(ident) };
+    let asked = Asked::Seed(Seed { at_least: ident.node, address: joining.own.address });
+    let head = match at_leader.ask::<R>(Lane::Bulk, asked).await.map_err(NodeError::Refused)? {
+        Answer::SeedHead(head) => head,
+        answer => return Err(unexpected(&answer)),
+    };
+    copy::<R>(disk, path.to_owned(), options, &at_leader, head, ident).await?;
+    Ok(ident)
+}
+
+/// A peer that is asked.
+struct Asking {
+    transport: Arc<dyn Transport>,
+    peer: Peer,
+    ident: Option<Ident>,
+}
+
+impl Asking {
+    async fn ask<R: Runtime>(&self, lane: Lane, asked: Asked) -> Result<Answer, String> {
+        let cluster = self.ident.map(|ident| ident.cluster);
+        ask::<R>(&*self.transport, cluster, (0, &self.peer), lane, asked, ANSWER_MAX).await
+    }
+}
+
+fn unexpected(answer: &Answer) -> NodeError {
+    NodeError::Refused(format!("an answer to something else: {answer:?}"))
+}
+
+/// The peer that has admitted this node, and which node it is.
+async fn ask_for_admission<R: Runtime>(joining: &Joining) -> Result<(Peer, Ident), NodeError> {
+    let Peer { address, serves } = joining.own.clone();
+    let asked = Asked::Join(Join { address, serves });
+    let tries = usize::try_from(joining.within.as_millis() / PAUSE.as_millis()).unwrap_or(usize::MAX);
+    let mut why = "no address was given".to_owned();
+    let mut leader = String::new();
+    for at in joining.at.iter().cycle().take(tries.max(1)) {
+        let at = if leader.is_empty() { at.clone() } else { std::mem::take(&mut leader) };
+        let peer = Peer { address: at.clone(), ..Peer::default() };
+        let asking = Asking { transport: Arc::clone(&joining.transport), peer, ident: None };
+        match asking.ask::<R>(Lane::Control, asked.clone()).await {
+            Ok(Answer::Joined(Joined { cluster, node })) => {
+                let cluster = <[u8; 16]>::try_from(&cluster[..]);
+                let cluster =
+                    cluster.map_err(|_| NodeError::Refused("a cluster without an id".to_owned()))?;
+                return Ok((asking.peer, Ident { cluster: u128::from_be_bytes(cluster), node }));
+            }
+            Ok(Answer::LeaderIsAt(known)) => {
+                why = format!("{at}: no node leads");
+                leader = known;
+                if !leader.is_empty() {
+                    continue;
+                }
+            }
+            Ok(answer) => return Err(unexpected(&answer)),
+            Err(failed) => why = format!("{at}: {failed}"),
+        }
+        Types::<R>::sleep(PAUSE).await;
+    }
+    Err(NodeError::Refused(why))
+}
+
+/// Copies the state piece by piece.
+async fn copy<R: Runtime>(
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    options: DbOptions,
+    from: &Asking,
+    head: SeedHead,
+    ident: Ident,
+) -> Result<(), NodeError> {
+    let of = (CommitSeq(head.last.seq), head.entries);
+    let begin = move || begin_node(options, disk, &path, of);
+    let mut target: CopyTarget = blocking::<R, _>(begin).await??;
+    for number in 0.. {
+        let piece = piece::<R>(from, NextPiece { seed: head.seed, number }).await?;
+        match part_of(piece).map_err(NodeError::Refused)? {
+            Part::Of(tree, part) => {
+                let take = move || {
+                    let taken = target.take_of(tree, part);
+                    (target, taken)
+                };
+                let (again, taken) = blocking::<R, _>(take).await?;
+                taken?;
+                target = again;
+            }
+            Part::End(digest) => {
+                let head = head_of(&head);
+                blocking::<R, _>(move || target.finish_as_node(digest, &head, ident)).await??;
+                return Ok(());
+            }
+        }
+    }
+    unreachable!("there is a piece of every number, or an error")
+}
+
+async fn piece<R: Runtime>(from: &Asking, next: NextPiece) -> Result<Piece, NodeError> {
+    let mut why = String::new();
+    for _ in 0..TRIES {
+        match from.ask::<R>(Lane::Bulk, Asked::NextPiece(next)).await {
+            Ok(Answer::Piece(piece)) => return Ok(piece),
+            Ok(answer) => return Err(unexpected(&answer)),
+            Err(failed) => why = failed,
+        }
+        Types::<R>::sleep(PAUSE).await;
+    }
+    Err(NodeError::Refused(format!("piece {} of the state has not come: {why}", next.number)))
+}
+
+async fn blocking<R: Runtime, T: Send + 'static>(
+    call: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, NodeError> {
+    R::run_blocking(call).await.map_err(|error| NodeError::Consensus(error.to_string()))
+}

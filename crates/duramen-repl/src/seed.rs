@@ -1,0 +1,163 @@
+//! The state of a node for a new one, piece by piece: held at the node that gives it, asked for by number.
+//!
+//! A piece that was lost on the way is asked for once more. What is not asked for any longer is let go.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use duramen::wire::{Features, ReducerSpec};
+use duramen_engine::{
+    CommitSeq, CopyPart, CopySource, Engine, EntryId, LogEnd, NodeHead, RaftLog, Result, TreeId,
+};
+use prost::Message as _;
+
+use crate::wire::{Piece, SeedHead, TreeBegins, WireId, WireReducer, WireRow};
+
+/// A state of which no piece was asked for in this time is let go when the next state is asked for.
+const HELD_FOR: Duration = Duration::from_secs(60);
+/// States that are held at once. Each holds the space of what was changed since.
+const HELD_MAX: usize = 4;
+
+/// The states that are being given.
+#[derive(Debug)]
+pub(crate) struct Seeds {
+    engine: Engine,
+    log: Weak<RaftLog>,
+    /// Counts them, from a random number on: none is taken for one of an earlier process.
+    last: AtomicU64,
+    held: Mutex<HashMap<u64, Arc<Mutex<Held>>>>,
+}
+
+/// A state, and how far it is given.
+#[derive(Debug)]
+struct Held {
+    /// The address of the node that asks.
+    of: String,
+    source: CopySource,
+    next: u64,
+    /// The piece before the next one.
+    given: Vec<u8>,
+    asked_ns: u64,
+}
+
+impl Seeds {
+    pub(crate) fn new(engine: Engine, log: Weak<RaftLog>, opening: u64) -> Seeds {
+        Seeds { engine, log, last: AtomicU64::new(opening), held: Mutex::default() }
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<u64, Arc<Mutex<Held>>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds the newest state for the node at an address. Returns what it is.
+    ///
+    /// # Errors
+    /// Those of a read; a text if too many are held.
+    pub(crate) fn begin(&self, of: String, now_ns: u64) -> std::result::Result<SeedHead, String> {
+        let is_wanted = |_: &u64, held: &mut Arc<Mutex<Held>>| {
+            let held = held.lock().unwrap_or_else(PoisonError::into_inner);
+            held.of != of && Duration::from_nanos(now_ns.saturating_sub(held.asked_ns)) < HELD_FOR
+        };
+        self.held().retain(is_wanted);
+        if self.held().len() >= HELD_MAX {
+            return Err(format!("this node gives its state to {HELD_MAX} others already"));
+        }
+        let log = self.log.upgrade().ok_or("the node has stopped")?;
+        let (source, head) = self.engine.node_source(&log).map_err(|error| error.to_string())?;
+        let number = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let held = Held { of, source, next: 0, given: Vec::new(), asked_ns: now_ns };
+        self.held().insert(number, Arc::new(Mutex::new(held)));
+        Ok(SeedHead {
+            seed: number,
+            last: WireId { term: head.end.id.term, seq: head.end.id.seq.0 },
+            chain: head.end.chain,
+            time_ns: head.end.time_ns,
+            next_tree: head.next_tree.0,
+            entries: head.entries,
+        })
+    }
+
+    /// The next piece of a state, or the one before it once more.
+    ///
+    /// # Errors
+    /// Those of a read; a text if that state is not held, or the piece is another one.
+    pub(crate) fn piece(&self, seed: u64, number: u64, now_ns: u64) -> std::result::Result<Piece, String> {
+        let held = self.held().get(&seed).cloned();
+        let held = held.ok_or("this node does not hold that state any more: it has to be asked for anew")?;
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.asked_ns = now_ns;
+        if number == held.next {
+            let piece = held.read().map_err(|error| error.to_string())?;
+            held.given = piece.encode_to_vec();
+            held.next += 1;
+        } else if number.checked_add(1) != Some(held.next) {
+            return Err(format!("piece {number} is asked for, and the next one is {}", held.next));
+        }
+        Piece::decode(&held.given[..]).map_err(|error| error.to_string())
+    }
+}
+
+impl Held {
+    fn read(&mut self) -> Result<Piece> {
+        // Values as they are: the copy is a node, and no backup.
+        let part = self.source.next(&|_, value| value)?;
+        let tree = self.source.tree().map_or(0, |tree| tree.0);
+        Ok(match part {
+            None => Piece { digest: self.source.digest().to_be_bytes().to_vec(), ..Piece::default() },
+            Some(CopyPart::Entries(rows)) => {
+                let rows = rows.into_iter().map(|(key, value)| WireRow { key, value });
+                Piece { tree, rows: rows.collect(), ..Piece::default() }
+            }
+            Some(CopyPart::Tree { name, reducer, features }) => {
+                let reducer = reducer.map(|ReducerSpec { name, version, params }| WireReducer {
+                    name,
+                    version,
+                    params,
+                });
+                let begins = Some(TreeBegins { name, reducer, features: features.bits() });
+                Piece { tree, begins, ..Piece::default() }
+            }
+        })
+    }
+}
+
+/// What the new node makes of the pieces.
+pub(crate) enum Part {
+    /// A part of a tree.
+    Of(TreeId, CopyPart),
+    /// The end, with the digest of all parts.
+    End(u128),
+}
+
+/// The part in a piece.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn part_of(piece: Piece) -> std::result::Result<Part, String> {
+    let Piece { tree, begins, rows, digest } = piece;
+    if let Ok(digest) = <[u8; 16]>::try_from(&digest[..]) {
+        return Ok(Part::End(u128::from_be_bytes(digest)));
+    }
+    let part = match begins {
+        Some(TreeBegins { name, reducer, features }) => {
+            let of_later = || format!("the tree {name:?} has a form that this release does not know");
+            let features = Features::from_bits(features).ok_or_else(of_later)?;
+            let reducer =
+                reducer.map(|WireReducer { name, version, params }| ReducerSpec { name, version, params });
+            CopyPart::Tree { name, reducer, features }
+        }
+        None => CopyPart::Entries(rows.into_iter().map(|WireRow { key, value }| (key, value)).collect()),
+    };
+    Ok(Part::Of(TreeId(tree), part))
+}
+
+pub(crate) fn head_of(head: &SeedHead) -> NodeHead {
+    let id = EntryId { term: head.last.term, seq: CommitSeq(head.last.seq) };
+    NodeHead {
+        end: LogEnd { id, chain: head.chain, time_ns: head.time_ns },
+        next_tree: TreeId(head.next_tree),
+        entries: head.entries,
+    }
+}

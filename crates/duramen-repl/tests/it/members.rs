@@ -1,0 +1,119 @@
+//! Members come and go: new nodes copy the state of one that runs, vote once they have caught up, and are
+//! refused where they do not belong.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use duramen::DbOptions;
+use duramen::prelude::*;
+use duramen_disk::Disk as _;
+use duramen_engine::Engine;
+use duramen_repl::{NodeError, TokioRuntime};
+use openraft_rt::AsyncRuntime;
+
+use crate::cluster::{Cluster, until};
+
+fn digest_of(engine: &Engine) -> (u64, u128) {
+    let mut source = engine.copy_source().unwrap();
+    while source.next(&|_, value| value).unwrap().is_some() {}
+    (source.seq().0, source.digest())
+}
+
+fn fill(db: &Db) {
+    db.ensure(&Schema::new("things").key(["id"]).column("id", ColumnType::Int)).unwrap();
+    for id in 0..200_i64 {
+        let thing = doc! { "id": id, "name": format!("thing {id}"), "text": "long ".repeat(id as usize) };
+        db.documents("things").put(thing).unwrap();
+    }
+    db.bytes("large").put("value", vec![7; 1 << 20]).unwrap();
+    // Ids of trees have gaps then.
+    db.transact(|tx| tx.put_bytes("gone", b"a", b"b")).unwrap();
+    db.kv("sessions").put("ann", &1).unwrap();
+}
+
+/// Writes go on while nodes join. All copies are equal then, also those of nodes that lead.
+#[test]
+fn nodes_that_join_are_equal_to_the_first() {
+    TokioRuntime::new(4).block_on(async {
+        let cluster = Cluster::start_first(fill).await;
+        for machine in 2..=5 {
+            let put = move |db: &Db| {
+                (0..50_i64).try_for_each(|n| {
+                    let thing = doc! { "id": 1000 * machine + n, "more": format!("{n}") };
+                    db.documents("things").put(thing).map(drop)
+                })
+            };
+            let (joined, ()) = futures_util::join!(cluster.join(machine as u64), cluster.on_leader(put));
+            joined.unwrap();
+            cluster.start_node(machine as u64).await;
+        }
+        let five_vote = || (cluster.node(1).members().voters.len() == 5).then_some(());
+        until("five vote", five_vote).await;
+        cluster.settle().await;
+        let ids: BTreeSet<u64> = cluster.nodes().iter().map(|node| node.ident().node).collect();
+        assert_eq!(ids.len(), 5);
+        let equal = || {
+            let digests: BTreeSet<_> = cluster.nodes().iter().map(|node| digest_of(node.engine())).collect();
+            (digests.len() == 1).then_some(())
+        };
+        until("all are equal", equal).await;
+        for node in cluster.nodes() {
+            assert_eq!(node.db().snapshot().unwrap().documents("things").count(Span::all()).unwrap(), 400);
+            assert!(node.db().check().unwrap().is_clean());
+            assert!(node.db().check_documents().unwrap().is_clean());
+        }
+    });
+}
+
+/// A node of one cluster speaks to none of another.
+#[test]
+fn nodes_of_another_cluster_are_refused() {
+    TokioRuntime::new(4).block_on(async {
+        let (ours, theirs) = (Cluster::start_first(|_| ()).await, Cluster::start_first(|_| ()).await);
+        ours.join(2).await.unwrap();
+        // It is started at the same address in another network.
+        let copied = theirs.disk(2);
+        for file in ours.disk(2).files() {
+            if file.parent() != Some(Path::new("/")) {
+                let mut at = std::path::PathBuf::from("/");
+                for part in file.parent().unwrap().components().skip(1) {
+                    at.push(part);
+                    drop(copied.create_dir(&at));
+                }
+            }
+            copied.write_file(&file, &ours.disk(2).read_file(&file).unwrap()).unwrap();
+        }
+        theirs.start_node(2).await;
+        let stranger = theirs.node(2);
+        let why = stranger.catch_up(std::time::Duration::from_millis(1500)).await.unwrap_err();
+        assert!(matches!(why, NodeError::Refused(_)), "{why}");
+        let (_, first) = theirs.leader().await;
+        assert_eq!(first.members().voters.len(), 1);
+        ours.start_node(2).await;
+        ours.settle().await;
+    });
+}
+
+/// What was copied so far is copied anew, and the node gets another id.
+#[test]
+fn a_join_that_was_cut_short_is_made_again() {
+    TokioRuntime::new(4).block_on(async {
+        let cluster = Cluster::start_first(fill).await;
+        let mut nodes = BTreeSet::new();
+        for pieces in [0, 1, 3, 6, 9] {
+            cluster.join_and_stop_after(2, pieces).await;
+            let is_open = DbOptions::default().open_on(Arc::new(cluster.disk(2).clone()), "/db");
+            drop(is_open.unwrap_err());
+            let members = cluster.node(1).members();
+            let added: Vec<u64> = members.peers.keys().copied().filter(|node| *node != 1).collect();
+            assert_eq!(added.len(), 1, "the id of the try before is gone: {members:?}");
+            assert!(nodes.insert(added[0]), "{added:?} was given before");
+        }
+        let ident = cluster.join(2).await.unwrap();
+        assert!(nodes.insert(ident.node));
+        cluster.start_node(2).await;
+        cluster.settle().await;
+        assert_eq!(digest_of(cluster.node(2).engine()).1, digest_of(cluster.node(1).engine()).1);
+    });
+}
