@@ -4,6 +4,7 @@
 
 mod audit;
 mod bench;
+mod cluster;
 mod find;
 mod observe;
 mod reference;
@@ -25,6 +26,7 @@ use crate::output::shell_word;
 
 pub(crate) use audit::{AuditArgs, AuditCommand, AuditVerifyArgs};
 pub(crate) use bench::{BenchArgs, BenchCommand, BenchSyncArgs, PatternWord, SyncWord};
+pub(crate) use cluster::{ClusterArgs, ClusterCommand, NodeArgs};
 pub(crate) use find::{AggregateFlags, FindArgs, FindFormat};
 pub(crate) use observe::{TopArgs, WatchArgs};
 pub(crate) use reference::{
@@ -124,6 +126,8 @@ pub(crate) enum Command {
     Token(TokenArgs),
     /// Tell whether the audit of a served database is what was written
     Audit(AuditArgs),
+    /// Show the members of a cluster, let another one lead, remove one
+    Cluster(ClusterArgs),
     /// Repair a corrupt database: write everything that can still be read to a new, sound one. Only reads the
     /// corrupt one
     #[command(alias = "recover")]
@@ -463,6 +467,7 @@ impl Command {
             Command::User(args) => args.database_mut(),
             Command::Token(args) => args.database_mut(),
             Command::Audit(args) => args.database_mut(),
+            Command::Cluster(args) => args.database_mut(),
             Command::Repair(args) => &mut args.database,
             Command::Doctor(_)
             | Command::Bench(_)

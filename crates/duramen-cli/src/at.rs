@@ -70,6 +70,7 @@ fn is_served(command: &Command) -> bool {
         Command::Inspect(args) => !args.space && args.tree.is_none(),
         Command::Reference(args) => matches!(args.what, ReferenceCommand::List(_)),
         Command::Backup(_)
+        | Command::Cluster(_)
         | Command::Collections(_)
         | Command::Count(_)
         | Command::Del(_)

@@ -494,7 +494,7 @@ fn is_served(path: &Path) -> bool {
 
 /// Refuses a server of another database: its files may have been copied here.
 fn check_identity(path: &Path, client: &Client) -> Result<()> {
-    if client.hello().database_id.as_ref() == Observer::identify(path)?.0.to_be_bytes() {
+    if client.hello().files_id.as_ref() == Observer::identify(path)?.0.to_be_bytes() {
         return Ok(());
     }
     Err(Failure::said(

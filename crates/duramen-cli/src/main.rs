@@ -20,6 +20,7 @@ mod backend;
 mod backup;
 mod bench;
 mod byte_tree;
+mod cluster;
 mod columns;
 mod compact;
 mod database;
@@ -117,6 +118,7 @@ pub(crate) fn run(command: &Command, out: Output) -> Result<()> {
         Command::User(args) => users::user(args, out),
         Command::Token(args) => users::token(args, out),
         Command::Audit(args) => audit::run(args, out),
+        Command::Cluster(args) => cluster::run(args, out),
         Command::Backup(args) => backup::run(args, out),
         Command::Compact(args) => compact::run(args, out),
         Command::Repair(args) => repair::run(args, out),

@@ -2,12 +2,14 @@
 //! more.
 
 mod handed_over;
+mod node;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use duramen::{Code, Db, Durability, Error, Event, doc};
+use duramen::{Code, Durability, Error, Event, doc};
 use duramen_proto::discovery::PORT;
 use duramen_server::{Builder, Server};
 
@@ -18,6 +20,7 @@ use crate::numbers::{bytes, counted};
 use crate::output::{Output, shell_word};
 use crate::signals::Signals;
 use handed_over::HandedOver;
+use node::{Opened, Served};
 
 /// Between two looks at the signals.
 const LOOK: Duration = Duration::from_millis(50);
@@ -35,11 +38,11 @@ pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
     if is_new {
         check_new(args)?;
     }
-    let db = open(args, poisoned)?;
-    let server = start(&db, args, handed_over)?;
-    told(&db, &server, args, is_new, out)?;
+    let opened = open(args, poisoned)?;
+    let server = start(&opened, args, handed_over)?;
+    told(&opened, &server, args, is_new, out)?;
     handed_over::is_ready();
-    let cause = wait(&signals, &poison);
+    let cause = wait(&signals, &poison, &opened);
     handed_over::is_stopping();
     // No new calls; those under way end. Then the database is closed.
     server.stop();
@@ -51,7 +54,7 @@ pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
             "look at the disk (dmesg), and start the server again: opening finds what is durable",
         ));
     }
-    let closed = db.close();
+    let closed = opened.close();
     out.note("stopped");
     Ok(closed?)
 }
@@ -77,9 +80,9 @@ fn is_wide(address: &SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
 
-fn open(args: &ServeArgs, poisoned: Sender<String>) -> Result<Db> {
+fn open(args: &ServeArgs, poisoned: Sender<String>) -> Result<Opened> {
     let path = &args.database.db;
-    if path.exists() {
+    if path.exists() && !args.node.is_node() {
         database::check_path(path)?;
     }
     database::check_level(&args.database, Durability::Disk)?;
@@ -89,13 +92,20 @@ fn open(args: &ServeArgs, poisoned: Sender<String>) -> Result<Db> {
             let _ = poisoned.send(cause.to_string());
         }
     });
-    Ok(options.open(path)?)
+    if args.node.is_node() {
+        return node::start(args, options).map(Opened::Node);
+    }
+    Ok(Opened::Alone(options.open(path)?))
 }
 
-fn start(db: &Db, args: &ServeArgs, handed_over: HandedOver) -> Result<Server> {
+fn start(opened: &Opened, args: &ServeArgs, handed_over: HandedOver) -> Result<Server> {
     let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let builder = |addresses: &[SocketAddr]| {
-        let mut server = addresses.iter().fold(Server::builder(db.clone()), |server, at| server.listen(*at));
+        let builder = Server::builder(opened.db().clone());
+        let mut server = addresses.iter().fold(builder, |server, at| server.listen(*at));
+        if let Opened::Node(running) = opened {
+            server = server.cluster(Arc::new(Served::new(running)));
+        }
         if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
             server = server.tls(certificate, key);
         }
@@ -123,8 +133,11 @@ fn start(db: &Db, args: &ServeArgs, handed_over: HandedOver) -> Result<Server> {
 }
 
 /// Waits for a signal, or until the database cannot commit any more: then with the cause.
-fn wait(signals: &Signals, poison: &Receiver<String>) -> Option<String> {
+fn wait(signals: &Signals, poison: &Receiver<String>, opened: &Opened) -> Option<String> {
     loop {
+        if let Some(failure) = opened.failure() {
+            return Some(failure.message().to_owned());
+        }
         match poison.recv_timeout(LOOK) {
             Ok(cause) => return Some(cause),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
@@ -137,7 +150,8 @@ fn wait(signals: &Signals, poison: &Receiver<String>) -> Option<String> {
 }
 
 /// Prints how the database is reached.
-fn told(db: &Db, server: &Server, args: &ServeArgs, is_new: bool, out: Output) -> Result<()> {
+fn told(opened: &Opened, server: &Server, args: &ServeArgs, is_new: bool, out: Output) -> Result<()> {
+    let (db, node) = (opened.db(), opened.node());
     let path = &args.database.db;
     let socket = server.socket().map(|socket| socket.display().to_string());
     let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
@@ -151,6 +165,7 @@ fn told(db: &Db, server: &Server, args: &ServeArgs, is_new: bool, out: Output) -
             "path": path.display().to_string(), "database": db.durability_status().database.to_string(),
             "created": is_new, "socket": socket.as_deref(), "addresses": addresses.collect::<Vec<_>>(),
             "tls": args.tls_cert.is_some(), "auth": !args.no_auth,
+            "node": node.map(|(node, _)| node), "peers": node.map(|(_, peers)| peers.to_string()),
         };
         return out.object("serve", fields);
     }
@@ -164,6 +179,10 @@ fn told(db: &Db, server: &Server, args: &ServeArgs, is_new: bool, out: Output) -
     match socket {
         Some(socket) => out.line(&format!("socket        unix:{socket}"))?,
         None => out.line("socket        none")?,
+    }
+    if let Some((node, peers)) = node {
+        let tls = if args.node.peer_cert.is_some() { " with TLS" } else { "" };
+        out.line(&format!("node          {node}, for other nodes at {peers}{tls}"))?;
     }
     if addresses.is_empty() {
         return out.line("gRPC          off; --listen 127.0.0.1:7420 turns it on");

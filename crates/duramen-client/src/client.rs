@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -10,9 +11,7 @@ use duramen::error::{Code, Error, Result};
 use duramen_proto::v1::admin_client::AdminClient;
 use duramen_proto::v1::blobs_client::BlobsClient;
 use duramen_proto::v1::data_client::DataClient;
-use duramen_proto::v1::feed_client::FeedClient;
-use duramen_proto::v1::schema_client::SchemaClient;
-use duramen_proto::{MESSAGE_BYTES_MAX, VERSIONS, status, v1};
+use duramen_proto::{status, v1};
 use prost::Message as _;
 use tokio_stream::StreamExt as _;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -22,11 +21,18 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::address::Address;
-use crate::connect::{self, Connected};
+use crate::connect;
+use crate::link::{self, Link, Links};
 use crate::runtime::Runtime;
 
 /// What a call may take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// After a change of the leader another one leads within about two seconds.
+const LEADER_WITHIN: Duration = Duration::from_secs(10);
+
+/// Between two looks for the node that leads.
+const LEADER_PAUSE: Duration = Duration::from_millis(30);
 
 /// A scan may take longer: its reader decides.
 pub(crate) const SCAN_DEADLINE: Duration = Duration::from_secs(300);
@@ -52,6 +58,12 @@ impl Clock {
 #[derive(Debug, Clone)]
 pub(crate) struct Token(Option<MetadataValue<Ascii>>);
 
+impl Token {
+    pub(crate) fn new(token: Option<MetadataValue<Ascii>>) -> Token {
+        Token(token)
+    }
+}
+
 impl Interceptor for Token {
     fn call(&mut self, mut request: Request<()>) -> std::result::Result<Request<()>, Status> {
         if let Some(token) = &self.0 {
@@ -73,13 +85,8 @@ pub struct Client {
 #[derive(Debug)]
 struct Shared {
     runtime: Runtime,
-    data: DataClient<Calls>,
-    schema: SchemaClient<Calls>,
-    feed: FeedClient<Calls>,
-    blobs: BlobsClient<Calls>,
-    /// On a connection of its own, once there was an upload.
-    uploads: Mutex<Option<BlobsClient<Calls>>>,
-    admin: AdminClient<Calls>,
+    links: Links,
+    /// Of the first connection.
     hello: v1::HelloReply,
     clock: Mutex<Clock>,
     address: Address,
@@ -94,16 +101,10 @@ impl Client {
     /// that is too far away.
     pub fn connect(address: &Address) -> Result<Client> {
         let runtime = Runtime::new()?;
-        let calls = calls(runtime.block_on(connect::connect(address))??)?;
-        let (data, schema) = (DataClient::new(calls.clone()), SchemaClient::new(calls.clone()));
+        let links = Links::new(runtime.block_on(Link::open(address, 0))??);
         let mut shared = Shared {
             runtime,
-            data: data.max_decoding_message_size(MESSAGE_BYTES_MAX),
-            schema: schema.max_decoding_message_size(MESSAGE_BYTES_MAX),
-            feed: FeedClient::new(calls.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX),
-            blobs: BlobsClient::new(calls.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX),
-            uploads: Mutex::default(),
-            admin: AdminClient::new(calls).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            links,
             hello: v1::HelloReply::default(),
             clock: Mutex::new(Clock { told: Duration::ZERO, at: Instant::now() }),
             address: address.clone(),
@@ -112,7 +113,7 @@ impl Client {
         Ok(Client { shared: Arc::new(shared) })
     }
 
-    /// What the server said about itself.
+    /// What the server said about itself when the client connected.
     #[must_use]
     pub fn hello(&self) -> &v1::HelloReply {
         &self.shared.hello
@@ -164,7 +165,54 @@ impl Client {
         self.shared.greet().is_ok() && self.shared.clock().now().abs_diff(made) > CLOCK_OFF
     }
 
-    /// Its address.
+    /// The cluster that the database is a node of, as the node at the other end knows it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) if it is no node; `Forbidden` (E1102) without the right `operator`;
+    /// `Unreachable` (E1111) if the connection is lost.
+    pub fn cluster(&self) -> Result<v1::ClusterReply> {
+        let mut admin = self.admin();
+        self.wait(async move { admin.cluster(with_deadline(v1::ClusterRequest {}, DEADLINE)).await })
+    }
+
+    /// Lets another member of the cluster lead.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) if the node at the other end does not lead, or that is no other member that
+    /// votes; `Forbidden` (E1102) without the right `operator`; `OutcomeUnknown` (E0401) if the connection is
+    /// lost before the answer.
+    pub fn transfer_leader(&self, to: u64) -> Result<()> {
+        let mut admin = self.admin();
+        let request = v1::TransferRequest { to };
+        let call = async move { admin.transfer(with_deadline(request, DEADLINE)).await };
+        self.wait(call).map_err(in_doubt_if_lost).map(drop)
+    }
+
+    /// Removes a member of the cluster for good.
+    ///
+    /// # Errors
+    /// `InvalidArgument` (E0201) if the node at the other end does not lead, if it is that node, or no
+    /// member; `Forbidden` (E1102) without the right `operator`; `OutcomeUnknown` (E0401) if the connection
+    /// is lost before the answer.
+    pub fn remove_member(&self, node: u64) -> Result<()> {
+        let mut admin = self.admin();
+        let request = v1::RemoveMemberRequest { node };
+        let call = async move { admin.remove_member(with_deadline(request, DEADLINE)).await };
+        self.wait(call).map_err(in_doubt_if_lost).map(drop)
+    }
+
+    /// Lets the next calls go to the node that leads the cluster, if it can be reached by TCP as this one is.
+    /// Calls that a follower refuses do that by themselves.
+    pub fn follow_leader(&self) {
+        self.shared.links.look_next_time();
+    }
+
+    /// Counts the connections that this client has had.
+    pub(crate) fn link_number(&self) -> u64 {
+        self.shared.link().number
+    }
+
+    /// Its address: of the first connection.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.shared.address
@@ -175,7 +223,7 @@ impl Client {
     /// # Errors
     /// Those of the reads; `Unreachable` (E1111) if the connection is lost.
     pub fn read(&self, request: v1::ReadRequest) -> Result<v1::ReadReply> {
-        let mut data = self.shared.data.clone();
+        let mut data = self.shared.link().data.clone();
         self.shared.wait(async move { data.read(with_deadline(request, DEADLINE)).await })
     }
 
@@ -200,10 +248,24 @@ impl Client {
             let error = Error::new(Code::TooLarge, what).with_hint("send several smaller ones");
             return Err(FailedBatch { error, operation: None, retry_after: None });
         }
-        let mut data = self.shared.data.clone();
-        let call = async move { data.batch(with_deadline(request, DEADLINE)).await };
-        let done = self.shared.runtime.block_on(call);
-        let done = done.map_err(|error| FailedBatch { error, operation: None, retry_after: None })?;
+        let until = Instant::now() + LEADER_WITHIN;
+        let mut request = Some(request);
+        let done = loop {
+            // Of one server there is no other that could take it.
+            let again = self.shared.links.has_others().then(|| request.clone()).flatten();
+            let mut data = self.shared.link().data.clone();
+            let this = request.take().expect("it is there for each try");
+            let call = async move { data.batch(with_deadline(this, DEADLINE)).await };
+            let done = self.shared.runtime.block_on(call);
+            let done = done.map_err(|error| FailedBatch { error, operation: None, retry_after: None })?;
+            let (Err(refused), Some(again)) = (&done, again) else { break done };
+            // Nothing was done, and the next call goes to the node that leads.
+            if self.failed(refused).code() != Code::NotLeader || Instant::now() > until {
+                break done;
+            }
+            request = Some(again);
+            thread::sleep(LEADER_PAUSE);
+        };
         done.map(Response::into_inner).map_err(|status| FailedBatch {
             error: in_doubt_if_lost(self.failed(&status)),
             operation: status::operation(&status),
@@ -216,7 +278,7 @@ impl Client {
     /// # Errors
     /// As [`duramen::requests::outcome`]; `Unreachable` (E1111) if the connection is lost.
     pub fn outcome(&self, request: v1::OutcomeRequest) -> Result<v1::OutcomeReply> {
-        let mut data = self.shared.data.clone();
+        let mut data = self.shared.link().data.clone();
         self.shared.wait(async move { data.outcome(with_deadline(request, DEADLINE)).await })
     }
 
@@ -225,7 +287,7 @@ impl Client {
     /// # Errors
     /// `NoSuchTree` (E0901) for an unknown one; `Unreachable` (E1111) if the connection is lost.
     pub fn collections(&self, names: Vec<String>) -> Result<Vec<v1::Collection>> {
-        let mut schema = self.shared.schema.clone();
+        let mut schema = self.shared.link().schema.clone();
         let request = v1::CollectionsRequest { names };
         let reply =
             self.shared.wait(async move { schema.collections(with_deadline(request, DEADLINE)).await })?;
@@ -238,7 +300,7 @@ impl Client {
     /// Those of the change; `OutcomeUnknown` (E0401) if the connection is lost before the answer: it can be
     /// repeated.
     pub fn ensure_type(&self, request: v1::EnsureTypeRequest) -> Result<v1::EnsureTypeReply> {
-        let mut schema = self.shared.schema.clone();
+        let mut schema = self.shared.link().schema.clone();
         let done =
             self.shared.wait(async move { schema.ensure_type(with_deadline(request, DEADLINE)).await });
         done.map_err(in_doubt_if_lost)
@@ -249,7 +311,7 @@ impl Client {
     /// # Errors
     /// Those of the change; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
     pub fn drop_collection(&self, request: v1::DropCollectionRequest) -> Result<v1::DropCollectionReply> {
-        let mut schema = self.shared.schema.clone();
+        let mut schema = self.shared.link().schema.clone();
         let done =
             self.shared.wait(async move { schema.drop_collection(with_deadline(request, DEADLINE)).await });
         done.map_err(in_doubt_if_lost)
@@ -260,7 +322,7 @@ impl Client {
     /// # Errors
     /// Those of the change; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
     pub fn add_view(&self, request: v1::AddViewRequest) -> Result<v1::AddViewReply> {
-        let mut schema = self.shared.schema.clone();
+        let mut schema = self.shared.link().schema.clone();
         let done = self.shared.wait(async move { schema.add_view(with_deadline(request, DEADLINE)).await });
         done.map_err(in_doubt_if_lost)
     }
@@ -270,7 +332,7 @@ impl Client {
     /// # Errors
     /// Those of the change; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
     pub fn drop_view(&self, request: v1::DropViewRequest) -> Result<v1::DropViewReply> {
-        let mut schema = self.shared.schema.clone();
+        let mut schema = self.shared.link().schema.clone();
         let done = self.shared.wait(async move { schema.drop_view(with_deadline(request, DEADLINE)).await });
         done.map_err(in_doubt_if_lost)
     }
@@ -280,7 +342,7 @@ impl Client {
     /// # Errors
     /// Those of the change; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
     pub fn rebuild_view(&self, request: v1::RebuildViewRequest) -> Result<v1::RebuildViewReply> {
-        let mut schema = self.shared.schema.clone();
+        let mut schema = self.shared.link().schema.clone();
         let done =
             self.shared.wait(async move { schema.rebuild_view(with_deadline(request, DEADLINE)).await });
         done.map_err(in_doubt_if_lost)
@@ -291,7 +353,7 @@ impl Client {
     /// # Errors
     /// `NoSuchTree` (E0901) for an unknown collection; `Unreachable` (E1111) if the connection is lost.
     pub fn views(&self, collections: Vec<String>) -> Result<Vec<v1::ViewState>> {
-        let mut schema = self.shared.schema.clone();
+        let mut schema = self.shared.link().schema.clone();
         let request = v1::ViewsRequest { collections };
         Ok(self.shared.wait(async move { schema.views(with_deadline(request, DEADLINE)).await })?.views)
     }
@@ -302,7 +364,7 @@ impl Client {
     /// # Errors
     /// Those of the build; `Unreachable` (E1111) if the connection is lost.
     pub fn build_views(&self, collection: &str, view: &str) -> Result<v1::BuildViewsReply> {
-        let mut schema = self.shared.schema.clone();
+        let mut schema = self.shared.link().schema.clone();
         let request = v1::BuildViewsRequest { collection: collection.to_owned(), view: view.to_owned() };
         self.shared.wait(async move { schema.build_views(with_deadline(request, DEADLINE)).await })
     }
@@ -312,7 +374,7 @@ impl Client {
     /// # Errors
     /// Those of a read; `Unreachable` (E1111) if the connection is lost.
     pub fn stats(&self, within: Duration) -> Result<v1::StatsReply> {
-        let mut admin = self.shared.admin.clone();
+        let mut admin = self.shared.link().admin.clone();
         self.shared.wait(async move { admin.stats(with_deadline(v1::StatsRequest {}, within)).await })
     }
 
@@ -321,7 +383,7 @@ impl Client {
     /// # Errors
     /// Those of the scan; `Unreachable` (E1111) if the connection is lost.
     pub fn scan(&self, request: v1::ScanRequest) -> Result<Scanned> {
-        let mut data = self.shared.data.clone();
+        let mut data = self.shared.link().data.clone();
         let messages =
             self.shared.wait(async move { data.scan(with_deadline(request, SCAN_DEADLINE)).await })?;
         Ok(Scanned { client: self.clone(), messages })
@@ -333,7 +395,7 @@ impl Client {
     /// Those of [reading changes](duramen::Error#changes); `NoSuchKey` (E0903) for an unknown consumer;
     /// `Overloaded` (E1103); `Unreachable` (E1111) if the connection is lost.
     pub fn watch(&self, request: v1::WatchRequest) -> Result<Watched> {
-        let mut feed = self.shared.feed.clone();
+        let mut feed = self.shared.link().feed.clone();
         let messages = self.shared.wait(async move { feed.watch(request).await })?;
         Ok(Watched { client: self.clone(), messages })
     }
@@ -344,7 +406,7 @@ impl Client {
     /// As [`duramen::ConsumerOptions::register`]; `OutcomeUnknown` (E0401) if the connection is lost before
     /// the answer: it can be repeated.
     pub fn register_consumer(&self, request: v1::RegisterConsumerRequest) -> Result<v1::Consumer> {
-        let mut feed = self.shared.feed.clone();
+        let mut feed = self.shared.link().feed.clone();
         let call = async move { feed.register_consumer(with_deadline(request, DEADLINE)).await };
         let reply = self.shared.wait(call).map_err(in_doubt_if_lost)?;
         reply.consumer.ok_or_else(|| {
@@ -358,7 +420,7 @@ impl Client {
     /// # Errors
     /// As [`duramen::Consumer::seek`]; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
     pub fn seek_consumer(&self, name: &str, after: v1::Token) -> Result<()> {
-        let mut feed = self.shared.feed.clone();
+        let mut feed = self.shared.link().feed.clone();
         let request = v1::SeekConsumerRequest { name: name.to_owned(), after: Some(after) };
         let call = async move { feed.seek_consumer(with_deadline(request, DEADLINE)).await };
         self.shared.wait(call).map_err(in_doubt_if_lost).map(drop)
@@ -369,7 +431,7 @@ impl Client {
     /// # Errors
     /// Those of a [commit](duramen::Error#commits).
     pub fn unregister_consumer(&self, name: &str) -> Result<bool> {
-        let mut feed = self.shared.feed.clone();
+        let mut feed = self.shared.link().feed.clone();
         let request = v1::UnregisterConsumerRequest { name: name.to_owned() };
         let call = async move { feed.unregister_consumer(with_deadline(request, DEADLINE)).await };
         Ok(self.shared.wait(call).map_err(in_doubt_if_lost)?.was_there)
@@ -380,7 +442,7 @@ impl Client {
     /// # Errors
     /// Those of a [read](duramen::Error#reads); `Unreachable` (E1111) if the connection is lost.
     pub fn consumers(&self) -> Result<Vec<v1::Consumer>> {
-        let mut feed = self.shared.feed.clone();
+        let mut feed = self.shared.link().feed.clone();
         let call = async move { feed.consumers(with_deadline(v1::ConsumersRequest {}, DEADLINE)).await };
         Ok(self.shared.wait(call)?.consumers)
     }
@@ -402,50 +464,36 @@ impl Client {
 
     /// The calls of the service `Admin`.
     pub(crate) fn admin(&self) -> AdminClient<Calls> {
-        self.shared.admin.clone()
+        self.shared.link().admin.clone()
     }
 
     /// The calls of the service `Blobs`.
     pub(crate) fn blobs(&self) -> BlobsClient<Calls> {
-        self.shared.blobs.clone()
+        self.shared.link().blobs.clone()
     }
 
     /// The calls of the service `Blobs`, on a connection of its own.
     pub(crate) fn uploads(&self) -> Result<BlobsClient<Calls>> {
-        let mut uploads = self.shared.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+        let link = self.shared.link();
+        let mut uploads = link.uploads.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(uploads) = &*uploads {
             return Ok(uploads.clone());
         }
-        let connected = self.runtime().block_on(connect::connect(&self.shared.address))??;
-        Ok(uploads.insert(BlobsClient::new(calls(connected)?)).clone())
+        let connected = self.runtime().block_on(connect::connect(&link.address))??;
+        Ok(uploads.insert(BlobsClient::new(link::calls(connected)?)).clone())
     }
 
     /// The calls of the service `Data`.
     pub(crate) fn data(&self) -> DataClient<Calls> {
-        self.shared.data.clone()
+        self.shared.link().data.clone()
     }
-}
-
-/// The calls of a connection.
-fn calls(Connected { channel, token }: Connected) -> Result<Calls> {
-    let token = token.map(|token| format!("Bearer {token}").parse::<MetadataValue<Ascii>>()).transpose();
-    let token = token.map_err(|_| Error::invalid("the token has characters that no token has"))?;
-    let token = Token(token.map(|mut token| {
-        token.set_sensitive(true);
-        token
-    }));
-    Ok(InterceptedService::new(channel, token))
 }
 
 impl Shared {
     fn greet(&self) -> Result<v1::HelloReply> {
-        let hello = v1::HelloRequest {
-            version_min: *VERSIONS.start(),
-            version_max: *VERSIONS.end(),
-            client: format!("duramen {}", env!("CARGO_PKG_VERSION")),
-        };
-        let mut data = self.data.clone();
-        let hello = self.wait(async move { data.hello(with_deadline(hello, DEADLINE)).await })?;
+        let link = self.links.now();
+        let hello = self.runtime.block_on(link.greet(DEADLINE))?.map_err(|status| self.failed(&status))?;
+        self.links.learn(&link.address, &hello);
         let told = hello.request_clock.unwrap_or_default();
         let told = Duration::new(u64::try_from(told.seconds).unwrap_or(0), told.nanoseconds);
         *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = Clock { told, at: Instant::now() };
@@ -460,7 +508,18 @@ impl Shared {
         self.runtime.block_on(call)?.map(Response::into_inner).map_err(|status| self.failed(&status))
     }
 
+    /// The connection for a call.
+    fn link(&self) -> Arc<Link> {
+        self.links.for_call(&self.runtime)
+    }
+
     fn failed(&self, status: &Status) -> Error {
+        let error = self.error_of(status);
+        self.links.note(&error);
+        error
+    }
+
+    fn error_of(&self, status: &Status) -> Error {
         status::error(status).unwrap_or_else(|| {
             let cause = match std::error::Error::source(status) {
                 Some(cause) => connect::why(cause),

@@ -15,6 +15,7 @@ mod backup;
 mod blobs;
 mod client;
 mod connect;
+mod link;
 mod remote;
 mod runtime;
 mod stream;

@@ -52,6 +52,21 @@ pub(crate) async fn voters<R: Runtime>(raft: &Raft<R>, voters: BTreeSet<u64>) ->
     changed.map(drop).map_err(|error| error.to_string())
 }
 
+/// Removes a member.
+///
+/// # Errors
+/// Why that is not possible now.
+pub(crate) async fn remove<R: Runtime>(raft: &Raft<R>, node: u64, votes: bool) -> Result<(), String> {
+    let nodes = BTreeSet::from([node]);
+    // Of those that vote none is kept as one that does not.
+    let change = if votes { ChangeMembers::RemoveVoters(nodes) } else { ChangeMembers::RemoveNodes(nodes) };
+    let raft = raft.clone();
+    // A task of its own: a caller that waits no more does not leave the voters half changed.
+    let removed = Types::<R>::spawn(async move { raft.change_membership(change, !votes).await });
+    let removed = removed.await.map_err(|_| "the node has stopped".to_owned())?;
+    removed.map(drop).map_err(|error| error.to_string())
+}
+
 /// Ends a change of voters that an earlier leader has begun.
 #[derive(Debug, Default)]
 pub(crate) struct Finishing {

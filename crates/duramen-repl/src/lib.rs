@@ -20,9 +20,11 @@ mod promote;
 mod proposer;
 mod read;
 mod roles;
+mod running;
 mod runtime;
 mod seed;
 mod state;
+mod status;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test")]
 mod suite;
@@ -37,7 +39,9 @@ pub use join::{Joining, join};
 pub use net::{Called, Lane, Transport};
 pub use node::{First, Members, Node, NodeError, Start};
 pub use openraft_rt_tokio::TokioRuntime;
+pub use running::{Begin, Run, Running};
 pub use runtime::Runtime;
+pub use status::{MemberStatus, NodeStatus};
 pub use tcp::{Answers, TcpTransport, listen};
 pub use tls::PeerTls;
 pub use types::Peer;

@@ -20,6 +20,7 @@ use crate::proposer::Groups;
 use crate::runtime::Runtime;
 use crate::seed::Seeds;
 use crate::state::State;
+use crate::status::{self, NodeStatus};
 use crate::synced::Synced;
 use crate::types::{Membership, Peer, Types};
 use crate::{change, members, read, roles};
@@ -198,11 +199,22 @@ impl<R: Runtime> Node<R> {
     /// is read here then is linearizable. Returns the last commit that has to be seen.
     ///
     /// # Errors
-    /// Why that is not known: no leader, or no majority answers it within this time.
+    /// Why that is not known: no node leads, or no majority answers it, within this time.
     pub async fn catch_up(&self, within: Duration) -> Result<CommitSeq, NodeError> {
-        let caught_up = R::timeout(within, read::catch_up(&self.raft, &self.links, within)).await;
-        let late = |_| NodeError::Refused(format!("no majority has confirmed a leader within {within:?}"));
-        caught_up.map_err(late)?.map_err(NodeError::Refused)
+        let mut why = "none has answered".to_owned();
+        let pause = Duration::from_millis(self.raft.config().heartbeat_interval / 4);
+        let catching = async {
+            loop {
+                match read::catch_up(&self.raft, &self.links, within).await {
+                    Ok(seen) => return seen,
+                    Err(failed) => why = failed,
+                }
+                R::sleep(pause).await;
+            }
+        };
+        let caught_up = R::timeout(within, catching).await;
+        let late = |_| format!("no majority has confirmed a leader within {within:?}: {why}");
+        caught_up.map_err(|late_by| NodeError::Refused(late(late_by)))
     }
 
     /// Answers a request that a peer's transport has carried here.
@@ -231,6 +243,59 @@ impl<R: Runtime> Node<R> {
     /// If consensus has ended, with its reason.
     pub async fn transfer(&self, to: u64) -> Result<(), NodeError> {
         self.raft.trigger().transfer_leader(to).await.map_err(ended)
+    }
+
+    /// As [`Node::transfer`], until another node leads.
+    ///
+    /// # Errors
+    /// `Refused` if this node does not lead, if that is no other member that votes, or if no other node leads
+    /// within this time.
+    pub async fn hand_over(&self, to: u64, within: Duration) -> Result<(), NodeError> {
+        let own = self.ident().node;
+        if self.leader().0 != Some(own) {
+            return Err(NodeError::Refused("this node does not lead".to_owned()));
+        }
+        if to == own || !self.members().voters.contains(&to) {
+            return Err(NodeError::Refused(format!("{to} is no other member that votes")));
+        }
+        let handing = async {
+            loop {
+                self.transfer(to).await?;
+                for _ in 0..20 {
+                    if self.leader().0.is_some_and(|leader| leader != own) {
+                        return Ok(());
+                    }
+                    R::sleep(Duration::from_millis(10)).await;
+                }
+            }
+        };
+        let late = |_| NodeError::Refused(format!("no other node has begun to lead within {within:?}"));
+        R::timeout(within, handing).await.map_err(late)?
+    }
+
+    /// Removes a member for good: it receives nothing any more, and its id is never used again.
+    ///
+    /// # Errors
+    /// `Refused` if this node does not lead, if it is this node or no member, or if another change is under
+    /// way.
+    pub async fn remove(&self, node: u64) -> Result<(), NodeError> {
+        let members = self.members();
+        if node == self.ident().node {
+            return Err(NodeError::Refused("a leader removes others: let another one lead first".to_owned()));
+        }
+        if !members.peers.contains_key(&node) {
+            return Err(NodeError::Refused(format!("{node} is no member")));
+        }
+        let votes = members.voters.contains(&node);
+        change::remove(&self.raft, node, votes).await.map_err(NodeError::Refused)
+    }
+
+    /// What this node knows of its cluster.
+    #[must_use]
+    pub fn status(&self) -> NodeStatus {
+        let metrics = self.raft.metrics();
+        let now = metrics.borrow_watched().clone();
+        status::status(&now, self.ident())
     }
 
     /// Why this node takes no more part, if it does not.

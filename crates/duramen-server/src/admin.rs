@@ -7,7 +7,7 @@ mod users;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duramen::error::Result;
+use duramen::error::{Error, Result};
 use duramen::{Db, Histogram, SlowCommit};
 use duramen_proto::document;
 use duramen_proto::v1::{self, admin_server};
@@ -18,6 +18,7 @@ use tonic::{Request, Response, Status};
 use crate::audit::{self, Audit};
 use crate::auth::Right;
 use crate::call::Call;
+use crate::cluster::{Cluster, Doing};
 use crate::data::{DataService, Identity, Room, call_of, refused};
 pub use facts::facts;
 
@@ -36,6 +37,7 @@ pub(crate) struct AdminService {
     identity: Arc<Identity>,
     /// A backup of which no message is taken for so long ends.
     unread: Duration,
+    cluster: Option<Arc<dyn Cluster>>,
 }
 
 impl AdminService {
@@ -54,6 +56,7 @@ impl AdminService {
             backup_places: Arc::new(Semaphore::new(BACKUPS)),
             identity: Arc::clone(&data.identity),
             unread: data.unread,
+            cluster: data.cluster.clone(),
         }
     }
 
@@ -82,6 +85,30 @@ impl AdminService {
     ) -> Answer<T> {
         let (audit, actor) = (Arc::clone(&self.audit), call.actor());
         self.administer(call, move |db| audit.act(&actor, (what, &on), || work(db))).await
+    }
+
+    /// The cluster that the database is a node of.
+    fn node(&self) -> Result<Arc<dyn Cluster>> {
+        self.cluster.clone().ok_or_else(|| {
+            Error::invalid("the database is no node of a cluster")
+                .with_hint("`duramen serve DB --cluster init` makes it the first one")
+        })
+    }
+
+    /// What an operator does to the cluster. The audit tells of it.
+    async fn of_cluster(
+        &self,
+        call: Call,
+        (what, on): (&'static str, &str),
+        doing: Doing<'_>,
+    ) -> std::result::Result<(), Status> {
+        call.caller.needs(Right::Operator, None).map_err(refused)?;
+        call.take_place().await.map_err(refused)?;
+        let (audit, actor, on) = (Arc::clone(&self.audit), call.actor(), on.to_owned());
+        let begun = self.writes.run(move |_| audit.begin(&actor, what, &on)).await.map_err(refused)?;
+        let done = doing.await;
+        begun.end(done.as_ref().err().map(Error::code));
+        done.map_err(refused)
     }
 
     /// As [`AdminService::change`], of what may not be there: returns whether it was.
@@ -164,6 +191,32 @@ impl admin_server::Admin for AdminService {
 
     async fn backup(&self, request: Request<v1::BackupRequest>) -> Answer<Self::BackupStream> {
         backup::run(self, call_of(&request)).await.map(Response::new).map_err(refused)
+    }
+
+    async fn cluster(&self, request: Request<v1::ClusterRequest>) -> Answer<v1::ClusterReply> {
+        let call = call_of(&request);
+        call.caller.needs(Right::Operator, None).map_err(refused)?;
+        call.take_place().await.map_err(refused)?;
+        Ok(Response::new(self.node().map_err(refused)?.state()))
+    }
+
+    async fn transfer(&self, request: Request<v1::TransferRequest>) -> Answer<v1::TransferReply> {
+        let (call, cluster) = (call_of(&request), self.node().map_err(refused)?);
+        let to = request.into_inner().to;
+        let on = to.to_string();
+        self.of_cluster(call, ("transfer", &on), cluster.transfer(to)).await?;
+        Ok(Response::new(v1::TransferReply {}))
+    }
+
+    async fn remove_member(
+        &self,
+        request: Request<v1::RemoveMemberRequest>,
+    ) -> Answer<v1::RemoveMemberReply> {
+        let (call, cluster) = (call_of(&request), self.node().map_err(refused)?);
+        let node = request.into_inner().node;
+        let on = node.to_string();
+        self.of_cluster(call, ("remove member", &on), cluster.remove(node)).await?;
+        Ok(Response::new(v1::RemoveMemberReply {}))
     }
 
     async fn audit(&self, request: Request<v1::AuditRequest>) -> Answer<v1::AuditReply> {

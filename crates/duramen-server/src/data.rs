@@ -21,6 +21,7 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::call::Call;
+use crate::cluster::{self, Cluster};
 use crate::limit::Limits;
 use crate::limit::budget::retry_after;
 pub(crate) use find::{MESSAGE_BYTES, check_length};
@@ -50,12 +51,16 @@ pub(crate) struct DataService {
     /// Whether the server goes down.
     draining: watch::Receiver<bool>,
     pub(crate) identity: Arc<Identity>,
+    pub(crate) cluster: Option<Arc<dyn Cluster>>,
 }
 
 /// What tokens name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
+    /// Of the database; of the cluster, if it is a node.
     database: [u8; 16],
+    /// Of the database in its files.
+    files: [u8; 16],
     run: u64,
 }
 
@@ -117,8 +122,17 @@ impl Identity {
 }
 
 impl DataService {
-    pub(crate) fn new(db: &Db, limits: &Limits, draining: watch::Receiver<bool>) -> DataService {
-        let database = db.durability_status().database.0.to_be_bytes();
+    pub(crate) fn new(
+        db: &Db,
+        limits: &Limits,
+        draining: watch::Receiver<bool>,
+        cluster: Option<Arc<dyn Cluster>>,
+    ) -> DataService {
+        let own = db.durability_status().database.0.to_be_bytes();
+        // A token of one node is good at all of them, and what is acknowledged is not lost with one.
+        let of_cluster =
+            cluster.as_ref().and_then(|cluster| <[u8; 16]>::try_from(&cluster.state().cluster[..]).ok());
+        let (database, run) = of_cluster.map_or((own, db.opening()), |cluster| (cluster, 1));
         DataService {
             writes: AsyncDb::from(db.clone()),
             reads: AsyncDb::from(db.clone()),
@@ -128,7 +142,8 @@ impl DataService {
             silence: limits.silence,
             unread: limits.unread_replies,
             draining,
-            identity: Arc::new(Identity { database, run: db.opening() }),
+            identity: Arc::new(Identity { database, files: own, run }),
+            cluster,
         }
     }
 
@@ -191,6 +206,8 @@ impl Data for DataService {
         let db = self.reads.blocking();
         let time = requests::time(db).map_err(refused)?;
         let snapshot = db.snapshot().map_err(refused)?;
+        let (leader, members) =
+            self.cluster.as_ref().map(|cluster| cluster::addresses(&cluster.state())).unwrap_or_default();
         Ok(Response::new(v1::HelloReply {
             version: hello.version_max.min(newest),
             database_id: bytes::Bytes::copy_from_slice(&self.identity.database),
@@ -200,6 +217,9 @@ impl Data for DataService {
             request_clock: Some(key::of_time(time)),
             message_bytes_max: MESSAGE_BYTES_MAX as u64,
             at: Some(self.identity.at(&snapshot, db)),
+            leader,
+            members,
+            files_id: bytes::Bytes::copy_from_slice(&self.identity.files),
         }))
     }
 

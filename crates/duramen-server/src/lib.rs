@@ -27,6 +27,7 @@
 //! | `listen`, `tls`, `connection` | accepting connections; TLS and HTTP/2 on each |
 //! | `auth`, `audit` | the user at the other end; what is told of it |
 //! | `route`, `call` | a call: its deadline, its place, its service |
+//! | `cluster` | of a node: reads see what was acknowledged anywhere, writes are the leader's |
 //! | `limit` | bytes and places, charged before they are used |
 //! | `data`, `blobs`, `schema`, `feed`, `admin` | the services |
 //! | `on_demand`, `page` | streams whose messages are made when they are wanted; page tokens |
@@ -42,6 +43,7 @@ pub mod audit;
 mod auth;
 mod blobs;
 mod call;
+mod cluster;
 mod connection;
 mod data;
 mod discover;
@@ -58,5 +60,6 @@ mod tls;
 pub mod users;
 
 pub use admin::facts;
+pub use cluster::{Cluster, Doing};
 pub use limit::Limits;
 pub use server::{Builder, Server, local};

@@ -25,6 +25,7 @@ use crate::auth::Auth;
 use crate::blobs::kept::KeptUploads;
 use crate::blobs::{BlobService, UPLOAD_BYTES_MAX};
 use crate::call::{self, Call};
+use crate::cluster::Cluster;
 use crate::connection::Client;
 use crate::data::{DataService, refused};
 use crate::feed::FeedService;
@@ -62,6 +63,7 @@ pub(crate) struct Shared {
     /// Whether the server goes down.
     pub(crate) draining: watch::Receiver<bool>,
     pub(crate) services: Box<dyn Dispatch>,
+    pub(crate) cluster: Option<Arc<dyn Cluster>>,
 }
 
 /// A reply, with what its call holds.
@@ -161,10 +163,17 @@ fn service_of(path: &str) -> Option<&str> {
 fn class_of(path: &str) -> Class {
     match path {
         "/duramen.v1.Data/Scan" | "/duramen.v1.Blobs/Download" | BUILD_VIEWS | BACKUP => Class::Bulk,
-        "/duramen.v1.Data/Hello" | "/duramen.v1.Admin/Stats" => Class::Control,
+        "/duramen.v1.Data/Hello" | "/duramen.v1.Admin/Stats" | "/duramen.v1.Admin/Cluster" => Class::Control,
         _ if path.starts_with("/duramen.v1.") => Class::Calls,
         _ => Class::Control,
     }
+}
+
+/// Whether what a call sees must be the newest state of a cluster, and not only of this node.
+fn sees_the_newest(path: &str) -> bool {
+    const OF_THIS_NODE: [&str; 5] =
+        ["Data/Hello", "Admin/Stats", "Admin/Cluster", "Admin/Transfer", "Admin/RemoveMember"];
+    path.strip_prefix("/duramen.v1.").is_some_and(|call| !OF_THIS_NODE.contains(&call))
 }
 
 /// Answers one request of a connection.
@@ -204,6 +213,14 @@ pub(crate) async fn answer(
     let (mut head, body) = request.into_parts();
     head.extensions.insert(call.clone());
     let request = Request::from_parts(head, RequestBody::new(body, &client.holder, &call.charges, takes));
+    let seen_by_all = shared.cluster.as_ref().filter(|_| sees_the_newest(request.uri().path()));
+    if let Some(cluster) = seen_by_all {
+        let caught_up = timeout_at(call.answer_by(), cluster.catch_up()).await;
+        if let Err(error) = caught_up.unwrap_or_else(|_| Err(call::deadline_passed())) {
+            call.give_place_back();
+            return Ok(reply(refused(error).into_http(), Some(call)));
+        }
+    }
     let Some(answering) = shared.services.dispatch(request) else {
         return Ok(reply(Status::unimplemented("there is no such service").into_http(), None));
     };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::DatabaseArgs;
+use super::{DatabaseArgs, NodeArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -43,4 +43,7 @@ pub(crate) struct ServeArgs {
     /// Let every client that connects by TCP do everything, without a token
     #[arg(long)]
     pub(crate) no_auth: bool,
+
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }

@@ -41,6 +41,7 @@ mod shell;
 mod shell_blocks;
 mod slips;
 mod threads;
+mod three_nodes;
 mod typing;
 mod users;
 mod views;

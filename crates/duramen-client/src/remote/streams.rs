@@ -30,6 +30,8 @@ pub(super) struct Streams {
 struct State {
     in_use: usize,
     resting: Vec<TransactionStream>,
+    /// The connection of those that rest.
+    link: u64,
 }
 
 /// A stream in use. Dropped, it rolls back its transaction, and another one may be opened.
@@ -37,6 +39,8 @@ struct State {
 pub(super) struct InUse {
     stream: Option<TransactionStream>,
     streams: Arc<Streams>,
+    /// Its connection.
+    link: u64,
 }
 
 impl Streams {
@@ -54,8 +58,9 @@ impl Streams {
     /// `Overloaded` (E1103) if all are in use for 30 seconds; as [`Client::transactions`].
     pub(super) fn take(self: &Arc<Self>, lasts: Duration) -> Result<InUse> {
         let mut place = self.enter()?;
+        place.link = self.client.link_number();
         loop {
-            let rested = self.state().resting.pop();
+            let rested = self.state().resting_on(place.link);
             let Some(mut stream) = rested else {
                 place.stream = Some(self.client.transactions()?);
                 return Ok(place);
@@ -82,7 +87,18 @@ impl Streams {
             (state, _) = woken.unwrap_or_else(PoisonError::into_inner);
         }
         state.in_use += 1;
-        Ok(InUse { stream: None, streams: Arc::clone(self) })
+        Ok(InUse { stream: None, streams: Arc::clone(self), link: 0 })
+    }
+}
+
+impl State {
+    /// One that rests on this connection. Those of connections before are ended.
+    fn resting_on(&mut self, link: u64) -> Option<TransactionStream> {
+        if self.link != link {
+            self.resting.clear();
+            self.link = link;
+        }
+        self.resting.pop()
     }
 }
 
@@ -94,7 +110,7 @@ impl InUse {
         {
             let mut state = self.streams.state();
             // With those in use they are not more than there may be.
-            if state.in_use + state.resting.len() <= STREAMS_MAX {
+            if state.link == self.link && state.in_use + state.resting.len() <= STREAMS_MAX {
                 state.resting.push(stream);
             }
         }

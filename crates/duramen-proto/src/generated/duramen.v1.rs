@@ -291,6 +291,16 @@ pub struct HelloReply {
     /// The newest state.
     #[prost(message, optional, tag = "8")]
     pub at: ::core::option::Option<Token>,
+    /// Of a node of a cluster: where the leader serves clients, HOST:PORT. Empty if this node leads, if no node does, and
+    /// if the leader does not say.
+    #[prost(string, tag = "9")]
+    pub leader: ::prost::alloc::string::String,
+    /// Of a node of a cluster: where its members serve clients, HOST:PORT each.
+    #[prost(string, repeated, tag = "10")]
+    pub members: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The id of the database in the server's own files, 16 bytes. In a node of a cluster database_id is the cluster's.
+    #[prost(bytes = "bytes", tag = "11")]
+    pub files_id: ::prost::bytes::Bytes,
 }
 impl ::prost::Name for HelloReply {
     const NAME: &'static str = "HelloReply";
@@ -5657,6 +5667,137 @@ pub mod blobs_server {
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ClusterRequest {}
+impl ::prost::Name for ClusterRequest {
+    const NAME: &'static str = "ClusterRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.ClusterRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.ClusterRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClusterReply {
+    /// 16 bytes, drawn when the cluster began.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub cluster: ::prost::bytes::Bytes,
+    /// This node.
+    #[prost(uint64, tag = "2")]
+    pub node: u64,
+    /// The node that leads; 0 if none is known.
+    #[prost(uint64, tag = "3")]
+    pub leader: u64,
+    #[prost(uint64, tag = "4")]
+    pub term: u64,
+    /// The last commit that is published here.
+    #[prost(uint64, tag = "5")]
+    pub published: u64,
+    #[prost(message, repeated, tag = "6")]
+    pub members: ::prost::alloc::vec::Vec<Member>,
+    /// Why this node takes no more part; empty as long as it does.
+    #[prost(string, tag = "7")]
+    pub failure: ::prost::alloc::string::String,
+    /// At the leader: how long ago a majority has last confirmed it, in milliseconds.
+    #[prost(uint64, optional, tag = "8")]
+    pub confirmed_ms_ago: ::core::option::Option<u64>,
+}
+impl ::prost::Name for ClusterReply {
+    const NAME: &'static str = "ClusterReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.ClusterReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.ClusterReply".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Member {
+    #[prost(uint64, tag = "1")]
+    pub node: u64,
+    /// Its peer port.
+    #[prost(string, tag = "2")]
+    pub address: ::prost::alloc::string::String,
+    /// Where it serves clients; empty if it does not say.
+    #[prost(string, tag = "3")]
+    pub serves: ::prost::alloc::string::String,
+    /// Whether it is one of those whose majority decides.
+    #[prost(bool, tag = "4")]
+    pub votes: bool,
+    /// At the leader: how many entries it lacks.
+    #[prost(uint64, optional, tag = "5")]
+    pub behind: ::core::option::Option<u64>,
+    /// At the leader: how long ago it has last answered, in milliseconds.
+    #[prost(uint64, optional, tag = "6")]
+    pub answered_ms_ago: ::core::option::Option<u64>,
+}
+impl ::prost::Name for Member {
+    const NAME: &'static str = "Member";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.Member".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.Member".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TransferRequest {
+    #[prost(uint64, tag = "1")]
+    pub to: u64,
+}
+impl ::prost::Name for TransferRequest {
+    const NAME: &'static str = "TransferRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.TransferRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.TransferRequest".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TransferReply {}
+impl ::prost::Name for TransferReply {
+    const NAME: &'static str = "TransferReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.TransferReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.TransferReply".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemoveMemberRequest {
+    #[prost(uint64, tag = "1")]
+    pub node: u64,
+}
+impl ::prost::Name for RemoveMemberRequest {
+    const NAME: &'static str = "RemoveMemberRequest";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.RemoveMemberRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.RemoveMemberRequest".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemoveMemberReply {}
+impl ::prost::Name for RemoveMemberReply {
+    const NAME: &'static str = "RemoveMemberReply";
+    const PACKAGE: &'static str = "duramen.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "duramen.v1.RemoveMemberReply".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/duramen.v1.RemoveMemberReply".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BackupRequest {}
 impl ::prost::Name for BackupRequest {
     const NAME: &'static str = "BackupRequest";
@@ -6481,6 +6622,71 @@ pub mod admin_client {
             req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Admin", "Audit"));
             self.inner.unary(req, path, codec).await
         }
+        /// The cluster that the database is a node of, as this node knows it.
+        pub async fn cluster(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ClusterRequest>,
+        ) -> std::result::Result<tonic::Response<super::ClusterReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static("/duramen.v1.Admin/Cluster");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Admin", "Cluster"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Lets another member lead. To the leader.
+        pub async fn transfer(
+            &mut self,
+            request: impl tonic::IntoRequest<super::TransferRequest>,
+        ) -> std::result::Result<tonic::Response<super::TransferReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Admin/Transfer",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duramen.v1.Admin", "Transfer"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Removes a member for good. To the leader.
+        pub async fn remove_member(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RemoveMemberRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemoveMemberReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/duramen.v1.Admin/RemoveMember",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("duramen.v1.Admin", "RemoveMember"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -6547,6 +6753,24 @@ pub mod admin_server {
             &self,
             request: tonic::Request<super::AuditRequest>,
         ) -> std::result::Result<tonic::Response<super::AuditReply>, tonic::Status>;
+        /// The cluster that the database is a node of, as this node knows it.
+        async fn cluster(
+            &self,
+            request: tonic::Request<super::ClusterRequest>,
+        ) -> std::result::Result<tonic::Response<super::ClusterReply>, tonic::Status>;
+        /// Lets another member lead. To the leader.
+        async fn transfer(
+            &self,
+            request: tonic::Request<super::TransferRequest>,
+        ) -> std::result::Result<tonic::Response<super::TransferReply>, tonic::Status>;
+        /// Removes a member for good. To the leader.
+        async fn remove_member(
+            &self,
+            request: tonic::Request<super::RemoveMemberRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemoveMemberReply>,
+            tonic::Status,
+        >;
     }
     /// How the database and its server fare, and who may use them.
     #[derive(Debug)]
@@ -6957,6 +7181,137 @@ pub mod admin_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = AuditSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Admin/Cluster" => {
+                    #[allow(non_camel_case_types)]
+                    struct ClusterSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::ClusterRequest>
+                    for ClusterSvc<T> {
+                        type Response = super::ClusterReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ClusterRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::cluster(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ClusterSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Admin/Transfer" => {
+                    #[allow(non_camel_case_types)]
+                    struct TransferSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::TransferRequest>
+                    for TransferSvc<T> {
+                        type Response = super::TransferReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::TransferRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::transfer(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = TransferSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duramen.v1.Admin/RemoveMember" => {
+                    #[allow(non_camel_case_types)]
+                    struct RemoveMemberSvc<T: Admin>(pub Arc<T>);
+                    impl<
+                        T: Admin,
+                    > tonic::server::UnaryService<super::RemoveMemberRequest>
+                    for RemoveMemberSvc<T> {
+                        type Response = super::RemoveMemberReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RemoveMemberRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::remove_member(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RemoveMemberSvc(inner);
                         let codec = crate::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -27,6 +27,7 @@ use crate::audit::Audit;
 use crate::auth::{Auth, Directory};
 use crate::blobs::kept::KeptUploads;
 use crate::blobs::{BlobService, UPLOAD_BYTES_MAX};
+use crate::cluster::Cluster;
 use crate::data::DataService;
 use crate::discover::{self, Notice, Socket};
 use crate::feed::FeedService;
@@ -55,6 +56,7 @@ pub struct Builder {
     without_auth: bool,
     limits: Limits,
     threads: usize,
+    cluster: Option<Arc<dyn Cluster>>,
 }
 
 impl Builder {
@@ -70,6 +72,7 @@ impl Builder {
             without_auth: false,
             limits: Limits::default(),
             threads: 0,
+            cluster: None,
         }
     }
 
@@ -138,6 +141,13 @@ impl Builder {
         self
     }
 
+    /// The database is a node of this cluster.
+    #[must_use]
+    pub fn cluster(mut self, cluster: Arc<dyn Cluster>) -> Builder {
+        self.cluster = Some(cluster);
+        self
+    }
+
     /// The threads that read and write connections. The default is one for each processor, at most four.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Builder {
@@ -189,6 +199,7 @@ impl Builder {
             services: self.services(runtime, &tcp, &audit, draining.clone())?,
             limits: self.limits.clone(),
             draining,
+            cluster: self.cluster.clone(),
         };
         let (socket, without_socket) = match Socket::bind(&directory) {
             Ok(socket) => (Some(socket), None),
@@ -313,7 +324,7 @@ impl Builder {
         audit: &Arc<Audit>,
         mut draining: watch::Receiver<bool>,
     ) -> Result<Box<dyn Dispatch>> {
-        let data = DataService::new(&self.db, &self.limits, draining.clone());
+        let data = DataService::new(&self.db, &self.limits, draining.clone(), self.cluster.clone());
         let schema = SchemaService::beside(&data, audit);
         let admin = AdminService::beside(&data, self.listeners(addresses), audit);
         let blobs = BlobService::beside(&data, &self.limits, draining.clone());

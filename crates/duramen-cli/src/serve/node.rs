@@ -1,0 +1,185 @@
+//! Serving a database as a node of a cluster.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use duramen::error::{Code, Error};
+use duramen::{Db, DbOptions};
+use duramen_proto::v1;
+use duramen_repl::{Begin, Node, NodeError, NodeStatus, Peer, PeerTls, Run, Running, TokioRuntime};
+use duramen_server::{Cluster, Doing};
+
+use super::is_wide;
+use crate::args::ServeArgs;
+use crate::failure::{Failure, Result};
+
+/// The usual port for other nodes.
+const PEER_PORT: u16 = 7421;
+/// How long a new node looks for a leader.
+const JOIN_WITHIN: Duration = Duration::from_secs(60);
+/// How long a call waits for a leader that a majority confirms.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
+/// How long another node may take to begin to lead.
+const HAND_OVER_WITHIN: Duration = Duration::from_secs(10);
+
+/// Starts the node that the arguments describe.
+pub(super) fn start(args: &ServeArgs, options: DbOptions) -> Result<Running> {
+    let node = &args.node;
+    let listen = node.peer_listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, PEER_PORT)));
+    let tls = match (&node.peer_cert, &node.peer_key, &node.peer_ca) {
+        (Some(certificate), Some(key), Some(authority)) => Some(PeerTls::read(certificate, key, authority)?),
+        _ if is_wide(&listen) => {
+            let what = format!("other machines can reach {listen}, and without TLS anyone could be a node");
+            let hint =
+                "give certificates of an authority of your own with --peer-cert, --peer-key and --peer-ca";
+            return Err(Error::new(Code::Forbidden, what).with_hint(hint).into());
+        }
+        _ => None,
+    };
+    let address = node.peer_address.clone().unwrap_or_else(|| listen.to_string());
+    if address.ends_with(":0") || address.starts_with("0.0.0.0:") || address.starts_with("[::]:") {
+        return Err(Failure::usage(
+            format!("no other node can reach {address}"),
+            "say where they reach this one: --peer-address HOST:PORT",
+        ));
+    }
+    let serves = node.serve_address.clone().or_else(|| args.listen.first().map(ToString::to_string));
+    let begin = match (&node.cluster, &node.join[..]) {
+        (Some(_), _) => Begin::First,
+        (None, []) => Begin::GoesOn,
+        (None, at) => Begin::Joins { at: at.to_vec(), within: JOIN_WITHIN },
+    };
+    let run = Run {
+        path: args.database.db.clone(),
+        listen,
+        own: Peer { address, serves: serves.unwrap_or_default() },
+        tls,
+        begin,
+        heartbeat_ms: node.heartbeat,
+    };
+    Running::start(options, run).map_err(|error| failure(error).into())
+}
+
+/// The error of a call.
+pub(super) fn failure(error: NodeError) -> Error {
+    match error {
+        NodeError::Database(error) => error,
+        NodeError::Consensus(_) => Error::new(Code::EnginePoisoned, error.to_string())
+            .with_hint("look at the disk of this node, and start it again"),
+        NodeError::Refused(why) => Error::invalid(format!("the cluster cannot do that now: {why}"))
+            .with_hint("`duramen cluster status` shows the members, and who leads"),
+    }
+}
+
+/// What the server needs of a node. It does not keep it from stopping.
+pub(super) struct Served {
+    node: Weak<Node<TokioRuntime>>,
+    cluster: u128,
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Served").finish_non_exhaustive()
+    }
+}
+
+impl Served {
+    pub(super) fn new(running: &Running) -> Served {
+        Served { node: Arc::downgrade(running.node()), cluster: running.node().ident().cluster }
+    }
+
+    fn node(&self) -> duramen::Result<Arc<Node<TokioRuntime>>> {
+        self.node.upgrade().ok_or_else(|| Error::new(Code::Draining, "the node is going down"))
+    }
+}
+
+impl Cluster for Served {
+    fn catch_up(&self) -> Doing<'_> {
+        Box::pin(async {
+            self.node()?.catch_up(CONFIRM_WITHIN).await.map(drop).map_err(|error| match error {
+                NodeError::Refused(why) => Error::new(Code::NoQuorum, why)
+                    .with_hint("nothing was changed: look at `duramen cluster status`, and try again"),
+                error => failure(error),
+            })
+        })
+    }
+
+    fn state(&self) -> v1::ClusterReply {
+        let Ok(node) = self.node() else {
+            let cluster = self.cluster.to_be_bytes().to_vec().into();
+            return v1::ClusterReply { cluster, ..v1::ClusterReply::default() };
+        };
+        let failure = node.failure().map_or_else(String::new, |failure| failure.to_string());
+        told(&node.status(), failure)
+    }
+
+    fn transfer(&self, to: u64) -> Doing<'_> {
+        Box::pin(async move { self.node()?.hand_over(to, HAND_OVER_WITHIN).await.map_err(failure) })
+    }
+
+    fn remove(&self, node: u64) -> Doing<'_> {
+        Box::pin(async move { self.node()?.remove(node).await.map_err(failure) })
+    }
+}
+
+fn told(status: &NodeStatus, failure: String) -> v1::ClusterReply {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let members = status.members.iter().map(|(node, member)| v1::Member {
+        node: *node,
+        address: member.peer.address.clone(),
+        serves: member.peer.serves.clone(),
+        votes: member.votes,
+        behind: member.behind,
+        answered_ms_ago: member.answered.map(ms),
+    });
+    v1::ClusterReply {
+        cluster: status.ident.cluster.to_be_bytes().to_vec().into(),
+        node: status.ident.node,
+        leader: status.leader.unwrap_or_default(),
+        term: status.term,
+        published: status.published.0,
+        members: members.collect(),
+        failure,
+        confirmed_ms_ago: status.confirmed.map(ms),
+    }
+}
+
+/// A database that is served: alone, or as a node.
+pub(super) enum Opened {
+    Alone(Db),
+    Node(Running),
+}
+
+impl Opened {
+    pub(super) fn db(&self) -> &Db {
+        match self {
+            Opened::Alone(db) => db,
+            Opened::Node(running) => running.node().db(),
+        }
+    }
+
+    /// Its id and where its peer port listens, if it is a node.
+    pub(super) fn node(&self) -> Option<(u64, SocketAddr)> {
+        match self {
+            Opened::Alone(_) => None,
+            Opened::Node(running) => Some((running.node().ident().node, running.address())),
+        }
+    }
+
+    /// Why it takes no part in its cluster any more, if it is a node.
+    pub(super) fn failure(&self) -> Option<Error> {
+        match self {
+            Opened::Alone(_) => None,
+            Opened::Node(running) => running.node().failure().map(failure),
+        }
+    }
+
+    pub(super) fn close(self) -> duramen::Result<()> {
+        match self {
+            Opened::Alone(db) => db.close(),
+            Opened::Node(running) => running.stop().map_err(failure),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Three processes with TLS between them: every write that was acknowledged is there, whichever is killed.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use duramen::prelude::*;
+use duramen_client::Remote;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::runner::{Scratch, skipped, start};
+
+/// A served node.
+struct Process {
+    name: &'static str,
+    child: Child,
+    node: u64,
+    serves: String,
+    arguments: Vec<String>,
+}
+
+/// A port that is free now.
+fn free() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+impl Process {
+    fn begin(scratch: &Scratch, name: &'static str, serves: String, arguments: Vec<String>) -> Process {
+        let words: Vec<&str> =
+            ["serve", name, "--json"].into_iter().chain(arguments.iter().map(String::as_str)).collect();
+        let mut child = start(scratch.command_as_is(&words).stdout(Stdio::piped())).unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let told: serde_json::Value =
+            serde_json::from_str(&line).unwrap_or_else(|why| panic!("{name}: {why}: {line:?}"));
+        let node = told["node"].as_u64().unwrap_or_else(|| panic!("no node: {line}"));
+        Process { name, child, node, serves, arguments }
+    }
+
+    fn kill(&mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::KILL).unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn again(&mut self, scratch: &Scratch) {
+        *self = Process::begin(scratch, self.name, self.serves.clone(), std::mem::take(&mut self.arguments));
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An authority, and a certificate that all nodes show.
+fn certificates(scratch: &Scratch) {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    let authority_key = KeyPair::generate().unwrap();
+    let mut authority = CertificateParams::new(Vec::<String>::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    scratch.write("ca.pem", authority.self_signed(&authority_key).unwrap().pem());
+    let issuer = Issuer::new(authority, authority_key);
+    for (name, of) in [("node", "127.0.0.1"), ("stranger", "127.0.0.1")] {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![of.to_owned()]).unwrap();
+        // A stranger is of no authority that counts.
+        let certificate = match name {
+            "node" => params.signed_by(&key, &issuer).unwrap().pem(),
+            _ => params.self_signed(&key).unwrap().pem(),
+        };
+        scratch.write(&format!("{name}.pem"), certificate);
+        scratch.write(&format!("{name}.key"), key.serialize_pem());
+    }
+}
+
+struct Cluster {
+    scratch: Scratch,
+    nodes: Vec<Process>,
+}
+
+impl Cluster {
+    fn begin(scratch: Scratch) -> Cluster {
+        certificates(&scratch);
+        let mut cluster = Cluster { scratch, nodes: Vec::new() };
+        for name in ["a", "b", "c"] {
+            let (serves, peers) = (free(), free());
+            let joins = cluster.nodes.first().map(|first| first.arguments[1].clone());
+            let begin = match &joins {
+                Some(at) => ["--join", at],
+                None => ["--cluster", "init"],
+            };
+            let arguments = ["--peer-listen", &peers, "--listen", &serves, "--no-auth"]
+                .into_iter()
+                .chain(["--peer-cert", "node.pem", "--peer-key", "node.key", "--peer-ca", "ca.pem"])
+                .chain(begin)
+                .map(str::to_owned)
+                .collect();
+            let process = Process::begin(&cluster.scratch, name, serves, arguments);
+            cluster.nodes.push(process);
+        }
+        cluster
+    }
+
+    fn status(&self, at: &str) -> serde_json::Value {
+        let printed = self.scratch.ok(&["cluster", "status", "--at", at, "--json"]);
+        serde_json::from_str(&printed).unwrap()
+    }
+
+    /// Waits until a node tells this of the cluster.
+    fn wait_for(
+        &self,
+        at: usize,
+        what: &str,
+        is_so: impl Fn(&serde_json::Value) -> bool,
+    ) -> serde_json::Value {
+        let begun = Instant::now();
+        loop {
+            let status = self.status(&self.nodes[at].serves);
+            if is_so(&status) {
+                return status;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "in time: {what}, not {status}");
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+    }
+
+    fn at_node(&self, node: u64) -> usize {
+        self.nodes.iter().position(|process| process.node == node).unwrap()
+    }
+}
+
+/// A program writes through a follower while each node in turn is killed and comes back. It sees no error, and
+/// no write is lost or done twice.
+#[test]
+fn a_program_loses_no_write_while_each_node_is_killed() {
+    let scratch = Scratch::new();
+    if scratch.lies_in_memory() {
+        return skipped(
+            "three nodes — the target directory lies in memory, and they acknowledge at level disk",
+        );
+    }
+    let mut cluster = Cluster::begin(scratch);
+    cluster.wait_for(0, "three vote", |status| status["spare"] == 1);
+    let remote = Remote::connect(&cluster.nodes[1].serves).unwrap();
+    let (mut count, mut longest) = (0_i64, Duration::ZERO);
+    let mut write = |times: i64| {
+        for _ in 0..times {
+            let begun = Instant::now();
+            assert_eq!(remote.kv("counts").increment("a", 1).unwrap(), count + 1);
+            remote.transact(|tx| tx.kv("writes").put(count, &count)).unwrap();
+            longest = longest.max(begun.elapsed());
+            count += 1;
+        }
+    };
+    write(20);
+    for _ in 0..3 {
+        let leader =
+            cluster.wait_for(0, "a node leads", |status| status["spare"] == 1)["leader"].as_u64().unwrap();
+        let killed = cluster.at_node(leader);
+        cluster.nodes[killed].kill();
+        write(20);
+        cluster.nodes[killed].again(&cluster.scratch);
+        write(5);
+        cluster.wait_for(killed, "it has caught up", |status| status["spare"] == 1);
+    }
+    println!("the longest two writes took {longest:?}");
+    for process in &cluster.nodes {
+        let at_node = Remote::connect(&process.serves).unwrap();
+        assert_eq!(at_node.kv("counts").get::<i64>("a").unwrap(), Some(count), "node {}", process.node);
+        for n in 0..count {
+            assert_eq!(at_node.kv("writes").get::<i64>(n).unwrap(), Some(n), "node {}", process.node);
+        }
+    }
+}
+
+/// Operators see who leads, hand over, and remove. What is no node of the cluster gets no part in it.
+#[test]
+fn operators_see_hand_over_and_remove() {
+    let scratch = Scratch::new();
+    if scratch.lies_in_memory() {
+        return skipped(
+            "operators of a cluster — the target directory lies in memory, and they acknowledge at level disk",
+        );
+    }
+    let cluster = Cluster::begin(scratch);
+    let status = cluster.wait_for(0, "three vote", |status| status["spare"] == 1);
+    assert!(status["verdict"].as_str().unwrap().contains("one more failure: writes go on"), "{status}");
+    let (first, second) = (cluster.nodes[0].node, cluster.nodes[1].node);
+    assert_eq!(status["leader"], first);
+    cluster.scratch.ok(&["cluster", "transfer", "--at", &cluster.nodes[0].serves, &second.to_string()]);
+    cluster.wait_for(2, "the second leads", |status| status["leader"] == second);
+    // Asked at a follower, done by the leader.
+    cluster.scratch.ok(&["cluster", "remove", "--at", &cluster.nodes[2].serves, &first.to_string()]);
+    let status =
+        cluster.wait_for(1, "two are left", |status| status["members"].as_array().unwrap().len() == 2);
+    assert_eq!(status["spare"], 0);
+    let refused = cluster.scratch.run(&["cluster", "remove", "--at", &cluster.nodes[1].serves, "99"]);
+    assert!(refused.stderr.contains("99 is no member"), "{}", refused.stderr);
+
+    // Another authority's certificate.
+    let arguments = ["serve", "d", "--join", &cluster.nodes[1].arguments[1], "--peer-listen", &free()];
+    let of_a_stranger =
+        ["--peer-cert", "stranger.pem", "--peer-key", "stranger.key", "--peer-ca", "stranger.pem"];
+    let mut stranger = cluster.scratch.command_as_is(&[&arguments[..], &of_a_stranger].concat());
+    let mut stranger = start(stranger.stdout(Stdio::null()).stderr(Stdio::null())).unwrap();
+    std::thread::park_timeout(Duration::from_secs(2));
+    let status = cluster.status(&cluster.nodes[1].serves);
+    assert_eq!(status["members"].as_array().unwrap().len(), 2, "{status}");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert!(!cluster.scratch.path("d").exists());
+}

@@ -1,0 +1,207 @@
+//! The connection that calls go over, and which server it leads to.
+//!
+//! A database on one server has one. The nodes of a cluster have one each, and one of them takes writes: after
+//! a call that was refused there, or was not answered, the next call looks for the node that leads. What
+//! happens to the call itself is for those who repeat calls.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use duramen::error::{Code, Error, Result};
+use duramen_proto::v1::admin_client::AdminClient;
+use duramen_proto::v1::blobs_client::BlobsClient;
+use duramen_proto::v1::data_client::DataClient;
+use duramen_proto::v1::feed_client::FeedClient;
+use duramen_proto::v1::schema_client::SchemaClient;
+use duramen_proto::{MESSAGE_BYTES_MAX, VERSIONS, v1};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::interceptor::InterceptedService;
+
+use crate::address::Address;
+use crate::client::{Calls, Token, with_deadline};
+use crate::connect::{self, Connected};
+use crate::runtime::Runtime;
+
+/// A node that has not taken a connection and greeted by then is passed over.
+const GREETING_MAX: Duration = Duration::from_secs(2);
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) data: DataClient<Calls>,
+    pub(crate) schema: SchemaClient<Calls>,
+    pub(crate) feed: FeedClient<Calls>,
+    pub(crate) blobs: BlobsClient<Calls>,
+    /// On a connection of its own, once there was an upload.
+    pub(crate) uploads: Mutex<Option<BlobsClient<Calls>>>,
+    pub(crate) admin: AdminClient<Calls>,
+    pub(crate) address: Address,
+    /// Counts the connections of a client.
+    pub(crate) number: u64,
+}
+
+impl Link {
+    pub(crate) async fn open(address: &Address, number: u64) -> Result<Link> {
+        let calls = calls(connect::connect(address).await?)?;
+        let (data, schema) = (DataClient::new(calls.clone()), SchemaClient::new(calls.clone()));
+        Ok(Link {
+            data: data.max_decoding_message_size(MESSAGE_BYTES_MAX),
+            schema: schema.max_decoding_message_size(MESSAGE_BYTES_MAX),
+            feed: FeedClient::new(calls.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            blobs: BlobsClient::new(calls.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            uploads: Mutex::default(),
+            admin: AdminClient::new(calls).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            address: address.clone(),
+            number,
+        })
+    }
+
+    /// Greets the server.
+    pub(crate) async fn greet(&self, within: Duration) -> std::result::Result<v1::HelloReply, tonic::Status> {
+        let hello = v1::HelloRequest {
+            version_min: *VERSIONS.start(),
+            version_max: *VERSIONS.end(),
+            client: format!("duramen {}", env!("CARGO_PKG_VERSION")),
+        };
+        let mut data = self.data.clone();
+        data.hello(with_deadline(hello, within)).await.map(tonic::Response::into_inner)
+    }
+}
+
+/// The calls of a connection.
+pub(crate) fn calls(Connected { channel, token }: Connected) -> Result<Calls> {
+    let token = token.map(|token| format!("Bearer {token}").parse::<MetadataValue<Ascii>>()).transpose();
+    let token = token.map_err(|_| Error::invalid("the token has characters that no token has"))?;
+    let token = Token::new(token.map(|mut token| {
+        token.set_sensitive(true);
+        token
+    }));
+    Ok(InterceptedService::new(channel, token))
+}
+
+/// The connection of a client, and the servers that it knows.
+#[derive(Debug)]
+pub(crate) struct Links {
+    now: RwLock<Arc<Link>>,
+    opened: AtomicU64,
+    /// The next call looks for the node that leads.
+    wants_leader: AtomicBool,
+    /// Where members of the cluster serve. One thread looks for the leader at a time.
+    known: Mutex<Vec<Address>>,
+}
+
+impl Links {
+    pub(crate) fn new(first: Link) -> Links {
+        let known = vec![first.address.clone()];
+        Links {
+            now: RwLock::new(Arc::new(first)),
+            opened: AtomicU64::new(0),
+            wants_leader: AtomicBool::new(false),
+            known: Mutex::new(known),
+        }
+    }
+
+    /// The connection as it is.
+    pub(crate) fn now(&self) -> Arc<Link> {
+        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The connection for a call: to the node that leads, if a call before has shown that this one does not.
+    pub(crate) fn for_call(&self, runtime: &Runtime) -> Arc<Link> {
+        if self.wants_leader.swap(false, Ordering::AcqRel) {
+            // Without a leader the call fails as the one before.
+            drop(runtime.block_on(self.look_for_leader()));
+        }
+        self.now()
+    }
+
+    /// Notes what an error says about the server.
+    pub(crate) fn note(&self, error: &Error) {
+        let is_of_node =
+            matches!(error.code(), Code::NotLeader | Code::NoQuorum | Code::Unreachable | Code::Draining);
+        if is_of_node && self.has_others() {
+            self.look_next_time();
+        }
+    }
+
+    /// The next call looks for the node that leads.
+    pub(crate) fn look_next_time(&self) {
+        self.wants_leader.store(true, Ordering::Release);
+    }
+
+    /// Whether another server is known.
+    pub(crate) fn has_others(&self) -> bool {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).len() > 1
+    }
+
+    /// Notes where the members of the cluster serve.
+    pub(crate) fn learn(&self, of: &Address, hello: &v1::HelloReply) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for address in hello.members.iter().filter_map(|member| beside(of, member)) {
+            let is_known = known.iter().any(|known| known.to_string() == address.to_string());
+            if !is_known {
+                known.push(address);
+            }
+        }
+    }
+
+    /// Asks the nodes in turn, the present one first, and connects to the one that leads, or else to one that
+    /// answers.
+    async fn look_for_leader(&self) {
+        let present = self.now();
+        let told = tokio::time::timeout(GREETING_MAX, present.greet(GREETING_MAX)).await;
+        if let Ok(Ok(hello)) = told {
+            self.learn(&present.address, &hello);
+            match beside(&present.address, &hello.leader) {
+                Some(leader) => {
+                    if let Some((link, _)) = self.try_to_open(&leader).await {
+                        self.set(link);
+                    }
+                }
+                // It leads, or no node does.
+                None => {}
+            }
+            return;
+        }
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let others = known.iter().filter(|known| known.to_string() != present.address.to_string());
+        for address in others {
+            let Some((link, hello)) = self.try_to_open(address).await else { continue };
+            let leader = beside(address, &hello.leader);
+            let of_leader = match leader {
+                Some(leader) if leader.to_string() != present.address.to_string() => {
+                    self.try_to_open(&leader).await
+                }
+                _ => None,
+            };
+            self.set(of_leader.map_or(link, |(link, _)| link));
+            return;
+        }
+    }
+
+    async fn try_to_open(&self, address: &Address) -> Option<(Link, v1::HelloReply)> {
+        let number = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
+        let opened = async {
+            let link = Link::open(address, number).await.ok()?;
+            let hello = link.greet(GREETING_MAX).await.ok()?;
+            Some((link, hello))
+        };
+        let (link, hello) = tokio::time::timeout(GREETING_MAX, opened).await.ok()??;
+        self.learn(address, &hello);
+        Some((link, hello))
+    }
+
+    fn set(&self, link: Link) {
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(link);
+    }
+}
+
+/// The server at `HOST:PORT`, reached as another one of its cluster is; `None` for no address, or if that one
+/// is not reached by TCP.
+fn beside(of: &Address, at: &str) -> Option<Address> {
+    let Address::Tcp { token, tls, .. } = of else { return None };
+    let (host, port) = at.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    Some(Address::Tcp { host, port: port.parse().ok()?, token: token.clone(), tls: tls.clone() })
+}

@@ -1,0 +1,202 @@
+//! A node in a process of its own: its threads, its peer port, and calls that wait.
+
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use duramen::{Code, DbOptions, Error};
+use duramen_disk::{Disk, OsDisk, PathKind};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+
+use crate::TokioRuntime;
+use crate::join::{Joining, join};
+use crate::net::Transport;
+use crate::node::{First, Node, NodeError, Start};
+use crate::tcp::{Answers, TcpTransport, listen};
+use crate::tls::PeerTls;
+use crate::types::Peer;
+
+/// Threads for consensus and connections to peers. What waits for the disk has threads beside them.
+const THREADS: usize = 2;
+/// Between two looks at whether what a node was just doing has ended.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// How a database is run as a node.
+#[derive(Debug)]
+pub struct Run {
+    /// The directory of the database.
+    pub path: PathBuf,
+    /// Where the peer port listens.
+    pub listen: SocketAddr,
+    /// Where the others reach this node.
+    pub own: Peer,
+    /// TLS between nodes. Without it anyone on the network between can read and change everything.
+    pub tls: Option<PeerTls>,
+    /// What a directory that is no node yet becomes.
+    pub begin: Begin,
+    /// Milliseconds between two heartbeats; `None` for 150.
+    pub heartbeat_ms: Option<u64>,
+}
+
+/// What a directory that is no node yet becomes. A node goes on, whatever this says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Begin {
+    /// It must be a node.
+    GoesOn,
+    /// The first node of a new cluster.
+    First,
+    /// A member of the cluster with peer ports at these addresses.
+    Joins {
+        /// Some of them; one that answers is enough.
+        at: Vec<String>,
+        /// How long a leader is looked for.
+        within: Duration,
+    },
+}
+
+/// A node that runs.
+pub struct Running {
+    runtime: Option<Runtime>,
+    node: Option<Arc<Node<TokioRuntime>>>,
+    listening: JoinHandle<()>,
+    address: SocketAddr,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    /// Starts a node. It takes part once this returns.
+    ///
+    /// # Errors
+    /// Those of [opening](duramen::wire::open_node). `System` (E1001) if the peer port cannot listen;
+    /// `Refused` if no leader admits a new member, or if the others know this node at another address.
+    pub fn start(options: DbOptions, run: Run) -> Result<Running, NodeError> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("duramen-node")
+            .enable_all()
+            .build()
+            .map_err(|error| system("the system gives no threads", &error))?;
+        let started = runtime.block_on(begin(options, run));
+        match started {
+            Ok((node, listening, address)) => {
+                Ok(Running { runtime: Some(runtime), node: Some(node), listening, address })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The node.
+    ///
+    /// # Panics
+    /// Never: it is there until [`Running::stop`].
+    #[must_use]
+    pub fn node(&self) -> &Arc<Node<TokioRuntime>> {
+        self.node.as_ref().expect("it is there until it is stopped")
+    }
+
+    /// Where the peer port listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more part, and closes the database. Others that have handles of the node must have dropped
+    /// them, or it waits for them.
+    ///
+    /// # Errors
+    /// Those of [closing](duramen::Db::close).
+    pub fn stop(mut self) -> Result<(), NodeError> {
+        let (Some(runtime), Some(node)) = (self.runtime.take(), self.node.take()) else { return Ok(()) };
+        self.listening.abort();
+        let stopped = runtime.block_on(async {
+            let mut node = node;
+            loop {
+                match Arc::try_unwrap(node) {
+                    Ok(node) => break node.stop().await,
+                    Err(in_use) => node = in_use,
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        });
+        runtime.shutdown_background();
+        stopped
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // May be inside of another runtime, where waiting is not allowed.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+type Begun = (Arc<Node<TokioRuntime>>, JoinHandle<()>, SocketAddr);
+
+async fn begin(options: DbOptions, run: Run) -> Result<Begun, NodeError> {
+    let Run { path, listen: at, own, tls, begin, heartbeat_ms } = run;
+    // Before anything is written: a port that is taken is the usual mistake.
+    let cannot = |error: std::io::Error| system(&format!("the peer port cannot listen on {at}"), &error);
+    let listener = TcpListener::bind(at).map_err(cannot)?;
+    listener.set_nonblocking(true).map_err(cannot)?;
+    let listener = tokio::net::TcpListener::from_std(listener).map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?;
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk::default());
+    let transport: Arc<dyn Transport> = Arc::new(TcpTransport::new(tls.clone()));
+    let mut first = None;
+    match begin {
+        Begin::GoesOn => {}
+        Begin::First => first = Some(First::alone(&*disk, own.clone())),
+        Begin::Joins { at, within } if must_join(&*disk, &path)? => {
+            let transport = Arc::clone(&transport);
+            let joining = Joining { own: own.clone(), at, transport, within };
+            join::<TokioRuntime>(Arc::clone(&disk), &path, options.clone(), joining).await?;
+        }
+        Begin::Joins { .. } => {}
+    }
+    let start = Start { first, promotes: true, transport, heartbeat_ms };
+    let node = Node::start(disk, path, options, start).await?;
+    let known = node.members().peers.get(&node.ident().node).cloned();
+    if let Some(known) = known.filter(|known| known.address != own.address) {
+        node.stop().await?;
+        return Err(NodeError::Refused(format!(
+            "the others know this node at {}, and it was started as {}: give it that address",
+            known.address, own.address
+        )));
+    }
+    let node = Arc::new(node);
+    let answering = Arc::downgrade(&node);
+    let answers: Answers = Arc::new(move |request| {
+        let node = answering.upgrade();
+        Box::pin(async move {
+            match node {
+                Some(node) => node.answer(&request).await,
+                None => Vec::new(),
+            }
+        })
+    });
+    Ok((node, tokio::spawn(listen(listener, tls, answers)), address))
+}
+
+/// Whether there is nothing yet, or a copy that was not finished.
+fn must_join(disk: &dyn Disk, path: &Path) -> Result<bool, NodeError> {
+    let look = |path: &Path| disk.kind(path).map_err(|error| Error::io("look at", path, &error));
+    if look(path)? != Some(PathKind::Directory) {
+        return Ok(true);
+    }
+    let is_empty = disk.list(path).map_err(|error| Error::io("list", path, &error))?.is_empty();
+    Ok(is_empty || look(&path.join("unfinished-copy"))?.is_some())
+}
+
+fn system(what: &str, error: &std::io::Error) -> NodeError {
+    NodeError::Database(Error::new(Code::System, format!("{what}: {error}")))
+}

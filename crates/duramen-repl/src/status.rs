@@ -1,0 +1,65 @@
+//! What a node knows of its cluster, for people and programs that look after it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use duramen_engine::{CommitSeq, Ident};
+use openraft::metrics::RaftMetrics;
+use openraft_rt::Instant;
+
+use crate::runtime::Runtime;
+use crate::types::{Peer, Types};
+
+/// What a node knows of its cluster.
+#[derive(Debug, Clone)]
+pub struct NodeStatus {
+    /// Which node tells it, and of which cluster.
+    pub ident: Ident,
+    /// The node that leads, if one is known.
+    pub leader: Option<u64>,
+    /// The term.
+    pub term: u64,
+    /// The last commit that is published here.
+    pub published: CommitSeq,
+    /// The members, by their ids.
+    pub members: BTreeMap<u64, MemberStatus>,
+    /// At the leader: how long ago a majority has last confirmed it.
+    pub confirmed: Option<Duration>,
+}
+
+/// What is known of a member.
+#[derive(Debug, Clone)]
+pub struct MemberStatus {
+    /// Where it is.
+    pub peer: Peer,
+    /// Whether it is one of those whose majority decides.
+    pub votes: bool,
+    /// At the leader: how many entries it lacks.
+    pub behind: Option<u64>,
+    /// At the leader: how long ago it has last answered.
+    pub answered: Option<Duration>,
+}
+
+pub(crate) fn status<R: Runtime>(now: &RaftMetrics<Types<R>>, ident: Ident) -> NodeStatus {
+    let members = now.membership_config.membership();
+    let last = now.last_log_index.unwrap_or_default();
+    let of_member = |(node, peer): (&u64, &Peer)| {
+        let matched = now.replication.as_ref().map(|all| all.get(node).and_then(|matched| *matched));
+        let answered = now.heartbeat.as_ref().and_then(|all| all.get(node).and_then(|at| *at));
+        let member = MemberStatus {
+            peer: peer.clone(),
+            votes: members.voter_ids().any(|voter| voter == *node),
+            behind: matched.map(|matched| last - matched.map_or(0, |matched| matched.index.min(last))),
+            answered: answered.map(|at| at.elapsed()),
+        };
+        (*node, member)
+    };
+    NodeStatus {
+        ident,
+        leader: now.current_leader.filter(|_| now.running_state.is_ok()),
+        term: now.current_term,
+        published: CommitSeq(now.last_applied.map_or(0, |applied| applied.index)),
+        members: members.nodes().map(of_member).collect(),
+        confirmed: now.last_quorum_acked.map(|at| at.elapsed()),
+    }
+}

@@ -1,0 +1,49 @@
+//! The cluster that a served database is a node of, as far as a server needs to know it.
+//!
+//! A server answers with what was acknowledged anywhere before a call came, on every node: it waits for that
+//! before each call that reads. Writes are taken by the node that leads; the others refuse them with
+//! `NotLeader` (E1201), and tell in `Hello` where it serves.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use duramen::error::Result;
+use duramen_proto::v1;
+
+/// What a cluster does, later.
+pub type Doing<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+
+/// The cluster of a node.
+pub trait Cluster: fmt::Debug + Send + Sync {
+    /// Waits until this node has published everything that was acknowledged anywhere before this call.
+    ///
+    /// # Errors
+    /// `NoQuorum` (E1202) if no majority confirms a leader in time.
+    fn catch_up(&self) -> Doing<'_>;
+
+    /// The members, and what is known of them here.
+    fn state(&self) -> v1::ClusterReply;
+
+    /// Lets another member lead.
+    ///
+    /// # Errors
+    /// `NotLeader` (E1201) if this node does not lead; `InvalidArgument` (E0201) if that is no member that
+    /// votes.
+    fn transfer(&self, to: u64) -> Doing<'_>;
+
+    /// Removes a member for good.
+    ///
+    /// # Errors
+    /// `NotLeader` (E1201) if this node does not lead; `InvalidArgument` (E0201) if that is no member, or
+    /// this node.
+    fn remove(&self, node: u64) -> Doing<'_>;
+}
+
+/// Where the leader serves, if it is not this node, and where all members do.
+pub(crate) fn addresses(state: &v1::ClusterReply) -> (String, Vec<String>) {
+    let leads = |member: &&v1::Member| member.node == state.leader && member.node != state.node;
+    let leader = state.members.iter().find(leads).map(|member| member.serves.clone()).unwrap_or_default();
+    let all = state.members.iter().map(|member| member.serves.clone()).filter(|serves| !serves.is_empty());
+    (leader, all.collect())
+}
