@@ -46,7 +46,7 @@ fn at_leader(args: &DatabaseArgs) -> Result<Client> {
 fn status(args: &DatabaseArgs, out: Output) -> Result<()> {
     let client = connect(args)?;
     let told = client.cluster()?;
-    // A follower does not know how far the others are.
+    // Only the leader knows how far the others are.
     let of_leader = (told.leader != told.node).then(|| {
         client.follow_leader();
         client.cluster().ok().filter(|of_leader| of_leader.leader == of_leader.node)
@@ -104,8 +104,10 @@ fn verdict(told: &v1::ClusterReply) -> Verdict {
     };
     let head = format!("{who}, commit {} is published", grouped(told.published));
     if told.leader == 0 {
-        let says =
-            format!("{head}; no node leads: nothing is written until a majority of the voters is back");
+        let says = format!(
+            "{head}; node {} hears no leader: nothing is written before a majority of the voters is back",
+            told.node
+        );
         return Verdict { says, spare: None };
     }
     if told.leader != told.node {

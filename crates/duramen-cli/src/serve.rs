@@ -35,7 +35,8 @@ pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
         let what = "--socket-only, and a listener of TCP was handed over (LISTEN_FDS)";
         return Err(Failure::usage(what, "leave out --socket-only, or hand over none of TCP"));
     }
-    if is_new {
+    // A node that joins copies the users, too.
+    if is_new && args.node.join.is_empty() {
         check_new(args)?;
     }
     let opened = open(args, poisoned)?;

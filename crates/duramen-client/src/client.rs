@@ -494,9 +494,7 @@ impl Shared {
         let link = self.links.now();
         let hello = self.runtime.block_on(link.greet(DEADLINE))?.map_err(|status| self.failed(&status))?;
         self.links.learn(&link.address, &hello);
-        let told = hello.request_clock.unwrap_or_default();
-        let told = Duration::new(u64::try_from(told.seconds).unwrap_or(0), told.nanoseconds);
-        *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = Clock { told, at: Instant::now() };
+        self.set_clock(&hello);
         Ok(hello)
     }
 
@@ -510,7 +508,17 @@ impl Shared {
 
     /// The connection for a call.
     fn link(&self) -> Arc<Link> {
-        self.links.for_call(&self.runtime)
+        let (link, hello) = self.links.for_call(&self.runtime);
+        if let Some(hello) = hello {
+            self.set_clock(&hello);
+        }
+        link
+    }
+
+    fn set_clock(&self, hello: &v1::HelloReply) {
+        let told = hello.request_clock.unwrap_or_default();
+        let told = Duration::new(u64::try_from(told.seconds).unwrap_or(0), told.nanoseconds);
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = Clock { told, at: Instant::now() };
     }
 
     fn failed(&self, status: &Status) -> Error {

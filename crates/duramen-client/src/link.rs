@@ -1,11 +1,11 @@
 //! The connection that calls go over, and which server it leads to.
 //!
-//! A database on one server has one. The nodes of a cluster have one each, and one of them takes writes: after
-//! a call that was refused there, or was not answered, the next call looks for the node that leads. What
-//! happens to the call itself is for those who repeat calls.
+//! A database on one server has one. Of a cluster one node takes writes: after a call that was refused by
+//! another, or was not answered, the next call looks for the node that leads. Whether the call itself is
+//! repeated is for its caller.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use duramen::error::{Code, Error, Result};
@@ -87,8 +87,10 @@ pub(crate) struct Links {
     opened: AtomicU64,
     /// The next call looks for the node that leads.
     wants_leader: AtomicBool,
-    /// Where members of the cluster serve. One thread looks for the leader at a time.
+    /// Where members of the cluster serve.
     known: Mutex<Vec<Address>>,
+    /// The id of the database, or of the cluster.
+    database: OnceLock<bytes::Bytes>,
 }
 
 impl Links {
@@ -99,6 +101,7 @@ impl Links {
             opened: AtomicU64::new(0),
             wants_leader: AtomicBool::new(false),
             known: Mutex::new(known),
+            database: OnceLock::new(),
         }
     }
 
@@ -108,12 +111,14 @@ impl Links {
     }
 
     /// The connection for a call: to the node that leads, if a call before has shown that this one does not.
-    pub(crate) fn for_call(&self, runtime: &Runtime) -> Arc<Link> {
+    /// Then also what the server there has said, if it is another one.
+    pub(crate) fn for_call(&self, runtime: &Runtime) -> (Arc<Link>, Option<v1::HelloReply>) {
+        let mut hello = None;
         if self.wants_leader.swap(false, Ordering::AcqRel) {
             // Without a leader the call fails as the one before.
-            drop(runtime.block_on(self.look_for_leader()));
+            hello = runtime.block_on(self.look_for_leader()).unwrap_or_default();
         }
-        self.now()
+        (self.now(), hello)
     }
 
     /// Notes what an error says about the server.
@@ -137,6 +142,7 @@ impl Links {
 
     /// Notes where the members of the cluster serve.
     pub(crate) fn learn(&self, of: &Address, hello: &v1::HelloReply) {
+        self.database.get_or_init(|| hello.database_id.clone());
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for address in hello.members.iter().filter_map(|member| beside(of, member)) {
             let is_known = known.iter().any(|known| known.to_string() == address.to_string());
@@ -146,38 +152,37 @@ impl Links {
         }
     }
 
-    /// Asks the nodes in turn, the present one first, and connects to the one that leads, or else to one that
-    /// answers.
-    async fn look_for_leader(&self) {
+    /// Asks the nodes in turn, the present one first, then the one that it takes for the leader. Connects
+    /// to the one that leads, or else to one that answers. Returns what a new one has said.
+    async fn look_for_leader(&self) -> Option<v1::HelloReply> {
         let present = self.now();
         let told = tokio::time::timeout(GREETING_MAX, present.greet(GREETING_MAX)).await;
-        if let Ok(Ok(hello)) = told {
-            self.learn(&present.address, &hello);
-            match beside(&present.address, &hello.leader) {
-                Some(leader) => {
-                    if let Some((link, _)) = self.try_to_open(&leader).await {
-                        self.set(link);
-                    }
-                }
-                // It leads, or no node does.
-                None => {}
+        let told = told.ok().and_then(std::result::Result::ok);
+        if let Some(hello) = &told {
+            self.learn(&present.address, hello);
+            if hello.takes_writes {
+                return None;
             }
-            return;
         }
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let others = known.iter().filter(|known| known.to_string() != present.address.to_string());
-        for address in others {
-            let Some((link, hello)) = self.try_to_open(address).await else { continue };
-            let leader = beside(address, &hello.leader);
-            let of_leader = match leader {
-                Some(leader) if leader.to_string() != present.address.to_string() => {
-                    self.try_to_open(&leader).await
-                }
-                _ => None,
-            };
-            self.set(of_leader.map_or(link, |(link, _)| link));
-            return;
+        let mut named = told.as_ref().and_then(|hello| beside(&present.address, &hello.leader));
+        let mut left = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        left.retain(|known| known.to_string() != present.address.to_string());
+        let mut answers = None;
+        while let Some(address) = named.take().or_else(|| left.pop()) {
+            left.retain(|known| known.to_string() != address.to_string());
+            let Some((link, hello)) = self.try_to_open(&address).await else { continue };
+            if hello.takes_writes {
+                self.set(link);
+                return Some(hello);
+            }
+            named = beside(&address, &hello.leader)
+                .filter(|leader| left.iter().any(|known| known.to_string() == leader.to_string()));
+            answers = Some((link, hello));
         }
+        // The present one is as good as others that do not lead, if it answers.
+        let (link, hello) = answers.filter(|_| told.is_none())?;
+        self.set(link);
+        Some(hello)
     }
 
     async fn try_to_open(&self, address: &Address) -> Option<(Link, v1::HelloReply)> {
@@ -188,6 +193,10 @@ impl Links {
             Some((link, hello))
         };
         let (link, hello) = tokio::time::timeout(GREETING_MAX, opened).await.ok()??;
+        if self.database.get().is_some_and(|database| *database != hello.database_id) {
+            // Another database is served there now.
+            return None;
+        }
         self.learn(address, &hello);
         Some((link, hello))
     }

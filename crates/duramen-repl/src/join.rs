@@ -12,13 +12,14 @@ use std::time::Duration;
 use duramen::DbOptions;
 use duramen::wire::begin_node;
 use duramen_disk::Disk;
-use duramen_engine::{CommitSeq, CopyTarget, Ident};
+use duramen_engine::{CommitSeq, CopyTarget, Ident, RaftLog};
 use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
 use openraft::{ChangeMembers, ServerState};
+use openraft_rt::Instant as _;
 
 use crate::net::{Lane, Transport, ask};
-use crate::node::NodeError;
+use crate::node::{GONE_AFTER, NodeError};
 use crate::runtime::Runtime;
 use crate::seed::{Part, head_of, part_of};
 use crate::state::State;
@@ -34,11 +35,16 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// A piece that is not answered after so many tries ends the copy.
 const TRIES: usize = 20;
 
-/// Admits a node, if this one leads.
+/// Admits a node, if this one leads. The caller admits one at a time.
 ///
 /// # Errors
 /// Why it does not.
-pub(crate) async fn admit<R: Runtime>(raft: &Raft<R>, ident: Ident, join: Join) -> Result<Answer, String> {
+pub(crate) async fn admit<R: Runtime>(
+    raft: &Raft<R>,
+    ident: Ident,
+    log: &RaftLog,
+    join: Join,
+) -> Result<Answer, String> {
     let now = raft.metrics().borrow_watched().clone();
     let members: BTreeMap<u64, Peer> =
         now.membership_config.nodes().map(|(node, peer)| (*node, peer.clone())).collect();
@@ -54,14 +60,22 @@ pub(crate) async fn admit<R: Runtime>(raft: &Raft<R>, ident: Ident, join: Join) 
                 join.address
             ));
         }
+        let answered = now.heartbeat.as_ref().and_then(|all| all.get(&before).and_then(|at| *at));
+        if answered.is_some_and(|at| at.elapsed() < GONE_AFTER) {
+            return Err(format!("node {before} runs at {}: stop it, or give another address", join.address));
+        }
         // It was admitted, and has not got as far as a node: it comes back under a new id.
         let removed = ChangeMembers::RemoveNodes([before].into());
         raft.change_membership(removed, true).await.map_err(|error| error.to_string())?;
     }
-    let last = raft.metrics().borrow_watched().last_log_index.unwrap_or_default();
-    let node = members.keys().copied().max().unwrap_or_default().max(last) + 1;
+    // The log has every member that was added before.
+    let node = members.keys().copied().max().unwrap_or_default().max(log.end().id.seq.0) + 1;
     let peer = Peer { address: join.address, serves: join.serves };
-    raft.add_learner(node, peer, false).await.map_err(|error| error.to_string())?;
+    let added = raft.add_learner(node, peer.clone(), false).await.map_err(|error| error.to_string())?;
+    let named = added.membership.as_ref().and_then(|members| members.get_node(&node));
+    if named != Some(&peer) {
+        return Err(format!("another node was admitted as {node} at the same time: try again"));
+    }
     Ok(Answer::Joined(Joined { cluster: ident.cluster.to_be_bytes().to_vec(), node }))
 }
 
@@ -127,10 +141,13 @@ fn unexpected(answer: &Answer) -> NodeError {
 async fn ask_for_admission<R: Runtime>(joining: &Joining) -> Result<(Peer, Ident), NodeError> {
     let Peer { address, serves } = joining.own.clone();
     let asked = Asked::Join(Join { address, serves });
-    let tries = usize::try_from(joining.within.as_millis() / PAUSE.as_millis()).unwrap_or(usize::MAX);
+    let until = Types::<R>::now() + joining.within;
     let mut why = "no address was given".to_owned();
     let mut leader = String::new();
-    for at in joining.at.iter().cycle().take(tries.max(1)) {
+    for at in joining.at.iter().cycle() {
+        if Types::<R>::now() > until {
+            break;
+        }
         let at = if leader.is_empty() { at.clone() } else { std::mem::take(&mut leader) };
         let peer = Peer { address: at.clone(), ..Peer::default() };
         let asking = Asking { transport: Arc::clone(&joining.transport), peer, ident: None };

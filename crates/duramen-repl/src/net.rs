@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use duramen_disk::Disk;
-use duramen_engine::{CommitSeq, Ident, RaftLog};
+use duramen_engine::{Code, CommitSeq, Error, Ident, RaftLog};
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::RPCOption;
 use openraft::raft::{
@@ -229,8 +230,12 @@ pub(crate) struct Answering<R: Runtime> {
     pub(crate) log: Weak<RaftLog>,
     pub(crate) seeds: Arc<Seeds>,
     pub(crate) disk: Arc<dyn Disk>,
-    /// Why this node has left.
-    pub(crate) left: OnceLock<String>,
+    /// Held while a member is admitted.
+    pub(crate) admits: futures_util::lock::Mutex<()>,
+    /// Why this node takes nothing from its leader.
+    pub(crate) refuses: OnceLock<Error>,
+    /// When the node that leads was last heard, by the disk's monotonic clock.
+    pub(crate) heard_ns: AtomicU64,
 }
 
 impl<R: Runtime> Answering<R> {
@@ -248,14 +253,20 @@ impl<R: Runtime> Answering<R> {
         let asked = asked.ok_or("a request that this build does not know")?;
         let is_ours = cluster == self.ident.cluster.to_be_bytes() && (to == 0 || to == self.ident.node);
         // A database that is no node yet knows no cluster.
-        if !is_ours && !(cluster.is_empty() && matches!(asked, Asked::Join(_))) {
+        let wants_to_join = cluster.is_empty() && matches!(asked, Asked::Join(_));
+        if !is_ours && !wants_to_join {
+            let own = self.ident.node;
             return Err(format!(
-                "E1206: this is node {} of another cluster, or another node",
-                self.ident.node
+                "node {own} of another cluster is at this address, or another node of this one"
             ));
         }
         match asked {
-            Asked::Join(join) => join::admit(&self.raft, self.ident, join).await,
+            Asked::Join(join) => {
+                let log = self.log.upgrade().ok_or("the node has stopped")?;
+                // Two at once would get the same id.
+                let _one = self.admits.lock().await;
+                join::admit(&self.raft, self.ident, &log, join).await
+            }
             Asked::Seed(Seed { at_least, address }) => {
                 self.wait_applied(at_least).await?;
                 let (seeds, now_ns) = (Arc::clone(&self.seeds), self.disk.monotonic_ns());
@@ -268,8 +279,12 @@ impl<R: Runtime> Answering<R> {
                 piece.map(Answer::Piece)
             }
             Asked::Append(append) => {
-                self.is_same_log(&append).await?;
-                answer_to(&self.raft, Asked::Append(append)).await
+                self.is_same_log(&append)?;
+                let answer = answer_to(&self.raft, Asked::Append(append)).await?;
+                if matches!(&answer, Answer::Append(reply) if !reply.is_of_a_later_leader()) {
+                    self.heard_ns.store(self.disk.monotonic_ns(), Ordering::Relaxed);
+                }
+                Ok(answer)
             }
             asked => answer_to(&self.raft, asked).await,
         }
@@ -284,9 +299,9 @@ impl<R: Runtime> Answering<R> {
         Ok(())
     }
 
-    /// Fails, and ends this node's part, if its log has another history than the leader's: the same entry
-    /// stands on others.
-    async fn is_same_log(&self, append: &Append) -> Result<(), String> {
+    /// Fails if the log of this node has another history than the leader's: the same entry stands on others.
+    /// Which of both is wrong is not known here.
+    fn is_same_log(&self, append: &Append) -> Result<(), String> {
         let Some(((id, chain), log)) = append.continues().zip(self.log.upgrade()) else { return Ok(()) };
         if !log.is_in_memory(id.seq) || id.seq > log.end().id.seq {
             return Ok(());
@@ -295,14 +310,13 @@ impl<R: Runtime> Answering<R> {
         if !is_other {
             return Ok(());
         }
-        let why = format!(
-            "E1206: node {} has another history than its leader before entry {} of term {}: it takes no more part",
+        let what = format!(
+            "node {} has another history than its leader up to entry {} of term {}: it takes nothing more from it",
             self.ident.node, id.seq, id.term
         );
-        let why = self.left.get_or_init(|| why).clone();
-        // It has ended before, perhaps.
-        drop(self.raft.shutdown().await);
-        Err(why)
+        let hint = "look whether its directory is a copy of another one; remove it from the cluster, and join with an empty directory";
+        let why = self.refuses.get_or_init(|| Error::new(Code::WrongCluster, what).with_hint(hint));
+        Err(why.message().to_owned())
     }
 }
 

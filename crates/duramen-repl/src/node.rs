@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,7 +24,12 @@ use crate::state::State;
 use crate::status::{self, NodeStatus};
 use crate::synced::Synced;
 use crate::types::{Membership, Peer, Types};
-use crate::{change, members, read, roles};
+use crate::{change, members, read, roles, seed};
+
+/// A member that was not heard for so long is taken for gone.
+pub(crate) const GONE_AFTER: Duration = Duration::from_secs(2);
+/// Looks, a millisecond apart, at whether consensus has let go of the database.
+const LEAVE_LOOKS: u32 = 5_000;
 
 /// Why a node did not start, or stopped.
 #[derive(Debug, Clone)]
@@ -34,6 +40,8 @@ pub enum NodeError {
     Consensus(String),
     /// What was asked for is not possible, or not now.
     Refused(String),
+    /// Only the node that leads can do that.
+    NotLeader,
 }
 
 impl fmt::Display for NodeError {
@@ -42,7 +50,14 @@ impl fmt::Display for NodeError {
             NodeError::Database(error) => error.fmt(f),
             NodeError::Consensus(why) => write!(f, "consensus has ended: {why}"),
             NodeError::Refused(why) => write!(f, "the cluster cannot do that now: {why}"),
+            NodeError::NotLeader => f.write_str("this node of the cluster does not lead"),
         }
+    }
+}
+
+impl NodeError {
+    pub(crate) fn ended(error: impl fmt::Display) -> NodeError {
+        NodeError::Consensus(error.to_string())
     }
 }
 
@@ -163,10 +178,18 @@ impl<R: Runtime> Node<R> {
             log: Arc::downgrade(&log),
             seeds,
             disk: of_answers,
-            left: OnceLock::new(),
+            admits: futures_util::lock::Mutex::new(()),
+            refuses: OnceLock::new(),
+            heard_ns: AtomicU64::new(0),
         };
         let (nudge, nudges) = roles::nudges();
         drop(Types::<R>::spawn(proposals.run(raft.clone(), Arc::downgrade(&replica), nudge)));
+        if promotes {
+            drop(Types::<R>::spawn(seed::let_go::<R>(
+                Arc::downgrade(&answering.seeds),
+                Arc::clone(&answering.disk),
+            )));
+        }
         drop(Types::<R>::spawn(roles::keep(raft.clone(), Arc::downgrade(&replica), nudges, promotes)));
         Ok(Node { db, engine, replica, log, raft, links, answering })
     }
@@ -202,10 +225,13 @@ impl<R: Runtime> Node<R> {
     /// Why that is not known: no node leads, or no majority answers it, within this time.
     pub async fn catch_up(&self, within: Duration) -> Result<CommitSeq, NodeError> {
         let mut why = "none has answered".to_owned();
-        let pause = Duration::from_millis(self.raft.config().heartbeat_interval / 4);
+        let config = self.raft.config();
+        let pause = Duration::from_millis(config.heartbeat_interval / 4);
+        // A leader that does not answer in this time may have a successor.
+        let once = within.min(Duration::from_millis(config.election_timeout_max));
         let catching = async {
             loop {
-                match read::catch_up(&self.raft, &self.links, within).await {
+                match read::catch_up(&self.raft, &self.links, once).await {
                     Ok(seen) => return seen,
                     Err(failed) => why = failed,
                 }
@@ -248,24 +274,32 @@ impl<R: Runtime> Node<R> {
     /// As [`Node::transfer`], until another node leads.
     ///
     /// # Errors
-    /// `Refused` if this node does not lead, if that is no other member that votes, or if no other node leads
-    /// within this time.
+    /// `NotLeader`; `Refused` if that is no other member that votes, if it does not answer, or if another
+    /// node leads within this time, or none.
     pub async fn hand_over(&self, to: u64, within: Duration) -> Result<(), NodeError> {
         let own = self.ident().node;
         if self.leader().0 != Some(own) {
-            return Err(NodeError::Refused("this node does not lead".to_owned()));
+            return Err(NodeError::NotLeader);
         }
         if to == own || !self.members().voters.contains(&to) {
             return Err(NodeError::Refused(format!("{to} is no other member that votes")));
+        }
+        if !self.status().is_there(to) {
+            return Err(NodeError::Refused(format!("node {to} does not answer")));
         }
         let handing = async {
             loop {
                 self.transfer(to).await?;
                 for _ in 0..20 {
-                    if self.leader().0.is_some_and(|leader| leader != own) {
-                        return Ok(());
+                    match self.leader().0 {
+                        Some(leader) if leader == to => return Ok(()),
+                        Some(leader) if leader != own => {
+                            return Err(NodeError::Refused(format!(
+                                "node {leader} has begun to lead instead"
+                            )));
+                        }
+                        _ => R::sleep(Duration::from_millis(10)).await,
                     }
-                    R::sleep(Duration::from_millis(10)).await;
                 }
             }
         };
@@ -276,10 +310,13 @@ impl<R: Runtime> Node<R> {
     /// Removes a member for good: it receives nothing any more, and its id is never used again.
     ///
     /// # Errors
-    /// `Refused` if this node does not lead, if it is this node or no member, or if another change is under
-    /// way.
+    /// `NotLeader`; `Refused` if it is this node or no member, if no majority of the voters that would be
+    /// left answers, or if another change is under way.
     pub async fn remove(&self, node: u64) -> Result<(), NodeError> {
-        let members = self.members();
+        let (members, status) = (self.members(), self.status());
+        if self.leader().0 != Some(self.ident().node) {
+            return Err(NodeError::NotLeader);
+        }
         if node == self.ident().node {
             return Err(NodeError::Refused("a leader removes others: let another one lead first".to_owned()));
         }
@@ -287,6 +324,13 @@ impl<R: Runtime> Node<R> {
             return Err(NodeError::Refused(format!("{node} is no member")));
         }
         let votes = members.voters.contains(&node);
+        let left: Vec<u64> = members.voters.iter().copied().filter(|voter| *voter != node).collect();
+        let there = left.iter().filter(|voter| status.is_there(**voter)).count();
+        if votes && there <= left.len() / 2 {
+            return Err(NodeError::Refused(format!(
+                "of the voters {left:?} that would be left {there} answer, and that is no majority: the cluster would never write again"
+            )));
+        }
         change::remove(&self.raft, node, votes).await.map_err(NodeError::Refused)
     }
 
@@ -295,7 +339,22 @@ impl<R: Runtime> Node<R> {
     pub fn status(&self) -> NodeStatus {
         let metrics = self.raft.metrics();
         let now = metrics.borrow_watched().clone();
-        status::status(&now, self.ident())
+        let heard_ns = self.answering.heard_ns.load(Ordering::Relaxed);
+        let silence = self.answering.disk.monotonic_ns().saturating_sub(heard_ns);
+        let has_heard = heard_ns > 0 && Duration::from_nanos(silence) < GONE_AFTER;
+        status::status(&now, self.ident(), has_heard)
+    }
+
+    /// Why this node takes nothing from the node that leads, if it does not.
+    #[must_use]
+    pub fn refuses(&self) -> Option<Error> {
+        self.answering.refuses.get().cloned()
+    }
+
+    /// Takes no more part. The database stays open, and takes no writes.
+    pub async fn leave_consensus(&self) {
+        // It has ended before, perhaps.
+        drop(self.raft.shutdown().await);
     }
 
     /// Why this node takes no more part, if it does not.
@@ -303,9 +362,6 @@ impl<R: Runtime> Node<R> {
     pub fn failure(&self) -> Option<NodeError> {
         let metrics = self.raft.metrics();
         let state = metrics.borrow_watched().running_state.clone();
-        if let Some(why) = self.answering.left.get() {
-            return Some(NodeError::Refused(why.clone()));
-        }
         self.replica.failure().map(NodeError::Database).or_else(|| state.err().map(ended))
     }
 
@@ -364,8 +420,12 @@ impl<R: Runtime> Node<R> {
     async fn leave(&self) {
         // If consensus has ended before, [`Node::failure`] has told why.
         drop(self.raft.shutdown().await);
-        // What consensus was just doing with the database.
-        while Arc::strong_count(&self.replica) > 1 || Arc::strong_count(&self.log) > 1 {
+        // What consensus was just doing with the database. On a full disk it may wait for room for ever: it
+        // ends with an error once the database is closed.
+        for _ in 0..LEAVE_LOOKS {
+            if Arc::strong_count(&self.replica) == 1 && Arc::strong_count(&self.log) == 1 {
+                return;
+            }
             R::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -379,5 +439,5 @@ fn founding(First { ident, members }: First) -> Result<(Ident, Vec<u8>), NodeErr
 }
 
 fn ended(error: impl fmt::Display) -> NodeError {
-    NodeError::Consensus(error.to_string())
+    NodeError::ended(error)
 }

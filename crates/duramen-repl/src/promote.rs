@@ -8,6 +8,7 @@ use std::time::Duration;
 use openraft::ServerState;
 use openraft::metrics::RaftMetrics;
 use openraft::type_config::TypeConfigExt;
+use openraft_rt::Instant as _;
 
 use crate::change;
 use crate::runtime::Runtime;
@@ -18,6 +19,8 @@ type Raft<R> = openraft::Raft<Types<R>, State>;
 
 /// A node that lacks fewer entries than this has caught up.
 const BEHIND_MAX: u64 = 1000;
+/// A node that has not answered for so long may be gone.
+const SILENT_MAX: Duration = Duration::from_secs(1);
 /// No more vote: each commit waits for a majority of them.
 const VOTERS_MAX: usize = 5;
 
@@ -50,9 +53,13 @@ fn next_voters<R: Runtime>(now: &RaftMetrics<Types<R>>) -> Option<BTreeSet<u64>>
     let [voters] = &members.get_joint_config()[..] else { return None };
     let (ServerState::Leader, Some(replication)) = (now.state, &now.replication) else { return None };
     let last = now.last_log_index?;
+    let is_there = |node: &u64| {
+        let answered = now.heartbeat.as_ref().and_then(|all| all.get(node).and_then(|at| *at));
+        *node == now.id || answered.is_some_and(|at| at.elapsed() < SILENT_MAX)
+    };
     let has_caught_up = |node: &u64| {
         let matched = replication.get(node).and_then(|matched| *matched);
-        matched.is_some_and(|matched| matched.index + BEHIND_MAX > last)
+        is_there(node) && matched.is_some_and(|matched| matched.index + BEHIND_MAX > last)
     };
     let ready: Vec<u64> = members.learner_ids().filter(has_caught_up).collect();
     let room = ready.len().min(VOTERS_MAX.saturating_sub(voters.len()));

@@ -21,6 +21,8 @@ use crate::types::Peer;
 
 /// Threads for consensus and connections to peers. What waits for the disk has threads beside them.
 const THREADS: usize = 2;
+/// So many looks: a request may wait for a disk that is gone.
+const STOP_LOOKS: u32 = 2_500;
 /// Between two looks at whether what a node was just doing has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -108,8 +110,7 @@ impl Running {
         self.address
     }
 
-    /// Takes no more part, and closes the database. Others that have handles of the node must have dropped
-    /// them, or it waits for them.
+    /// Takes no more part, and closes the database.
     ///
     /// # Errors
     /// Those of [closing](duramen::Db::close).
@@ -117,14 +118,17 @@ impl Running {
         let (Some(runtime), Some(node)) = (self.runtime.take(), self.node.take()) else { return Ok(()) };
         self.listening.abort();
         let stopped = runtime.block_on(async {
-            let mut node = node;
-            loop {
+            // First: requests of peers that wait for consensus end then.
+            node.leave_consensus().await;
+            let (db, mut node) = (node.db().clone(), node);
+            for _ in 0..STOP_LOOKS {
                 match Arc::try_unwrap(node) {
-                    Ok(node) => break node.stop().await,
+                    Ok(node) => return node.stop().await,
                     Err(in_use) => node = in_use,
                 }
                 tokio::time::sleep(LOOK).await;
             }
+            Ok(tokio::task::spawn_blocking(move || db.close()).await.map_err(NodeError::ended)??)
         });
         runtime.shutdown_background();
         stopped

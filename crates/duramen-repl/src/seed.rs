@@ -8,14 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use duramen::wire::{Features, ReducerSpec};
+use duramen_disk::Disk;
 use duramen_engine::{
-    CommitSeq, CopyPart, CopySource, Engine, EntryId, LogEnd, NodeHead, RaftLog, Result, TreeId,
+    CommitSeq, CopyPart, CopySource, Engine, EntryId, Error, LogEnd, NodeHead, RaftLog, Result, TreeId,
 };
+use openraft::type_config::TypeConfigExt;
 use prost::Message as _;
 
+use crate::runtime::Runtime;
+use crate::types::Types;
 use crate::wire::{Piece, SeedHead, TreeBegins, WireId, WireReducer, WireRow};
 
-/// A state of which no piece was asked for in this time is let go when the next state is asked for.
+/// A state of which no piece was asked for in this time is let go.
 const HELD_FOR: Duration = Duration::from_secs(60);
 /// States that are held at once. Each holds the space of what was changed since.
 const HELD_MAX: usize = 4;
@@ -35,7 +39,8 @@ pub(crate) struct Seeds {
 struct Held {
     /// The address of the node that asks.
     of: String,
-    source: CopySource,
+    /// `None` once all of it was given.
+    source: Option<CopySource>,
     next: u64,
     /// The piece before the next one.
     given: Vec<u8>,
@@ -51,23 +56,32 @@ impl Seeds {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets go what was not asked for in a while.
+    pub(crate) fn let_go(&self, now_ns: u64) {
+        self.keep(|held| Duration::from_nanos(now_ns.saturating_sub(held.asked_ns)) < HELD_FOR);
+    }
+
+    fn keep(&self, is_wanted: impl Fn(&Held) -> bool) {
+        let wanted = |_: &u64, held: &mut Arc<Mutex<Held>>| {
+            is_wanted(&held.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        self.held().retain(wanted);
+    }
+
     /// Holds the newest state for the node at an address. Returns what it is.
     ///
     /// # Errors
     /// Those of a read; a text if too many are held.
     pub(crate) fn begin(&self, of: String, now_ns: u64) -> std::result::Result<SeedHead, String> {
-        let is_wanted = |_: &u64, held: &mut Arc<Mutex<Held>>| {
-            let held = held.lock().unwrap_or_else(PoisonError::into_inner);
-            held.of != of && Duration::from_nanos(now_ns.saturating_sub(held.asked_ns)) < HELD_FOR
-        };
-        self.held().retain(is_wanted);
+        self.let_go(now_ns);
+        self.keep(|held| held.of != of);
         if self.held().len() >= HELD_MAX {
             return Err(format!("this node gives its state to {HELD_MAX} others already"));
         }
         let log = self.log.upgrade().ok_or("the node has stopped")?;
         let (source, head) = self.engine.node_source(&log).map_err(|error| error.to_string())?;
         let number = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let held = Held { of, source, next: 0, given: Vec::new(), asked_ns: now_ns };
+        let held = Held { of, source: Some(source), next: 0, given: Vec::new(), asked_ns: now_ns };
         self.held().insert(number, Arc::new(Mutex::new(held)));
         Ok(SeedHead {
             seed: number,
@@ -102,10 +116,18 @@ impl Seeds {
 impl Held {
     fn read(&mut self) -> Result<Piece> {
         // Values as they are: the copy is a node, and no backup.
-        let part = self.source.next(&|_, value| value)?;
-        let tree = self.source.tree().map_or(0, |tree| tree.0);
+        let Some(source) = &mut self.source else {
+            return Err(Error::invalid("all pieces of the state were given"));
+        };
+        let part = source.next(&|_, value| value)?;
+        let tree = source.tree().map_or(0, |tree| tree.0);
         Ok(match part {
-            None => Piece { digest: self.source.digest().to_be_bytes().to_vec(), ..Piece::default() },
+            None => {
+                let digest = source.digest().to_be_bytes().to_vec();
+                // Its space is not held any longer.
+                self.source = None;
+                Piece { digest, ..Piece::default() }
+            }
             Some(CopyPart::Entries(rows)) => {
                 let rows = rows.into_iter().map(|(key, value)| WireRow { key, value });
                 Piece { tree, rows: rows.collect(), ..Piece::default() }
@@ -120,6 +142,15 @@ impl Held {
                 Piece { tree, begins, ..Piece::default() }
             }
         })
+    }
+}
+
+/// Lets go what no node asks for any longer, as long as this node runs.
+pub(crate) async fn let_go<R: Runtime>(seeds: Weak<Seeds>, disk: Arc<dyn Disk>) {
+    loop {
+        Types::<R>::sleep(HELD_FOR / 4).await;
+        let Some(seeds) = seeds.upgrade() else { return };
+        seeds.let_go(disk.monotonic_ns());
     }
 }
 

@@ -7,6 +7,7 @@ use duramen_engine::{CommitSeq, Ident};
 use openraft::metrics::RaftMetrics;
 use openraft_rt::Instant;
 
+use crate::node::GONE_AFTER;
 use crate::runtime::Runtime;
 use crate::types::{Peer, Types};
 
@@ -40,7 +41,19 @@ pub struct MemberStatus {
     pub answered: Option<Duration>,
 }
 
-pub(crate) fn status<R: Runtime>(now: &RaftMetrics<Types<R>>, ident: Ident) -> NodeStatus {
+impl NodeStatus {
+    /// Whether a member has answered this node, which leads, a moment ago.
+    pub(crate) fn is_there(&self, node: u64) -> bool {
+        let answered = self.members.get(&node).and_then(|member| member.answered);
+        node == self.ident.node || answered.is_some_and(|ago| ago < GONE_AFTER)
+    }
+}
+
+pub(crate) fn status<R: Runtime>(
+    now: &RaftMetrics<Types<R>>,
+    ident: Ident,
+    has_heard_leader: bool,
+) -> NodeStatus {
     let members = now.membership_config.membership();
     let last = now.last_log_index.unwrap_or_default();
     let of_member = |(node, peer): (&u64, &Peer)| {
@@ -56,7 +69,10 @@ pub(crate) fn status<R: Runtime>(now: &RaftMetrics<Types<R>>, ident: Ident) -> N
     };
     NodeStatus {
         ident,
-        leader: now.current_leader.filter(|_| now.running_state.is_ok()),
+        // A node that hears no leader still knows the last one.
+        leader: now
+            .current_leader
+            .filter(|leader| now.running_state.is_ok() && (*leader == ident.node || has_heard_leader)),
         term: now.current_term,
         published: CommitSeq(now.last_applied.map_or(0, |applied| applied.index)),
         members: members.nodes().map(of_member).collect(),

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -26,6 +27,8 @@ use crate::types::Peer;
 const GREETING: [u8; 8] = *b"DURPEER\x01";
 /// Connecting takes no longer.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// What was sent is acknowledged by the other machine within this time.
+const UNANSWERED_MAX: Duration = Duration::from_secs(3);
 /// A frame has a length, of what follows it, and a number.
 const HEAD_BYTES: usize = 12;
 /// An entry may take 64 MiB, and is sent with others.
@@ -95,7 +98,7 @@ impl TcpTransport {
 
     async fn connect(&self, address: &str) -> io::Result<Box<dyn Stream>> {
         let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+        prepare(&stream)?;
         let mut stream: Box<dyn Stream> = match &self.tls {
             Some(tls) => Box::new(tls.connect(address, stream).await?),
             None => Box::new(stream),
@@ -124,6 +127,16 @@ impl Transport for Arc<TcpTransport> {
     }
 }
 
+/// A connection over which nothing is acknowledged any longer ends soon: after a pause of the network a new
+/// one is there at once, where an old one would wait for its next repeat.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, UNANSWERED_MAX)?;
+    sockopt::set_tcp_user_timeout(stream, u32::try_from(UNANSWERED_MAX.as_millis()).unwrap_or(u32::MAX))?;
+    Ok(())
+}
+
 /// Sends requests, and hands out the answers, until the connection ends.
 async fn speak(stream: Box<dyn Stream>, mut asked: mpsc::UnboundedReceiver<Asked>) {
     let (reader, mut writer) = split(stream);
@@ -131,6 +144,10 @@ async fn speak(stream: Box<dyn Stream>, mut asked: mpsc::UnboundedReceiver<Asked
     let last = AtomicU64::new(0);
     let sends = async {
         while let Some(Asked { request, answer }) = asked.recv().await {
+            if answer.is_closed() {
+                // Its caller waits no more.
+                continue;
+            }
             let number = last.fetch_add(1, Ordering::Relaxed);
             locked(&pending).insert(number, answer);
             write_frame(&mut writer, number, &request).await?;
@@ -202,7 +219,7 @@ pub async fn listen(listener: TcpListener, tls: Option<PeerTls>, answers: Answer
 }
 
 async fn answer_peer(stream: TcpStream, tls: Option<PeerTls>, answers: Answers) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+    prepare(&stream)?;
     let greeted = async {
         let mut stream: Box<dyn Stream> = match &tls {
             Some(tls) => Box::new(tls.accept(stream).await?),

@@ -414,6 +414,11 @@ impl AppendReply {
         AppendReply { appended: Some(appended) }
     }
 
+    /// Whether the follower knows of a later leader or candidate.
+    pub(crate) fn is_of_a_later_leader(&self) -> bool {
+        matches!(self.appended, Some(Appended::Higher(_)))
+    }
+
     /// `None` if this build does not know the answer.
     pub(crate) fn into_response<R: Runtime>(self) -> Option<AppendEntriesResponse<Types<R>>> {
         Some(match self.appended? {

@@ -47,3 +47,13 @@ pub(crate) fn addresses(state: &v1::ClusterReply) -> (String, Vec<String>) {
     let all = state.members.iter().map(|member| member.serves.clone()).filter(|serves| !serves.is_empty());
     (leader, all.collect())
 }
+
+/// A majority has confirmed a leader within this time, or it may lead no longer.
+const CONFIRMED_MS_MAX: u64 = 1_500;
+
+/// Whether this node leads, as far as it can know.
+pub(crate) fn takes_writes(state: &v1::ClusterReply) -> bool {
+    let voters = state.members.iter().filter(|member| member.votes).count();
+    let is_confirmed = state.confirmed_ms_ago.is_some_and(|ms| ms < CONFIRMED_MS_MAX);
+    state.leader == state.node && (voters == 1 || is_confirmed)
+}

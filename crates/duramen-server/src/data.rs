@@ -206,8 +206,9 @@ impl Data for DataService {
         let db = self.reads.blocking();
         let time = requests::time(db).map_err(refused)?;
         let snapshot = db.snapshot().map_err(refused)?;
-        let (leader, members) =
-            self.cluster.as_ref().map(|cluster| cluster::addresses(&cluster.state())).unwrap_or_default();
+        let state = self.cluster.as_ref().map(|cluster| cluster.state());
+        let (leader, members) = state.as_ref().map(cluster::addresses).unwrap_or_default();
+        let takes_writes = state.as_ref().is_none_or(cluster::takes_writes);
         Ok(Response::new(v1::HelloReply {
             version: hello.version_max.min(newest),
             database_id: bytes::Bytes::copy_from_slice(&self.identity.database),
@@ -219,6 +220,7 @@ impl Data for DataService {
             at: Some(self.identity.at(&snapshot, db)),
             leader,
             members,
+            takes_writes,
             files_id: bytes::Bytes::copy_from_slice(&self.identity.files),
         }))
     }

@@ -169,11 +169,12 @@ fn class_of(path: &str) -> Class {
     }
 }
 
-/// Whether what a call sees must be the newest state of a cluster, and not only of this node.
+/// Whether what a call sees must be the newest state of a cluster, and not only of this node. Transactions of
+/// a stream see to it themselves.
 fn sees_the_newest(path: &str) -> bool {
     const OF_THIS_NODE: [&str; 5] =
         ["Data/Hello", "Admin/Stats", "Admin/Cluster", "Admin/Transfer", "Admin/RemoveMember"];
-    path.strip_prefix("/duramen.v1.").is_some_and(|call| !OF_THIS_NODE.contains(&call))
+    path != TRANSACT && path.strip_prefix("/duramen.v1.").is_some_and(|call| !OF_THIS_NODE.contains(&call))
 }
 
 /// Answers one request of a connection.

@@ -45,6 +45,13 @@ pub(super) fn start(args: &ServeArgs, options: DbOptions) -> Result<Running> {
             "say where they reach this one: --peer-address HOST:PORT",
         ));
     }
+    let is_near = |at: &str| ["127.", "localhost:", "[::1]:"].iter().any(|near| at.starts_with(near));
+    if is_near(&address) && node.join.iter().any(|at| !is_near(at)) {
+        return Err(Failure::usage(
+            format!("the nodes of other machines cannot reach {address}"),
+            "say where they reach this one: --peer-listen ADDRESS:PORT, or --peer-address HOST:PORT",
+        ));
+    }
     let serves = node.serve_address.clone().or_else(|| args.listen.first().map(ToString::to_string));
     let begin = match (&node.cluster, &node.join[..]) {
         (Some(_), _) => Begin::First,
@@ -68,6 +75,8 @@ pub(super) fn failure(error: NodeError) -> Error {
         NodeError::Database(error) => error,
         NodeError::Consensus(_) => Error::new(Code::EnginePoisoned, error.to_string())
             .with_hint("look at the disk of this node, and start it again"),
+        NodeError::NotLeader => Error::new(Code::NotLeader, error.to_string())
+            .with_hint("`duramen cluster status` shows which node leads: ask that one"),
         NodeError::Refused(why) => Error::invalid(format!("the cluster cannot do that now: {why}"))
             .with_hint("`duramen cluster status` shows the members, and who leads"),
     }
@@ -99,6 +108,8 @@ impl Cluster for Served {
     fn catch_up(&self) -> Doing<'_> {
         Box::pin(async {
             self.node()?.catch_up(CONFIRM_WITHIN).await.map(drop).map_err(|error| match error {
+                NodeError::NotLeader => Error::new(Code::NotLeader, error.to_string())
+                    .with_hint("`duramen cluster status` shows which node leads: ask that one"),
                 NodeError::Refused(why) => Error::new(Code::NoQuorum, why)
                     .with_hint("nothing was changed: look at `duramen cluster status`, and try again"),
                 error => failure(error),
@@ -111,7 +122,8 @@ impl Cluster for Served {
             let cluster = self.cluster.to_be_bytes().to_vec().into();
             return v1::ClusterReply { cluster, ..v1::ClusterReply::default() };
         };
-        let failure = node.failure().map_or_else(String::new, |failure| failure.to_string());
+        let failure = node.failure().map(failure).or_else(|| node.refuses());
+        let failure = failure.map_or_else(String::new, |failure| failure.message().to_owned());
         told(&node.status(), failure)
     }
 

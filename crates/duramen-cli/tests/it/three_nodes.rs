@@ -133,8 +133,8 @@ impl Cluster {
     }
 }
 
-/// A program writes through a follower while each node in turn is killed and comes back. It sees no error, and
-/// no write is lost or done twice.
+/// A program writes through a follower while nodes that lead are killed and come back. It sees no error,
+/// and no write is lost or done twice.
 #[test]
 fn a_program_loses_no_write_while_each_node_is_killed() {
     let scratch = Scratch::new();

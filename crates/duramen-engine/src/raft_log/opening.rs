@@ -71,8 +71,8 @@ impl RaftPlace {
         Ok(self.disk.kind(&path).map_err(|error| Error::io("look at", &path, &error))?.is_some())
     }
 
-    /// Creates an empty log of a node that goes on after `purged`. All is durable but the directory's own name; a
-    /// creation that was cut short is begun anew.
+    /// Creates an empty log of a node that goes on after `purged`. All is durable but the directory's own
+    /// name; a creation that was cut short is begun anew.
     ///
     /// # Errors
     /// `AlreadyExists` (E0210) if there is a log with entries; `DiskFull` (E0301); `System` (E1001).

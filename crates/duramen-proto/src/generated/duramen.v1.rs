@@ -301,6 +301,9 @@ pub struct HelloReply {
     /// The id of the database in the server's own files, 16 bytes. In a node of a cluster database_id is the cluster's.
     #[prost(bytes = "bytes", tag = "11")]
     pub files_id: ::prost::bytes::Bytes,
+    /// It takes writes. A node of a cluster: it leads, and a majority has confirmed that a moment ago.
+    #[prost(bool, tag = "12")]
+    pub takes_writes: bool,
 }
 impl ::prost::Name for HelloReply {
     const NAME: &'static str = "HelloReply";

@@ -89,8 +89,8 @@ fn no_id_is_assigned_twice_by_any_leader() {
     );
 }
 
-/// Nothing is written after a put: the node that leads then ends the value's life for all. A snapshot stays as
-/// it is.
+/// Nothing is written after a put: the node that leads then ends the value's life for all. A snapshot stays
+/// as it is.
 #[test]
 fn a_value_expires_on_every_node() {
     in_a_cluster(

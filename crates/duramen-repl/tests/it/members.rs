@@ -22,8 +22,9 @@ fn digest_of(engine: &Engine) -> (u64, u128) {
 
 fn fill(db: &Db) {
     db.ensure(&Schema::new("things").key(["id"]).column("id", ColumnType::Int)).unwrap();
-    for id in 0..200_i64 {
-        let thing = doc! { "id": id, "name": format!("thing {id}"), "text": "long ".repeat(id as usize) };
+    for id in 0..200_u16 {
+        let text = "long ".repeat(usize::from(id));
+        let thing = doc! { "id": i64::from(id), "name": format!("thing {id}"), "text": text };
         db.documents("things").put(thing).unwrap();
     }
     db.bytes("large").put("value", vec![7; 1 << 20]).unwrap();
@@ -37,16 +38,16 @@ fn fill(db: &Db) {
 fn nodes_that_join_are_equal_to_the_first() {
     TokioRuntime::new(4).block_on(async {
         let cluster = Cluster::start_first(fill).await;
-        for machine in 2..=5 {
+        for machine in 2..=5_u16 {
             let put = move |db: &Db| {
                 (0..50_i64).try_for_each(|n| {
-                    let thing = doc! { "id": 1000 * machine + n, "more": format!("{n}") };
+                    let thing = doc! { "id": 1000 * i64::from(machine) + n, "more": format!("{n}") };
                     db.documents("things").put(thing).map(drop)
                 })
             };
-            let (joined, ()) = futures_util::join!(cluster.join(machine as u64), cluster.on_leader(put));
+            let (joined, ()) = futures_util::join!(cluster.join(machine.into()), cluster.on_leader(put));
             joined.unwrap();
-            cluster.start_node(machine as u64).await;
+            cluster.start_node(machine.into()).await;
         }
         let five_vote = || (cluster.node(1).members().voters.len() == 5).then_some(());
         until("five vote", five_vote).await;
@@ -63,6 +64,24 @@ fn nodes_that_join_are_equal_to_the_first() {
             assert!(node.db().check().unwrap().is_clean());
             assert!(node.db().check_documents().unwrap().is_clean());
         }
+    });
+}
+
+/// Each gets an id of its own.
+#[test]
+fn nodes_that_join_at_once_are_different_ones() {
+    TokioRuntime::new(4).block_on(async {
+        let cluster = Cluster::start_first(fill).await;
+        let joins = (2..=5).map(|machine| cluster.join(machine));
+        let joined = futures_util::future::join_all(joins).await;
+        let ids: BTreeSet<u64> = joined.into_iter().map(|joined| joined.unwrap().node).collect();
+        assert_eq!(ids.len(), 4, "{ids:?}");
+        for machine in 2..=5 {
+            cluster.start_node(machine).await;
+        }
+        let five_vote = || (cluster.node(1).members().voters.len() == 5).then_some(());
+        until("five vote", five_vote).await;
+        cluster.settle().await;
     });
 }
 

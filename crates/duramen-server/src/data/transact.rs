@@ -294,6 +294,10 @@ impl Session {
         let permit = Arc::clone(&self.service.transactions).try_acquire_owned();
         let permit = permit.map_err(|_| overloaded("transaction"))?;
         self.call.take_place().await?;
+        if let Some(cluster) = &self.service.cluster {
+            // A stream has many transactions: each sees what was acknowledged before it began.
+            cluster.catch_up().await?;
+        }
         let identity = Arc::clone(&self.service.identity);
         let (at_least, form) = (begin.at_least.clone(), begin.form());
         let call = self.call.until(Instant::now() + lasts);

@@ -209,15 +209,7 @@ impl Builder {
         };
         let sockets = self.local_listeners(socket.as_ref())?;
         let ended = spawn(runtime, sockets, listeners, Arc::new(shared))?;
-        let serving = Serving {
-            v: 1,
-            pid: std::process::id(),
-            run: self.db.opening(),
-            database,
-            socket: socket.is_some(),
-            addresses: tcp.iter().map(ToString::to_string).collect(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
+        let serving = self.serving(database, socket.is_some(), &tcp);
         let notice = Notice::write(&directory, &serving)?;
         let grace = self.limits.drain_grace;
         Ok(Server {
@@ -233,6 +225,19 @@ impl Builder {
             without_socket,
             names: Some((socket, notice)),
         })
+    }
+
+    /// How clients of this machine find the server.
+    fn serving(&self, database: String, socket: bool, tcp: &[SocketAddr]) -> Serving {
+        Serving {
+            v: 1,
+            pid: std::process::id(),
+            run: self.db.opening(),
+            database,
+            socket,
+            addresses: tcp.iter().map(ToString::to_string).collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
     }
 
     /// The addresses of the listeners that are bound already.

@@ -74,6 +74,11 @@ impl Clock {
         u128::from(self.disk.random()) << 64 ^ u128::from(self.disk.random())
     }
 
+    /// The time of the system's clock, whatever was returned before.
+    pub(crate) fn wall(&self) -> Millis {
+        Millis(self.disk.wall_ns() / NS_A_MS)
+    }
+
     /// The time now, or the latest time returned so far if the clock was set back.
     pub(crate) fn now(&self) -> Millis {
         if let Some(time_ns) = self.by_log.as_ref().and_then(|tell| tell()) {

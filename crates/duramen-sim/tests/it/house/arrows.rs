@@ -15,7 +15,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("duramen-client", &["duramen", "duramen-proto"]),
     // The client for its tests only.
     ("duramen-server", &["duramen", "duramen-proto", "duramen-client"]),
-    ("duramen-cli", &["duramen", "duramen-lab", "duramen-proto", "duramen-client", "duramen-server"]),
+    (
+        "duramen-cli",
+        &["duramen", "duramen-lab", "duramen-proto", "duramen-client", "duramen-repl", "duramen-server"],
+    ),
     (
         "duramen-bench",
         &[
