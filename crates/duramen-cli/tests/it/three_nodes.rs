@@ -186,11 +186,19 @@ fn operators_see_hand_over_and_remove() {
             "operators of a cluster — the target directory lies in memory, and they acknowledge at level disk",
         );
     }
-    let cluster = Cluster::begin(scratch);
+    let mut cluster = Cluster::begin(scratch);
     let status = cluster.wait_for(0, "three vote", |status| status["spare"] == 1);
     assert!(status["verdict"].as_str().unwrap().contains("one more failure: writes go on"), "{status}");
     let (first, second) = (cluster.nodes[0].node, cluster.nodes[1].node);
     assert_eq!(status["leader"], first);
+    // Of the two that would be left one does not answer.
+    cluster.nodes[2].kill();
+    cluster.wait_for(0, "one is gone", |status| status["spare"] == 0);
+    let remove = ["cluster", "remove", "--at", &cluster.nodes[0].serves, &second.to_string()];
+    let refused = cluster.scratch.run(&remove);
+    assert!(refused.stderr.contains("that is no majority"), "{}", refused.stderr);
+    cluster.nodes[2].again(&cluster.scratch);
+    cluster.wait_for(0, "it is back", |status| status["spare"] == 1);
     cluster.scratch.ok(&["cluster", "transfer", "--at", &cluster.nodes[0].serves, &second.to_string()]);
     cluster.wait_for(2, "the second leads", |status| status["leader"] == second);
     // Asked at a follower, done by the leader.

@@ -160,9 +160,7 @@ impl Committer {
         let root = self.published();
         let (trees, position) = (root.trees.clone(), root.position.clone());
         let (seq, rollback_epoch) = (root.seq, order.rollback_epoch);
-        let root = Arc::new(Root { seq, rollback_epoch, time_ns: end.time_ns, trees, position });
-        self.latest.set(Arc::clone(&root));
-        self.pipeline.published.set(root);
+        self.set_both_roots(Root { seq, rollback_epoch, time_ns: end.time_ns, trees, position });
     }
 
     /// Whether a majority decides on the commits of this database.
@@ -253,13 +251,18 @@ impl Committer {
         order.recent.rewind(kept);
         let (trees, position) = (published.trees.clone(), published.position.clone());
         let (rollback_epoch, time_ns) = (order.rollback_epoch, published.time_ns);
-        let root = Arc::new(Root { seq: kept, rollback_epoch, time_ns, trees, position });
         // Both: a transaction that begins at the published root would conflict for ever.
-        self.latest.set(Arc::clone(&root));
-        self.pipeline.published.set(root);
+        self.set_both_roots(Root { seq: kept, rollback_epoch, time_ns, trees, position });
         for effects in in_flight.iter().map(|commit| &commit.effects).chain(forming.members()) {
             self.forget_commit(effects);
         }
+    }
+
+    /// Nothing is ordered that is not published.
+    fn set_both_roots(&self, root: Root) {
+        let root = Arc::new(root);
+        self.latest.set(Arc::clone(&root));
+        self.pipeline.published.set(root);
     }
 
     /// Undoes what a commit that is taken back has done beside its root. Transactions begin at published
