@@ -76,6 +76,8 @@ pub struct First {
     pub ident: Ident,
     /// The members of the cluster.
     pub members: Members,
+    /// The time at which its log begins, in nanoseconds since 1970.
+    pub time_ns: u64,
 }
 
 impl First {
@@ -84,7 +86,7 @@ impl First {
     pub fn alone(disk: &dyn Disk, own: Peer) -> First {
         let cluster = u128::from(disk.random()) << 64 | u128::from(disk.random());
         let members = Members { voters: BTreeSet::from([1]), peers: BTreeMap::from([(1, own)]) };
-        First { ident: Ident { cluster, node: 1 }, members }
+        First { ident: Ident { cluster, node: 1 }, members, time_ns: disk.wall_ns() }
     }
 }
 
@@ -157,7 +159,11 @@ impl<R: Runtime> Node<R> {
         let of_answers = Arc::clone(&disk);
         let (groups, proposals) = Groups::new();
         let open = move || {
-            let founding = first.as_ref().map(|(ident, members)| Founding { ident: *ident, members });
+            let founding = first.as_ref().map(|(ident, members, time_ns)| Founding {
+                ident: *ident,
+                members,
+                time_ns: *time_ns,
+            });
             open_node(options, disk, &path, founding, groups)
         };
         let (db, opened) = R::run_blocking(open).await.map_err(ended)??;
@@ -431,11 +437,11 @@ impl<R: Runtime> Node<R> {
     }
 }
 
-fn founding(First { ident, members }: First) -> Result<(Ident, Vec<u8>), NodeError> {
+fn founding(First { ident, members, time_ns }: First) -> Result<(Ident, Vec<u8>, u64), NodeError> {
     let Members { voters, peers } = members;
     let membership = Membership::new(vec![voters], peers);
     let membership = membership.map_err(|error| NodeError::Refused(error.to_string()))?;
-    Ok((ident, members::encode(&membership)))
+    Ok((ident, members::encode(&membership), time_ns))
 }
 
 fn ended(error: impl fmt::Display) -> NodeError {

@@ -53,7 +53,7 @@ impl OpenNode {
     fn open(seed: u64) -> OpenNode {
         let disk = Arc::new(MemDisk::with_system_clock(seed));
         let (options, hooks) = (Options::default(), Hooks::default());
-        let founding = Founding { ident: Ident { cluster: 1, node: 1 }, members: b"" };
+        let founding = Founding { ident: Ident { cluster: 1, node: 1 }, members: b"", time_ns: 0 };
         let opened = Engine::open_replica(disk, "/db", options, hooks, Some(founding), Arc::new(Silent));
         let OpenReplica { engine, replica, log, .. } = opened.unwrap();
         let base = log.end().id.seq.0;

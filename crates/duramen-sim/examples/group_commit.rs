@@ -69,7 +69,7 @@ fn open_node(dir: &Path) -> Result<(Engine, Option<Arc<RaftLog>>)> {
     let decides = Arc::new(Decides { log: OnceLock::new(), applies });
     let proposer: Arc<dyn Proposer> = Arc::clone(&decides) as Arc<dyn Proposer>;
     let (disk, options) = (Arc::new(OsDisk::new()), Options::default());
-    let founding = Founding { ident: Ident { cluster: 1, node: 1 }, members: b"alone" };
+    let founding = Founding { ident: Ident { cluster: 1, node: 1 }, members: b"alone", time_ns: 0 };
     let OpenReplica { engine, replica, log, found } =
         Engine::open_replica(disk, dir, options, Hooks::default(), Some(founding), proposer)?;
     let log = Arc::new(log);

@@ -49,6 +49,8 @@ pub struct Founding<'a> {
     pub ident: Ident,
     /// The members of the cluster, as consensus writes them.
     pub members: &'a [u8],
+    /// The time at which the log begins, in nanoseconds since 1970.
+    pub time_ns: u64,
 }
 
 impl Engine {
@@ -130,7 +132,7 @@ impl Engine {
             let founding = founding
                 .ok_or_else(|| Error::invalid(format!("{} is no node of a cluster", inner.path.display())))?;
             clear(&*place.disk, &inner.path, &place.dir)?;
-            place.create(founding.ident, self.found_cluster(founding.members)?)?;
+            place.create(founding.ident, self.found_cluster(founding)?)?;
             mark(maintenance, NODE_OF_A_CLUSTER)?;
             return place.open();
         }
@@ -159,21 +161,21 @@ impl Engine {
 
     /// Commits the members of a new cluster. Returns the entry that its log begins after. It is durable with
     /// the next checkpoint.
-    fn found_cluster(&self, members: &[u8]) -> Result<LogEnd> {
+    fn found_cluster(&self, Founding { members, time_ns, .. }: Founding<'_>) -> Result<LogEnd> {
         let (committer, _) = self.writer()?;
         let snapshot = self.snapshot()?;
         let tree = snapshot.tree(CLUSTER)?;
         let last = EntryId { term: 0, seq: snapshot.seq() };
-        let end = LogEnd { id: last, time_ns: self.inner.disk.wall_ns(), ..LogEnd::default() };
+        let end = LogEnd { id: last, time_ns, ..LogEnd::default() };
         let row = tree.map(|tree| snapshot.get(tree, MEMBERS)).transpose()?.flatten();
         if row.is_some_and(|row| row == members::encode(last, members)) {
             // The power failed right after this commit.
             return Ok(end);
         }
         committer.replica_begins(end, tree);
-        let entry = committer.founding_entry(tree, members);
+        let entry = committer.founding_entry(tree, members, time_ns);
         committer.apply_decided(std::slice::from_ref(&entry))?;
-        Ok(LogEnd { id: entry.id, time_ns: entry.time_ns, ..LogEnd::default() })
+        Ok(LogEnd { id: entry.id, time_ns, ..LogEnd::default() })
     }
 }
 

@@ -14,7 +14,7 @@ use duramen_engine::{
     Options, OrderedOn, Proposer, RaftLog, Replica, Result, TreeId, Vote,
 };
 
-const FOUNDING: Founding<'_> = Founding { ident: Ident { cluster: 7, node: 1 }, members: b"one" };
+const FOUNDING: Founding<'_> = Founding { ident: Ident { cluster: 7, node: 1 }, members: b"one", time_ns: 1 };
 const WRITERS: u64 = 6;
 const INCREMENTS: u64 = 400;
 
@@ -257,7 +257,7 @@ fn the_time_of_commits_is_in_the_log_and_never_goes_back() {
     let (at, hooks) = (Arc::new(disk.clone()), Hooks::default());
     let leader = Engine::open_replica(at, "/db", stepped(), hooks, Some(FOUNDING), proposer).unwrap();
     let founded_ns = leader.engine.snapshot().unwrap().time_ns();
-    assert!(founded_ns >= begun_ns);
+    assert_eq!(founded_ns, FOUNDING.time_ns);
     of_another.set_wall_clock(disk.wall_ns());
     let follower = follower(&of_another).unwrap();
 
@@ -277,7 +277,7 @@ fn the_time_of_commits_is_in_the_log_and_never_goes_back() {
     leader.replica.lead(1, leader.replica.end().unwrap()).unwrap();
     assert!(leader.engine.takes_transactions().unwrap() && !follower.engine.takes_transactions().unwrap());
     let first_ns = commit();
-    assert!((founded_ns..founded_ns + SECOND_NS).contains(&first_ns));
+    assert!((begun_ns..begun_ns + SECOND_NS).contains(&first_ns));
     disk.advance_clock(3 * SECOND_NS);
     disk.set_wall_clock(0);
     let second_ns = commit();

@@ -243,8 +243,8 @@ pub(super) async fn start(world: &Shared, machine: usize) {
         |machine| (id_of(machine), Peer { address: format!("machine-{machine}:1"), ..Peer::default() });
     let members = Members { voters: (1..=FIRST_VOTERS).collect(), peers: (0..MACHINES).map(peer).collect() };
     let transport = Arc::new(Wire { world: world.clone(), from: machine, incarnation });
-    // They begin as copies of one database, each as another node.
-    let first = First { ident: Ident { cluster: 1, node: id_of(machine) }, members };
+    // They begin as copies of one database, each as another node, with one time whatever their clocks say.
+    let first = First { ident: Ident { cluster: 1, node: id_of(machine) }, members, time_ns: 0 };
     let start = Start { first: Some(first), promotes: false, transport, heartbeat_ms: None };
     let opened: Result<SimNode, _> =
         Node::start(Arc::new(disk), PathBuf::from(PATH), db_options(), start).await;

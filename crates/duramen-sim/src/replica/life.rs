@@ -117,7 +117,7 @@ pub(super) fn options() -> Options {
 pub(super) fn open(disk: &MemDisk, proposals: &Arc<Proposals>) -> Result<OpenReplica, String> {
     let proposer: Arc<dyn Proposer> = Arc::clone(proposals) as Arc<dyn Proposer>;
     let (disk, hooks) = (Arc::new(disk.clone()), Hooks::default());
-    let founding = Founding { ident: Ident { cluster: 1, node: 1 }, members: MEMBERS };
+    let founding = Founding { ident: Ident { cluster: 1, node: 1 }, members: MEMBERS, time_ns: 0 };
     Engine::open_replica(disk, Path::new(PATH), options(), hooks, Some(founding), proposer).map_err(text)
 }
 

@@ -21,7 +21,7 @@ const HEAD_BYTES: usize = 17;
 
 impl Committer {
     /// The commit that names the members of the first node's cluster: it is applied without a decision.
-    pub(crate) fn founding_entry(&self, tree: Option<TreeId>, members: &[u8]) -> Entry {
+    pub(crate) fn founding_entry(&self, tree: Option<TreeId>, members: &[u8], time_ns: u64) -> Entry {
         let id = EntryId { term: 0, seq: self.published().seq.next() };
         let mut changes = Changes::default();
         let tree = tree.unwrap_or_else(|| {
@@ -34,7 +34,7 @@ impl Committer {
         Entry {
             id,
             ordered: OrderedOn { seq: id.seq, ..OrderedOn::default() },
-            time_ns: self.log().wall_ns(),
+            time_ns,
             kind: EntryKind::Changes,
             bytes: changes.encode().into(),
         }
