@@ -120,6 +120,10 @@ fn verdict(told: &v1::ClusterReply) -> Verdict {
     let spare = there.saturating_sub(count / 2 + 1);
     let more = match spare {
         0 if there <= count / 2 => "no majority answers: nothing is written until one is back".to_owned(),
+        0 if count == 1 => {
+            "one more failure: nothing is written until it is mended; a lost disk loses what was acknowledged"
+                .to_owned()
+        }
         0 => "one more failure: nothing is written until it is mended, and nothing acknowledged is lost"
             .to_owned(),
         1 => "one more failure: writes go on".to_owned(),

@@ -56,13 +56,7 @@ impl Clock {
 
 /// Puts the token into each call.
 #[derive(Debug, Clone)]
-pub(crate) struct Token(Option<MetadataValue<Ascii>>);
-
-impl Token {
-    pub(crate) fn new(token: Option<MetadataValue<Ascii>>) -> Token {
-        Token(token)
-    }
-}
+pub(crate) struct Token(pub(crate) Option<MetadataValue<Ascii>>);
 
 impl Interceptor for Token {
     fn call(&mut self, mut request: Request<()>) -> std::result::Result<Request<()>, Status> {
@@ -178,9 +172,9 @@ impl Client {
     /// Lets another member of the cluster lead.
     ///
     /// # Errors
-    /// `InvalidArgument` (E0201) if the node at the other end does not lead, or that is no other member that
-    /// votes; `Forbidden` (E1102) without the right `operator`; `OutcomeUnknown` (E0401) if the connection is
-    /// lost before the answer.
+    /// `NotLeader` (E1201) if the node at the other end does not lead; `InvalidArgument` (E0201) if `to` is
+    /// no other member that votes, or does not answer; `Forbidden` (E1102) without the right `operator`;
+    /// `OutcomeUnknown` (E0401) if the connection is lost before the answer.
     pub fn transfer_leader(&self, to: u64) -> Result<()> {
         let mut admin = self.admin();
         let request = v1::TransferRequest { to };
@@ -191,9 +185,9 @@ impl Client {
     /// Removes a member of the cluster for good.
     ///
     /// # Errors
-    /// `InvalidArgument` (E0201) if the node at the other end does not lead, if it is that node, or no
-    /// member; `Forbidden` (E1102) without the right `operator`; `OutcomeUnknown` (E0401) if the connection
-    /// is lost before the answer.
+    /// `NotLeader` (E1201) if the node at the other end does not lead; `InvalidArgument` (E0201) if that is
+    /// this node, no member, or one without whom no majority would be left; `Forbidden` (E1102) without the
+    /// right `operator`; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
     pub fn remove_member(&self, node: u64) -> Result<()> {
         let mut admin = self.admin();
         let request = v1::RemoveMemberRequest { node };

@@ -73,7 +73,7 @@ impl Link {
 pub(crate) fn calls(Connected { channel, token }: Connected) -> Result<Calls> {
     let token = token.map(|token| format!("Bearer {token}").parse::<MetadataValue<Ascii>>()).transpose();
     let token = token.map_err(|_| Error::invalid("the token has characters that no token has"))?;
-    let token = Token::new(token.map(|mut token| {
+    let token = Token(token.map(|mut token| {
         token.set_sensitive(true);
         token
     }));

@@ -437,9 +437,7 @@ impl Committer {
         ids.iter().for_each(|id| trees.set(*id, None));
         let (rollback_epoch, position) = (order.rollback_epoch, published.position.clone());
         let (seq, time_ns) = (published.seq, published.time_ns);
-        let root = Arc::new(Root { seq, rollback_epoch, time_ns, trees, position });
-        self.latest.set(Arc::clone(&root));
-        self.pipeline.published.set(root);
+        self.set_both_roots(Root { seq, rollback_epoch, time_ns, trees, position });
     }
 
     /// Installs the root of the deferred redo, with the log's tail in its trees. Nothing was ordered before

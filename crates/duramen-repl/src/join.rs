@@ -1,8 +1,9 @@
 //! New members: how the leader admits one, and how a directory becomes a node of an existing cluster.
 //!
-//! The id of a new node is the sequence that its admission gets, so that no id is used twice. It receives
-//! everything from then on, and does not vote. It copies the state of the node that has admitted it, which
-//! has that commit, and then starts as any node does.
+//! The id of a new node is above the sequence of every entry before its admission, and at most that of the
+//! admission itself: so no id is used twice. The node receives every entry from then on, and does not vote.
+//! It copies the state of the node that has admitted it, which has that commit, and then starts as any node
+//! does.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -223,5 +224,5 @@ async fn piece<R: Runtime>(from: &Asking, next: NextPiece) -> Result<Piece, Node
 async fn blocking<R: Runtime, T: Send + 'static>(
     call: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, NodeError> {
-    R::run_blocking(call).await.map_err(|error| NodeError::Consensus(error.to_string()))
+    R::run_blocking(call).await.map_err(NodeError::ended)
 }

@@ -11,6 +11,7 @@ use duramen::wire::open_node;
 use duramen::{Db, DbOptions};
 use duramen_disk::Disk;
 use duramen_engine::{CommitSeq, Engine, Error, Founding, Ident, OpenReplica, RaftLog, Replica};
+use futures_util::FutureExt as _;
 use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
 
@@ -166,7 +167,8 @@ impl<R: Runtime> Node<R> {
             });
             open_node(options, disk, &path, founding, groups)
         };
-        let (db, opened) = R::run_blocking(open).await.map_err(ended)??;
+        // Boxed: Rust 1.89 does not see that the bare future is `Send`.
+        let (db, opened) = R::run_blocking(open).boxed().await.map_err(ended)??;
         let OpenReplica { engine, replica, log, found } = opened;
         let (replica, log) = (Arc::new(replica), Arc::new(log));
         let synced = Synced::new(Arc::clone(&log));
@@ -287,8 +289,13 @@ impl<R: Runtime> Node<R> {
         if self.leader().0 != Some(own) {
             return Err(NodeError::NotLeader);
         }
-        if to == own || !self.members().voters.contains(&to) {
-            return Err(NodeError::Refused(format!("{to} is no other member that votes")));
+        let members = self.members();
+        if to == own {
+            return Err(NodeError::Refused(format!("node {to} leads already")));
+        }
+        if !members.voters.contains(&to) {
+            let what = if members.peers.contains_key(&to) { "does not vote" } else { "is no member" };
+            return Err(NodeError::Refused(format!("node {to} {what}")));
         }
         if !self.status().is_there(to) {
             return Err(NodeError::Refused(format!("node {to} does not answer")));
@@ -327,7 +334,7 @@ impl<R: Runtime> Node<R> {
             return Err(NodeError::Refused("a leader removes others: let another one lead first".to_owned()));
         }
         if !members.peers.contains_key(&node) {
-            return Err(NodeError::Refused(format!("{node} is no member")));
+            return Err(NodeError::Refused(format!("node {node} is no member")));
         }
         let votes = members.voters.contains(&node);
         let left: Vec<u64> = members.voters.iter().copied().filter(|voter| *voter != node).collect();
@@ -359,7 +366,7 @@ impl<R: Runtime> Node<R> {
 
     /// Takes no more part. The database stays open, and takes no writes.
     pub async fn leave_consensus(&self) {
-        // It has ended before, perhaps.
+        // If consensus has ended before, [`Node::failure`] has told why.
         drop(self.raft.shutdown().await);
     }
 
@@ -369,6 +376,16 @@ impl<R: Runtime> Node<R> {
         let metrics = self.raft.metrics();
         let state = metrics.borrow_watched().running_state.clone();
         self.replica.failure().map(NodeError::Database).or_else(|| state.err().map(ended))
+    }
+
+    /// Where the others reach this node, as its database says; `None` if it does not name this node.
+    ///
+    /// # Errors
+    /// Those of a [read](duramen::Error#reads); `Refused` if the members cannot be read.
+    pub fn known_as(&self) -> Result<Option<Peer>, NodeError> {
+        let (_, bytes) = self.replica.members()?;
+        let members = members::decode(&bytes).map_err(NodeError::Refused)?;
+        Ok(members.get_node(&self.ident().node).cloned())
     }
 
     /// The members as this node, which leads or follows, last heard of them.
@@ -424,8 +441,7 @@ impl<R: Runtime> Node<R> {
     }
 
     async fn leave(&self) {
-        // If consensus has ended before, [`Node::failure`] has told why.
-        drop(self.raft.shutdown().await);
+        self.leave_consensus().await;
         // What consensus was just doing with the database. On a full disk it may wait for room for ever: it
         // ends with an error once the database is closed.
         for _ in 0..LEAVE_LOOKS {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use duramen_engine::CommitSeq;
 use openraft::ReadPolicy;
+use openraft::errors::{LinearizableReadError, RaftError};
 use openraft::type_config::async_runtime::WatchReceiver;
 
 use crate::net::{Lane, Links};
@@ -20,8 +21,20 @@ type Raft<R> = openraft::Raft<Types<R>, State>;
 /// Why this node does not know.
 pub(crate) async fn index_here<R: Runtime>(raft: &Raft<R>) -> Result<u64, String> {
     let linearizer = raft.get_read_linearizer(ReadPolicy::ReadIndex).await;
-    let linearizer = linearizer.map_err(|error| error.to_string())?;
+    let linearizer = linearizer.map_err(why_not_confirmed)?;
     Ok(linearizer.read_log_id().index())
+}
+
+fn why_not_confirmed<R: Runtime>(error: RaftError<Types<R>, LinearizableReadError<Types<R>>>) -> String {
+    match error {
+        RaftError::APIError(LinearizableReadError::ForwardToLeader(_)) => {
+            "this node does not lead".to_owned()
+        }
+        RaftError::APIError(LinearizableReadError::QuorumNotEnough(_)) => {
+            "too few of the nodes that vote answer the leader".to_owned()
+        }
+        error => error.to_string(),
+    }
 }
 
 /// Waits until everything that was acknowledged before this call is published here.

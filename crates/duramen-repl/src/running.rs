@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use duramen::{Code, DbOptions, Error};
 use duramen_disk::{Disk, OsDisk, PathKind};
+use duramen_engine::CopyTarget;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
@@ -86,13 +87,8 @@ impl Running {
             .enable_all()
             .build()
             .map_err(|error| system("the system gives no threads", &error))?;
-        let started = runtime.block_on(begin(options, run));
-        match started {
-            Ok((node, listening, address)) => {
-                Ok(Running { runtime: Some(runtime), node: Some(node), listening, address })
-            }
-            Err(error) => Err(error),
-        }
+        let (node, listening, address) = runtime.block_on(begin(options, run))?;
+        Ok(Running { runtime: Some(runtime), node: Some(node), listening, address })
     }
 
     /// The node.
@@ -169,8 +165,7 @@ async fn begin(options: DbOptions, run: Run) -> Result<Begun, NodeError> {
     }
     let start = Start { first, promotes: true, transport, heartbeat_ms };
     let node = Node::start(disk, path, options, start).await?;
-    let known = node.members().peers.get(&node.ident().node).cloned();
-    if let Some(known) = known.filter(|known| known.address != own.address) {
+    if let Some(known) = node.known_as()?.filter(|known| known.address != own.address) {
         node.stop().await?;
         return Err(NodeError::Refused(format!(
             "the others know this node at {}, and it was started as {}: give it that address",
@@ -193,12 +188,12 @@ async fn begin(options: DbOptions, run: Run) -> Result<Begun, NodeError> {
 
 /// Whether there is nothing yet, or a copy that was not finished.
 fn must_join(disk: &dyn Disk, path: &Path) -> Result<bool, NodeError> {
-    let look = |path: &Path| disk.kind(path).map_err(|error| Error::io("look at", path, &error));
-    if look(path)? != Some(PathKind::Directory) {
+    let kind = disk.kind(path).map_err(|error| Error::io("look at", path, &error))?;
+    if kind != Some(PathKind::Directory) {
         return Ok(true);
     }
     let is_empty = disk.list(path).map_err(|error| Error::io("list", path, &error))?.is_empty();
-    Ok(is_empty || look(&path.join("unfinished-copy"))?.is_some())
+    Ok(is_empty || CopyTarget::is_unfinished(disk, path)?)
 }
 
 fn system(what: &str, error: &std::io::Error) -> NodeError {

@@ -9,7 +9,6 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,7 +41,10 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// Carries requests over TCP.
-pub struct TcpTransport {
+pub struct TcpTransport(Arc<Peers>);
+
+/// The connections to peers.
+struct Peers {
     tls: Option<PeerTls>,
     connections: Mutex<HashMap<(String, Lane), Connection>>,
 }
@@ -65,15 +67,17 @@ struct Asked {
     answer: oneshot::Sender<Vec<u8>>,
 }
 
-type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<Vec<u8>>>>>;
+type Pending = Mutex<HashMap<u64, oneshot::Sender<Vec<u8>>>>;
 
 impl TcpTransport {
     /// Speaks TLS to peers, if it is given.
     #[must_use]
-    pub fn new(tls: Option<PeerTls>) -> Arc<TcpTransport> {
-        Arc::new(TcpTransport { tls, connections: Mutex::default() })
+    pub fn new(tls: Option<PeerTls>) -> TcpTransport {
+        TcpTransport(Arc::new(Peers { tls, connections: Mutex::default() }))
     }
+}
 
+impl Peers {
     fn connections(&self) -> MutexGuard<'_, HashMap<(String, Lane), Connection>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,9 +125,9 @@ impl TcpTransport {
     }
 }
 
-impl Transport for Arc<TcpTransport> {
+impl Transport for TcpTransport {
     fn call(&self, _: u64, peer: &Peer, lane: Lane, request: Vec<u8>) -> Called {
-        Box::pin(Arc::clone(self).call_at(peer.address.clone(), lane, request))
+        Box::pin(Arc::clone(&self.0).call_at(peer.address.clone(), lane, request))
     }
 }
 
@@ -141,14 +145,14 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 async fn speak(stream: Box<dyn Stream>, mut asked: mpsc::UnboundedReceiver<Asked>) {
     let (reader, mut writer) = split(stream);
     let pending = Pending::default();
-    let last = AtomicU64::new(0);
     let sends = async {
+        let mut number = 0_u64;
         while let Some(Asked { request, answer }) = asked.recv().await {
             if answer.is_closed() {
                 // Its caller waits no more.
                 continue;
             }
-            let number = last.fetch_add(1, Ordering::Relaxed);
+            number += 1;
             locked(&pending).insert(number, answer);
             write_frame(&mut writer, number, &request).await?;
         }

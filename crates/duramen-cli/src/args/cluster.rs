@@ -15,7 +15,7 @@ pub(crate) struct ClusterArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// Show the members, who leads, and what one more failure would do
+    /// Show the members, which of them leads, and what one more failure would do
     Status(ClusterStatusArgs),
     /// Let another member lead
     Transfer(ClusterNodeArgs),
@@ -86,8 +86,8 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "FILE", requires = "peer_cert")]
     pub(crate) peer_key: Option<PathBuf>,
 
-    /// The authority of all nodes' certificates (PEM): who has one of its certificates can read and change
-    /// everything
+    /// The authority of all nodes' certificates (PEM): a program with one of its certificates can read and
+    /// change everything
     #[arg(long, value_name = "FILE", requires = "peer_cert")]
     pub(crate) peer_ca: Option<PathBuf>,
 
@@ -100,6 +100,7 @@ pub(crate) struct NodeArgs {
 impl NodeArgs {
     /// Whether the database is served as a node.
     pub(crate) fn is_node(&self) -> bool {
-        self.cluster.is_some() || !self.join.is_empty() || self.peer_listen.is_some()
+        let has_peers = self.peer_listen.is_some() || self.peer_address.is_some() || self.peer_cert.is_some();
+        self.cluster.is_some() || !self.join.is_empty() || has_peers || self.heartbeat.is_some()
     }
 }

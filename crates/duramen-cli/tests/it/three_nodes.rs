@@ -43,6 +43,11 @@ impl Process {
         self.child.wait().unwrap();
     }
 
+    fn stop(&mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        self.child.wait().unwrap();
+    }
+
     fn again(&mut self, scratch: &Scratch) {
         *self = Process::begin(scratch, self.name, self.serves.clone(), std::mem::take(&mut self.arguments));
     }
@@ -177,7 +182,8 @@ fn a_program_loses_no_write_while_each_node_is_killed() {
     }
 }
 
-/// Operators see who leads, hand over, and remove. What is no node of the cluster gets no part in it.
+/// An operator sees which node leads, lets another one lead, and removes members. A node with a certificate
+/// of another authority does not join, and one that is started at another address is refused.
 #[test]
 fn operators_see_hand_over_and_remove() {
     let scratch = Scratch::new();
@@ -208,6 +214,15 @@ fn operators_see_hand_over_and_remove() {
     assert_eq!(status["spare"], 0);
     let refused = cluster.scratch.run(&["cluster", "remove", "--at", &cluster.nodes[1].serves, "99"]);
     assert!(refused.stderr.contains("99 is no member"), "{}", refused.stderr);
+
+    // The third at another address than the members know.
+    cluster.nodes[2].stop();
+    let mut elsewhere = cluster.nodes[2].arguments.clone();
+    elsewhere[1] = free();
+    let words: Vec<&str> = ["serve", "c"].into_iter().chain(elsewhere.iter().map(String::as_str)).collect();
+    let refused = cluster.scratch.run(&words);
+    assert!(refused.stderr.contains("the others know this node at"), "{}", refused.stderr);
+    cluster.nodes[2].again(&cluster.scratch);
 
     // Another authority's certificate.
     let arguments = ["serve", "d", "--join", &cluster.nodes[1].arguments[1], "--peer-listen", &free()];

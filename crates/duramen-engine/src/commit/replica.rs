@@ -258,8 +258,8 @@ impl Committer {
         }
     }
 
-    /// Nothing is ordered that is not published.
-    fn set_both_roots(&self, root: Root) {
+    /// Nothing is ordered that is not published: the latest root is the published one.
+    pub(super) fn set_both_roots(&self, root: Root) {
         let root = Arc::new(root);
         self.latest.set(Arc::clone(&root));
         self.pipeline.published.set(root);

@@ -12,6 +12,7 @@ use duramen_disk::sync_choice::MEASURE_PREFIX;
 use duramen_disk::{Access, Disk, Lock, LockError, PathKind};
 
 use super::method::is_calibration;
+use super::replica::RAFT;
 use crate::data_file::node_bytes;
 use crate::error::{Code, Error, Result};
 use crate::feed::FEED_DIR;
@@ -164,6 +165,8 @@ fn what_it_holds(disk: &dyn Disk, path: &Path, wal_dir: &Path) -> Result<Holds> 
         [DATA_NEW, LOCK, WAL, READERS, UNFINISHED].iter().any(|known| name.ends_with(known))
             || name.file_name() == own_log
             || (name.ends_with(FEED_DIR) && names.iter().any(|name| name.ends_with(LOCK)))
+            // Of a copy that was to become a node, and is made again.
+            || (name.ends_with(RAFT) && names.iter().any(|name| name.ends_with(UNFINISHED)))
     };
     Ok(match names.iter().all(is_ours) {
         true if names.is_empty() => Holds::Nothing,

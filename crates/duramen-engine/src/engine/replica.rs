@@ -79,8 +79,10 @@ impl Engine {
         if options.read_only {
             return Err(Error::new(Code::ReadOnly, "a node of a cluster writes its database"));
         }
-        // Patches are merged by commits of this database alone, which a node has none of.
-        let options = Options { patches: false, ..options };
+        // Patches are merged by commits of this database alone, which a node has none of. What is no node and
+        // becomes none is not made either.
+        let create = options.create && founding.is_some();
+        let options = Options { patches: false, create, ..options };
         let engine = open::open_as(disk, path, options, hooks, Some(proposer))?;
         let (log, found) = engine.open_raft_log(founding)?;
         let (committer, _) = engine.writer()?;
@@ -129,8 +131,11 @@ impl Engine {
         let (_, maintenance) = self.writer()?;
         let (inner, place) = (&self.inner, self.raft_place());
         if maintenance.checkpointer().superblock().write_features & NODE_OF_A_CLUSTER == 0 {
-            let founding = founding
-                .ok_or_else(|| Error::invalid(format!("{} is no node of a cluster", inner.path.display())))?;
+            let founding = founding.ok_or_else(|| {
+                Error::invalid(format!("{} is no node of a cluster", inner.path.display())).with_hint(
+                    "make it the first one with `duramen serve DB --cluster init`, or join a cluster with a directory that does not exist",
+                )
+            })?;
             clear(&*place.disk, &inner.path, &place.dir)?;
             place.create(founding.ident, self.found_cluster(founding)?)?;
             mark(maintenance, NODE_OF_A_CLUSTER)?;

@@ -10,8 +10,8 @@ use duramen_disk::memory::CrashChoice;
 use duramen_disk::{Access, Disk, MemDisk};
 use duramen_engine::data_file::SUPERBLOCK_OFFSETS;
 use duramen_engine::{
-    Background, Code, CommitSeq, Durability, Engine, Entry, EntryKind, Founding, Hooks, Ident, OpenReplica,
-    Options, OrderedOn, Proposer, RaftLog, Replica, Result, TreeId, Vote,
+    Background, Code, CommitSeq, CopyTarget, Durability, Engine, Entry, EntryKind, Founding, Hooks, Ident,
+    NodeHead, OpenReplica, Options, OrderedOn, Proposer, RaftLog, Replica, Result, TreeId, Vote,
 };
 
 const FOUNDING: Founding<'_> = Founding { ident: Ident { cluster: 7, node: 1 }, members: b"one", time_ns: 1 };
@@ -296,4 +296,100 @@ fn the_time_of_commits_is_in_the_log_and_never_goes_back() {
     disk.set_wall_clock(0);
     leader.replica.lead(3, leader.replica.end().unwrap()).unwrap();
     assert!(commit() >= ahead_ns);
+}
+
+const JOINED: Ident = Ident { cluster: FOUNDING.ident.cluster, node: 9 };
+
+/// Copies the state of a node, and makes the copy one.
+fn join(first: &OpenReplica, disk: &MemDisk) -> NodeHead {
+    let (mut source, head) = first.engine.node_source(&first.log).unwrap();
+    let (at, of) = (Arc::new(disk.clone()), (head.end.id.seq, head.entries));
+    let target = CopyTarget::begin_node(at, Path::new("/copy"), stepped(), Hooks::default(), of);
+    let mut target = target.unwrap();
+    while let Some(part) = source.next(&|_, value| value).unwrap() {
+        target.take_of(source.tree().unwrap(), part).unwrap();
+    }
+    target.finish_as_node(source.digest(), &head, JOINED).unwrap();
+    head
+}
+
+fn joined(disk: &MemDisk) -> Result<OpenReplica> {
+    let (disk, hooks) = (Arc::new(disk.clone()), Hooks::default());
+    Engine::open_replica(disk, "/copy", stepped(), hooks, None, Arc::new(Silent))
+}
+
+fn digest_of(engine: &Engine) -> u128 {
+    let mut source = engine.copy_source().unwrap();
+    while source.next(&|_, value| value).unwrap().is_some() {}
+    source.digest()
+}
+
+/// A power cut at every operation of a join leaves the whole node, or a copy that does not open and is made
+/// again. Once the join has returned, the node is there.
+#[test]
+fn a_copy_becomes_a_whole_node_or_none() {
+    let disk = MemDisk::new(55);
+    let engine = plain(&disk).unwrap();
+    // Ids of trees have a gap then.
+    for name in ["gone", "lost"] {
+        engine.transact(Durability::Disk, |tx| tx.create_tree(name, None)).unwrap();
+    }
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("numbers", None)).unwrap();
+    for name in ["gone", "lost"] {
+        engine.transact(Durability::Disk, |tx| tx.drop_tree(name)).unwrap();
+    }
+    let put =
+        |tx: &mut duramen_engine::Transaction| (0..90_u8).try_for_each(|n| tx.put(tree, &[n], &[n; 90]));
+    engine.transact(Durability::Disk, put).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let first = follower(&disk).unwrap();
+    let wanted = digest_of(&first.engine);
+    let check = |node: &OpenReplica, head: &NodeHead| {
+        assert_eq!((node.found.ident, node.replica.end().unwrap()), (JOINED, head.end));
+        assert_eq!(digest_of(&node.engine), wanted);
+        assert_eq!(node.engine.node_source(&node.log).unwrap().1, *head, "a copy of it would be the same");
+        assert_eq!(
+            node.engine.get(tree, &[7]).unwrap().as_deref(),
+            Some(&[7; 90][..]),
+            "trees keep their ids"
+        );
+    };
+
+    let other = MemDisk::new(56);
+    other.record();
+    let head = join(&first, &other);
+    let trace = other.stop_recording();
+    let (mut cursor, mut refused, mut whole) = (trace.cursor(), 0, 0);
+    loop {
+        let is_last = {
+            let choices =
+                [CrashChoice::All, CrashChoice::Random { seed: 1 }, CrashChoice::Random { seed: 2 }];
+            for choice in choices {
+                let image = cursor.image(&choice);
+                match joined(&image) {
+                    Ok(node) => {
+                        check(&node, &head);
+                        node.engine.abandon();
+                        whole += 1;
+                    }
+                    Err(error) => {
+                        let codes = [Code::UnfinishedCopy, Code::NoSuchDatabase, Code::NotADatabase];
+                        assert!(codes.contains(&error.code()), "cut {}: {error}", cursor.at());
+                        let head = join(&first, &image);
+                        check(&joined(&image).unwrap(), &head);
+                        refused += 1;
+                    }
+                }
+            }
+            !cursor.advance()
+        };
+        if is_last {
+            break;
+        }
+    }
+    assert!(refused > 100 && whole > 0, "{refused} cuts before its end, {whole} after");
+    for seed in 0..20 {
+        check(&joined(&cursor.image(&CrashChoice::Random { seed })).unwrap(), &head);
+    }
 }

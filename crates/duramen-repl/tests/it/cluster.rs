@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use duramen::{Code, Db, DbOptions, Error};
 use duramen_disk::MemDisk;
 use duramen_repl::{
-    Called, First, Ident, Joining, Lane, Node, NodeError, Peer, Start, TokioRuntime, Transport, join,
+    Called, First, Ident, Joining, Lane, Members, Node, NodeError, Peer, Start, TokioRuntime, Transport, join,
 };
 use futures_util::future::Either;
 use openraft_rt::{AsyncRuntime, Instant as _};
@@ -82,8 +82,11 @@ impl Cluster {
 
     /// Starts one node, over an embedded database that this closure fills.
     pub(crate) async fn start_first(fill: impl FnOnce(&Db)) -> Cluster {
-        let disks: BTreeMap<u64, MemDisk> =
-            (1..=5).map(|machine| (machine, MemDisk::with_system_clock(machine))).collect();
+        // A cluster's id is drawn from the disk of its first node.
+        static CLUSTERS: AtomicU64 = AtomicU64::new(1);
+        let seed = 100 * CLUSTERS.fetch_add(1, Ordering::Relaxed);
+        let disk_of = |machine| (machine, MemDisk::with_system_clock(seed + machine));
+        let disks: BTreeMap<u64, MemDisk> = (1..=5).map(disk_of).collect();
         let db = DbOptions::default().open_on(Arc::new(disks[&1].clone()), "/db").unwrap();
         fill(&db);
         db.close().unwrap();
@@ -100,6 +103,11 @@ impl Cluster {
 
     pub(crate) fn disk(&self, machine: u64) -> &MemDisk {
         &self.disks[&machine]
+    }
+
+    /// Gives the machine, whose node does not run, this disk.
+    pub(crate) fn set_disk(&mut self, machine: u64, disk: MemDisk) {
+        self.disks.insert(machine, disk);
     }
 
     /// Makes the machine's directory a node of the cluster.
@@ -131,9 +139,26 @@ impl Cluster {
         join::<TokioRuntime>(disk, Path::new("/db"), DbOptions::default(), joining).await
     }
 
+    /// Starts two nodes that are founded apart under one cluster's id: the second as no join ever makes one.
+    pub(crate) async fn start_apart() -> Cluster {
+        let disks = (1..=2).map(|machine| (machine, MemDisk::with_system_clock(machine))).collect();
+        let cluster = Cluster { disks, running: Arc::default() };
+        for machine in 1..=2 {
+            let peers = (1..=2).map(|machine| (machine, peer(machine))).collect();
+            let members = Members { voters: [1, 2].into(), peers };
+            let first = First { ident: Ident { cluster: 7, node: machine }, members, time_ns: machine };
+            cluster.start_as(machine, Some(first)).await;
+        }
+        cluster
+    }
+
     pub(crate) async fn start_node(&self, machine: u64) {
+        let first = (machine == 1).then(|| First::alone(&self.disks[&machine], peer(1)));
+        self.start_as(machine, first).await;
+    }
+
+    async fn start_as(&self, machine: u64, first: Option<First>) {
         let disk = &self.disks[&machine];
-        let first = (machine == 1).then(|| First::alone(disk, peer(1)));
         let start = Start { first, promotes: true, transport: self.transport(), heartbeat_ms: None };
         let started = Runs::start(Arc::new(disk.clone()), "/db", DbOptions::default(), start).await;
         lock(&self.running).insert(machine, Arc::new(started.unwrap()));

@@ -2,12 +2,11 @@
 //! refused where they do not belong.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use duramen::DbOptions;
 use duramen::prelude::*;
-use duramen_disk::Disk as _;
 use duramen_engine::Engine;
 use duramen_repl::{NodeError, TokioRuntime};
 use openraft_rt::AsyncRuntime;
@@ -85,32 +84,48 @@ fn nodes_that_join_at_once_are_different_ones() {
     });
 }
 
-/// A node of one cluster speaks to none of another.
+/// A node of one cluster speaks to none of another, also where its vote would make a majority.
 #[test]
 fn nodes_of_another_cluster_are_refused() {
     TokioRuntime::new(4).block_on(async {
-        let (ours, theirs) = (Cluster::start_first(|_| ()).await, Cluster::start_first(|_| ()).await);
-        ours.join(2).await.unwrap();
-        // It is started at the same address in another network.
-        let copied = theirs.disk(2);
-        for file in ours.disk(2).files() {
-            if file.parent() != Some(Path::new("/")) {
-                let mut at = std::path::PathBuf::from("/");
-                for part in file.parent().unwrap().components().skip(1) {
-                    at.push(part);
-                    drop(copied.create_dir(&at));
-                }
-            }
-            copied.write_file(&file, &ours.disk(2).read_file(&file).unwrap()).unwrap();
+        let (ours, mut theirs) = futures_util::join!(Cluster::start(fill), Cluster::start(|_| ()));
+        // A vote goes to a node with as many entries.
+        for n in 0..20 {
+            ours.on_leader(move |db| db.kv("counts").put("n", &n).map(drop)).await;
         }
+        ours.settle().await;
+        ours.stop_node(2).await;
+        theirs.stop_node(2).await;
+        theirs.stop_node(3).await;
+        let term = theirs.node(1).leader().1;
+        // The directory is started at the same address in another network.
+        theirs.set_disk(2, ours.disk(2).clone());
         theirs.start_node(2).await;
         let stranger = theirs.node(2);
-        let why = stranger.catch_up(std::time::Duration::from_millis(1500)).await.unwrap_err();
+        let why = stranger.catch_up(Duration::from_millis(1500)).await.unwrap_err();
         assert!(matches!(why, NodeError::Refused(_)), "{why}");
-        let (_, first) = theirs.leader().await;
-        assert_eq!(first.members().voters.len(), 1);
+        assert_ne!(stranger.leader().0, Some(stranger.ident().node));
+        assert_eq!(theirs.node(1).leader().1, term);
+        drop(stranger);
+        theirs.stop_node(2).await;
         ours.start_node(2).await;
         ours.settle().await;
+    });
+}
+
+/// Under the same numbers stand other entries: a follower takes nothing, and says why.
+#[test]
+fn a_node_with_another_history_takes_nothing() {
+    TokioRuntime::new(4).block_on(async {
+        let cluster = Cluster::start_apart().await;
+        let refuses = || cluster.nodes().iter().find_map(|node| node.refuses());
+        let why = until("the follower refuses", refuses).await;
+        assert_eq!(why.code(), duramen::Code::WrongCluster, "{why}");
+        for node in cluster.nodes() {
+            assert!(node.failure().is_none(), "it goes on voting: which of both is wrong is not known");
+            // The entry of the members, and the first one of the leader: what follows it is refused.
+            assert!(node.replica().end().unwrap().id.seq.0 <= 2);
+        }
     });
 }
 

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::super::directory::{DATA, UNFINISHED, WAL};
+use super::super::directory::{DATA, UNFINISHED, WAL, kind};
 use super::super::{Engine, Hooks, replica};
 use super::{CopyPart, CopyProgress, CopySource, CopyTarget, finish};
 use crate::checkpoint::read_superblocks;
@@ -60,10 +60,7 @@ impl CopyTarget {
         of: (CommitSeq, u64),
     ) -> Result<CopyTarget> {
         let options = Options { patches: false, ..options };
-        let mark = path.join(UNFINISHED);
-        let is_left = disk.kind(path).is_ok_and(|kind| kind.is_some())
-            && disk.kind(&mark).map_err(|error| Error::io("look at", &mark, &error))?.is_some();
-        if !is_left {
+        if !CopyTarget::is_unfinished(&*disk, path)? {
             return CopyTarget::begin(disk, path, options, hooks, of);
         }
         for dir in [WAL, replica::RAFT].map(|name| path.join(name)) {
@@ -71,6 +68,14 @@ impl CopyTarget {
         }
         remove_files(&*disk, path, Some(UNFINISHED))?;
         CopyTarget::begun(disk, path, options, hooks, of)
+    }
+
+    /// Whether a directory has a copy that was not finished.
+    ///
+    /// # Errors
+    /// `System` (E1001).
+    pub fn is_unfinished(disk: &dyn Disk, path: &Path) -> Result<bool> {
+        Ok(kind(disk, path)? == Some(PathKind::Directory) && kind(disk, &path.join(UNFINISHED))?.is_some())
     }
 
     /// As [`CopyTarget::take`], for a copy that becomes a node. `tree` is the id of the part's tree in the
@@ -122,13 +127,12 @@ impl CopyTarget {
 
 /// Removes the files of a directory, if it is there, but for one.
 fn remove_files(disk: &dyn Disk, dir: &Path, but_for: Option<&str>) -> Result<()> {
-    let kind = |path: &Path| disk.kind(path).map_err(|error| Error::io("look at", path, &error));
-    if kind(dir)? != Some(PathKind::Directory) {
+    if kind(disk, dir)? != Some(PathKind::Directory) {
         return Ok(());
     }
     for name in disk.list(dir).map_err(|error| Error::io("list", dir, &error))? {
         let file = dir.join(&name);
-        if but_for.is_none_or(|kept| !name.ends_with(kept)) && kind(&file)? == Some(PathKind::File) {
+        if but_for.is_none_or(|kept| !name.ends_with(kept)) && kind(disk, &file)? == Some(PathKind::File) {
             disk.remove(&file).map_err(|error| Error::io("remove", &file, &error))?;
         }
     }
