@@ -60,6 +60,15 @@ fn status(args: &DatabaseArgs, out: Output) -> Result<()> {
     if !told.failure.is_empty() {
         out.warning(&format!("node {} takes no more part: {}", told.node, told.failure), "start it again");
     }
+    for member in told.members.iter().filter(|member| member.needs_copy) {
+        let node = member.node;
+        out.warning(
+            &format!("node {node} lacks entries that the leader has let go: it takes no more"),
+            &format!(
+                "stop it, `duramen cluster remove {node}`, and start it with `--join` and an empty directory"
+            ),
+        );
+    }
     let mut table = new_table(&["node", "role", "behind", "answered", "peers at", "clients at"]);
     align_right(&mut table, [0, 2, 3]);
     for member in &told.members {
@@ -114,7 +123,8 @@ fn verdict(told: &v1::ClusterReply) -> Verdict {
         return Verdict { says: format!("{head}; node {} leads", told.leader), spare: None };
     }
     let is_there = |member: &&v1::Member| {
-        member.node == told.node || member.answered_ms_ago.is_some_and(|ms| ms < GONE_MS)
+        let answers = member.answered_ms_ago.is_some_and(|ms| ms < GONE_MS);
+        member.node == told.node || answers && !member.needs_copy
     };
     let there = voters.filter(is_there).count();
     let spare = there.saturating_sub(count / 2 + 1);
@@ -137,7 +147,7 @@ fn as_json(told: &v1::ClusterReply, verdict: &Verdict) -> Document {
     let members = told.members.iter().map(|member| {
         Value::from(doc! {
             "node": member.node, "role": role_of(member, told), "votes": member.votes,
-            "behind": number(member.behind), "answered_ms_ago": number(member.answered_ms_ago),
+            "behind": number(member.behind), "needs_copy": member.needs_copy, "answered_ms_ago": number(member.answered_ms_ago),
             "address": member.address.as_str(), "serves": member.serves.as_str(),
         })
     });

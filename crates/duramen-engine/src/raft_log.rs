@@ -156,6 +156,31 @@ impl RaftLog {
         })
     }
 
+    /// Whether letting go of the entries up to this one would free a segment.
+    ///
+    /// # Errors
+    /// As [`RaftLog::entries`].
+    pub fn would_free(&self, through: CommitSeq) -> Result<bool> {
+        if through <= self.purged().id.seq {
+            return Ok(false);
+        }
+        // After an opening it is not known where entries lie until they are read.
+        self.inner.end_after(through)?;
+        let view = self.inner.view_now();
+        let begins = view.places().last().map(|place| place.epoch);
+        Ok(Some(view.place_before(through.next()).epoch) > begins)
+    }
+
+    /// The entry after which there are at least so many bytes of log, and hardly more as far as it is known
+    /// where entries lie: of what was there at the opening it may not be. At least the last purged one.
+    #[must_use]
+    pub fn end_before_last(&self, bytes: u64) -> CommitSeq {
+        let view = self.inner.view_now();
+        let log = &self.inner.writer.log;
+        let place = view.places().find(|place| log.bytes_from(place) >= bytes);
+        place.map_or(view.purged.id.seq, |place| place.seq.max(view.purged.id.seq))
+    }
+
     /// The entries of a range: at least the first, then as many as fit into `bytes_max`.
     ///
     /// # Errors

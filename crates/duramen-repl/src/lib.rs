@@ -19,6 +19,7 @@ mod node;
 mod promote;
 mod proposer;
 mod read;
+mod retain;
 mod roles;
 mod running;
 mod runtime;

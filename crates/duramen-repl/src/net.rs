@@ -19,6 +19,7 @@ use openraft::type_config::async_runtime::WatchReceiver;
 use openraft::{OptionalSend, Raft, RaftNetworkFactory, RaftNetworkV2};
 use prost::Message;
 
+use crate::retain::Retained;
 use crate::runtime::Runtime;
 use crate::seed::Seeds;
 use crate::state::{State, StateAt};
@@ -61,6 +62,7 @@ pub(crate) struct Links {
     pub(crate) ident: Ident,
     /// A node that stops closes it.
     pub(crate) log: Weak<RaftLog>,
+    pub(crate) retained: Arc<Retained>,
 }
 
 impl Links {
@@ -172,7 +174,7 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Link {
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types<R>>, RPCError<Types<R>>> {
         let prev_chain = rpc.prev_log_id.and_then(|prev| self.links.chain_after(prev.index));
-        let asked = Asked::Append(Append::new(rpc, prev_chain));
+        let asked = Asked::Append(Append::new(rpc, prev_chain, self.links.retained.get()));
         let answer = self.call::<R>(self.lane, asked, &option).await?;
         match answer {
             Answer::Append(reply) => {
@@ -229,6 +231,7 @@ pub(crate) struct Answering<R: Runtime> {
     pub(crate) ident: Ident,
     pub(crate) log: Weak<RaftLog>,
     pub(crate) seeds: Arc<Seeds>,
+    pub(crate) retained: Arc<Retained>,
     pub(crate) disk: Arc<dyn Disk>,
     /// Held while a member is admitted.
     pub(crate) admits: futures_util::lock::Mutex<()>,
@@ -280,8 +283,10 @@ impl<R: Runtime> Answering<R> {
             }
             Asked::Append(append) => {
                 self.is_same_log(&append)?;
+                let lacked = append.lacked();
                 let answer = answer_to(&self.raft, Asked::Append(append)).await?;
                 if matches!(&answer, Answer::Append(reply) if !reply.is_of_a_later_leader()) {
+                    self.retained.set(lacked);
                     self.heard_ns.store(self.disk.monotonic_ns(), Ordering::Relaxed);
                 }
                 Ok(answer)

@@ -19,6 +19,7 @@ use crate::config::{HEARTBEAT_MS, config};
 use crate::log_store::LogStore;
 use crate::net::{Answering, Links, Transport};
 use crate::proposer::Groups;
+use crate::retain::{Keeper, LAGGING_BYTES, Retained};
 use crate::runtime::Runtime;
 use crate::seed::Seeds;
 use crate::state::State;
@@ -101,6 +102,9 @@ pub struct Start {
     pub transport: Arc<dyn Transport>,
     /// Milliseconds between two heartbeats; `None` for 150.
     pub heartbeat_ms: Option<u64>,
+    /// Bytes of Raft's log that are kept for members that lack entries; `None` for 1 GiB. A member that lacks
+    /// more cannot go on.
+    pub lagging_bytes: Option<u64>,
 }
 
 impl fmt::Debug for Start {
@@ -155,9 +159,9 @@ impl<R: Runtime> Node<R> {
         options: DbOptions,
         start: Start,
     ) -> Result<Node<R>, NodeError> {
-        let Start { first, promotes, transport, heartbeat_ms } = start;
+        let Start { first, promotes, transport, heartbeat_ms, lagging_bytes } = start;
         let first = first.map(founding).transpose()?;
-        let of_answers = Arc::clone(&disk);
+        let (of_answers, of_path) = (Arc::clone(&disk), path.clone());
         let (groups, proposals) = Groups::new();
         let open = move || {
             let founding = first.as_ref().map(|(ident, members, time_ns)| Founding {
@@ -176,7 +180,8 @@ impl<R: Runtime> Node<R> {
         let state = State::new(&replica, synced);
         let config = config(heartbeat_ms.unwrap_or(HEARTBEAT_MS)).validate().map_err(ended)?;
         let ident = found.ident;
-        let links = Links { transport, ident, log: Arc::downgrade(&log) };
+        let retained = Arc::new(Retained::default());
+        let links = Links { transport, ident, log: Arc::downgrade(&log), retained: Arc::clone(&retained) };
         let raft = openraft::Raft::new(ident.node, Arc::new(config), links.clone(), store, state).await;
         let raft = raft.map_err(ended)?;
         let seeds = Arc::new(Seeds::new(engine.clone(), Arc::downgrade(&log), db.opening()));
@@ -185,7 +190,8 @@ impl<R: Runtime> Node<R> {
             ident,
             log: Arc::downgrade(&log),
             seeds,
-            disk: of_answers,
+            retained: Arc::clone(&retained),
+            disk: Arc::clone(&of_answers),
             admits: futures_util::lock::Mutex::new(()),
             refuses: OnceLock::new(),
             heard_ns: AtomicU64::new(0),
@@ -198,6 +204,15 @@ impl<R: Runtime> Node<R> {
                 Arc::clone(&answering.disk),
             )));
         }
+        let keeper = Keeper {
+            replica: Arc::downgrade(&replica),
+            log: Arc::downgrade(&log),
+            retained,
+            disk: of_answers,
+            path: of_path,
+            lagging_bytes: lagging_bytes.unwrap_or(LAGGING_BYTES),
+        };
+        drop(Types::<R>::spawn(keeper.keep(raft.clone())));
         drop(Types::<R>::spawn(roles::keep(raft.clone(), Arc::downgrade(&replica), nudges, promotes)));
         Ok(Node { db, engine, replica, log, raft, links, answering })
     }

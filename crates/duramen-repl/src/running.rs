@@ -163,7 +163,7 @@ async fn begin(options: DbOptions, run: Run) -> Result<Begun, NodeError> {
         }
         Begin::Joins { .. } => {}
     }
-    let start = Start { first, promotes: true, transport, heartbeat_ms };
+    let start = Start { first, promotes: true, transport, heartbeat_ms, lagging_bytes: None };
     let node = Node::start(disk, path, options, start).await?;
     if let Some(known) = node.known_as()?.filter(|known| known.address != own.address) {
         node.stop().await?;

@@ -37,14 +37,18 @@ pub struct MemberStatus {
     pub votes: bool,
     /// At the leader: how many entries it lacks.
     pub behind: Option<u64>,
+    /// At the leader: whether it lacks entries that the leader does not have any more. It needs a copy of the
+    /// state then.
+    pub needs_copy: bool,
     /// At the leader: how long ago it has last answered.
     pub answered: Option<Duration>,
 }
 
 impl NodeStatus {
-    /// Whether a member has answered this node, which leads, a moment ago.
+    /// Whether a member has answered this node, which leads, a moment ago, and takes entries.
     pub(crate) fn is_there(&self, node: u64) -> bool {
-        let answered = self.members.get(&node).and_then(|member| member.answered);
+        let takes = |member: &&MemberStatus| !member.needs_copy;
+        let answered = self.members.get(&node).filter(takes).and_then(|member| member.answered);
         node == self.ident.node || answered.is_some_and(|ago| ago < GONE_AFTER)
     }
 }
@@ -59,9 +63,12 @@ pub(crate) fn status<R: Runtime>(
     let of_member = |(node, peer): (&u64, &Peer)| {
         let matched = now.replication.as_ref().map(|all| all.get(node).and_then(|matched| *matched));
         let answered = now.heartbeat.as_ref().and_then(|all| all.get(node).and_then(|at| *at));
+        let has = matched.flatten().map(|matched| matched.index);
+        let purged = now.purged.map_or(0, |purged| purged.index);
         let member = MemberStatus {
             peer: peer.clone(),
             votes: members.voter_ids().any(|voter| voter == *node),
+            needs_copy: has.is_some_and(|has| has < purged),
             behind: matched.map(|matched| last - matched.map_or(0, |matched| matched.index.min(last))),
             answered: answered.map(|at| at.elapsed()),
         };

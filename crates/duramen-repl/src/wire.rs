@@ -9,6 +9,7 @@ use openraft::raft::{
 use prost::Message;
 use prost::bytes::Bytes;
 
+use crate::retain::Lacked;
 use crate::runtime::Runtime;
 use crate::types::{Id, LogEntry, Types, VoteOf, id_of, stored_vote, vote_of};
 
@@ -215,6 +216,11 @@ pub(crate) struct Append {
     /// The chain after `prev`, if the leader has it at hand.
     #[prost(fixed64, optional, tag = "5")]
     prev_chain: Option<u64>,
+    /// What the leader has to keep of its log for others: the follower keeps it, too.
+    #[prost(uint64, tag = "6")]
+    lacked_by_voters: u64,
+    #[prost(uint64, tag = "7")]
+    lacked_by_joining: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -362,6 +368,7 @@ impl Append {
     pub(crate) fn new<R: Runtime>(
         request: AppendEntriesRequest<Types<R>>,
         prev_chain: Option<u64>,
+        lacked: Lacked,
     ) -> Append {
         let mut before_ns = 0;
         let entries = request.entries.into_iter().map(|entry| {
@@ -375,7 +382,14 @@ impl Append {
             decided: request.leader_commit.map(WireId::from),
             entries: entries.collect(),
             prev_chain,
+            lacked_by_voters: lacked.by_voters,
+            lacked_by_joining: lacked.by_joining,
         }
+    }
+
+    /// What the leader has to keep of its log for others.
+    pub(crate) fn lacked(&self) -> Lacked {
+        Lacked { by_voters: self.lacked_by_voters, by_joining: self.lacked_by_joining }
     }
 
     /// The entry that the follower should have, and the chain after it at the leader.

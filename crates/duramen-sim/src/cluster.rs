@@ -58,9 +58,10 @@ pub(crate) enum Met {
     Transfer,
     Voters,
     Storm,
+    Purge,
 }
 
-const MET: [(Met, &str); 19] = [
+const MET: [(Met, &str); 20] = [
     (Met::Acknowledged, "an acknowledged write"),
     (Met::Unknown, "a write of unknown outcome"),
     (Met::Never, "a write that was told never to happen"),
@@ -80,6 +81,7 @@ const MET: [(Met, &str); 19] = [
     (Met::Transfer, "a transfer of the leadership"),
     (Met::Voters, "a change of the voters"),
     (Met::Storm, "an election that all stand in"),
+    (Met::Purge, "a log that lets go of entries"),
 ];
 
 /// How often each was met.

@@ -144,6 +144,7 @@ fn told(status: &NodeStatus, failure: String) -> v1::ClusterReply {
         serves: member.peer.serves.clone(),
         votes: member.votes,
         behind: member.behind,
+        needs_copy: member.needs_copy,
         answered_ms_ago: member.answered.map(ms),
     });
     v1::ClusterReply {

@@ -132,6 +132,11 @@ impl View {
         self.places[after.saturating_sub(1)]
     }
 
+    /// The places that are known, the newest first.
+    pub(super) fn places(&self) -> impl Iterator<Item = &LogPosition> {
+        self.places.iter().rev()
+    }
+
     /// The log begins here from now on.
     pub(super) fn begin_at(&mut self, purged: LogEnd, place: LogPosition) {
         self.purged = purged;

@@ -19,6 +19,10 @@ use crate::wal::{
     Enough, Group, Log, LogIdentity, LogPlace, LogPosition, LogWriteError, Record, ReplayedRecord, Stretch,
 };
 
+/// Segments that stay ready, in segments of the greatest size: those that one checkpoint lets go are soon
+/// used again.
+const READY_SEGMENTS_MAX: u64 = 16;
+
 /// The files of Raft's log.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -136,7 +140,17 @@ impl Held<'_> {
         let _layout = locked(self.writer.layout.write());
         locked(view.lock()).begin_at(purged, place);
         self.writer.log.recycle(&place);
-        Ok(())
+        self.give_space_back(markable(view))
+    }
+
+    /// Empties the segments that are ready, if there are many: a member that lagged is back, or given up.
+    fn give_space_back(&self, durable: CommitSeq) -> Result<()> {
+        let log = &self.writer.log;
+        let ready_bytes = log.stats().segment_bytes - log.bytes_from(&LogPosition::default());
+        if ready_bytes <= READY_SEGMENTS_MAX * self.writer.geometry.segment_bytes_max {
+            return Ok(());
+        }
+        log.trim(durable).map_err(|failure| failure.0)
     }
 
     /// Writes a watermark, if one is due. Returns whether one will be.

@@ -34,17 +34,18 @@ impl Log {
         self.sync_after(written).map(Some)
     }
 
-    /// Empties the ready segments that a closed log does not need: all but the two smallest.
+    /// Empties the ready segments that a log at rest does not need: all but the two smallest.
     ///
     /// It keeps the next one and the reserve. The files keep their names, so that the slots have no gap, and
     /// are made anew on demand.
     ///
     /// The headers of those kept are rewritten as unused. With the header of an earlier use, the next opening
-    /// would keep the segment for the older superblock. A full disk has no room for another one (D7).
+    /// would keep the segment for the older superblock. A full disk has no room for another one (D7). They
+    /// call no commit after `durable_at_most` durable.
     ///
     /// # Errors
     /// [`SyncFailure`], as for [`Log::sync`].
-    pub fn trim(&self) -> std::result::Result<(), SyncFailure> {
+    pub fn trim(&self, durable_at_most: CommitSeq) -> std::result::Result<(), SyncFailure> {
         let mut making = locked(self.preparing.lock());
         if let Some(unfinished) = making.take() {
             self.factory().give_up(&unfinished);
@@ -61,7 +62,7 @@ impl Log {
             state.unfinished.push_back(segment.slot);
             state.add_unsynced(segment);
         }
-        let durable = self.sync()?.seq;
+        let durable = self.sync()?.seq.min(durable_at_most);
         let kept: Vec<Arc<Segment>> = self.state().ready.iter().cloned().collect();
         kept.iter().for_each(|spare| self.witness_in(spare, durable));
         self.sync().map(drop)

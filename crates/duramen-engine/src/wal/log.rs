@@ -302,6 +302,12 @@ impl Log {
         self.state().recycle(keep_from.epoch);
     }
 
+    /// Bytes of the segments in use, from the one of a place on.
+    #[must_use]
+    pub fn bytes_from(&self, place: &LogPosition) -> u64 {
+        self.state().bytes_from(place.epoch)
+    }
+
     /// Statistics of the log.
     #[must_use]
     pub fn stats(&self) -> LogStats {

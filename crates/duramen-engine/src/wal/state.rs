@@ -284,6 +284,12 @@ impl State {
         taken
     }
 
+    /// Bytes of the segments in use, from the one of this epoch on.
+    pub(super) fn bytes_from(&self, epoch: Epoch) -> u64 {
+        let later = self.used.iter().filter(|used| used.epoch >= epoch);
+        later.map(|used| used.segment.bytes).sum()
+    }
+
     pub(super) fn stats(&self) -> LogStats {
         let used = self.used.iter().map(|used| used.segment.bytes);
         let ready = self.ready.iter().map(|segment| segment.bytes);

@@ -5735,6 +5735,9 @@ pub struct Member {
     /// At the leader: how long ago it has last answered, in milliseconds.
     #[prost(uint64, optional, tag = "6")]
     pub answered_ms_ago: ::core::option::Option<u64>,
+    /// At the leader: it lacks entries that the leader has let go. It takes no more, and does not count to a majority.
+    #[prost(bool, tag = "7")]
+    pub needs_copy: bool,
 }
 impl ::prost::Name for Member {
     const NAME: &'static str = "Member";

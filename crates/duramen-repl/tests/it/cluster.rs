@@ -56,6 +56,8 @@ impl Transport for Cut {
 pub(crate) struct Cluster {
     disks: BTreeMap<u64, MemDisk>,
     running: Arc<Running>,
+    /// Bytes of Raft's log that nodes keep for members that lack entries.
+    pub(crate) lagging_bytes: Option<u64>,
 }
 
 fn peer(machine: u64) -> Peer {
@@ -91,7 +93,7 @@ impl Cluster {
         fill(&db);
         db.close().unwrap();
         drop(db);
-        let cluster = Cluster { disks, running: Arc::default() };
+        let cluster = Cluster { disks, running: Arc::default(), lagging_bytes: None };
         cluster.start_node(1).await;
         cluster.leader().await;
         cluster
@@ -140,26 +142,34 @@ impl Cluster {
     }
 
     /// Starts two nodes that are founded apart under one cluster's id: the second as no join ever makes one.
+    /// Its log begins at a later time, so that it has other entries than the first, which leads.
     pub(crate) async fn start_apart() -> Cluster {
         let disks = (1..=2).map(|machine| (machine, MemDisk::with_system_clock(machine))).collect();
-        let cluster = Cluster { disks, running: Arc::default() };
+        let cluster = Cluster { disks, running: Arc::default(), lagging_bytes: None };
         for machine in 1..=2 {
             let peers = (1..=2).map(|machine| (machine, peer(machine))).collect();
             let members = Members { voters: [1, 2].into(), peers };
             let first = First { ident: Ident { cluster: 7, node: machine }, members, time_ns: machine };
-            cluster.start_as(machine, Some(first)).await;
+            // The second waits longer before it campaigns.
+            cluster.start_as(machine, Some(first), Some(machine * 150)).await;
         }
         cluster
     }
 
     pub(crate) async fn start_node(&self, machine: u64) {
         let first = (machine == 1).then(|| First::alone(&self.disks[&machine], peer(1)));
-        self.start_as(machine, first).await;
+        self.start_as(machine, first, None).await;
     }
 
-    async fn start_as(&self, machine: u64, first: Option<First>) {
+    async fn start_as(&self, machine: u64, first: Option<First>, heartbeat_ms: Option<u64>) {
         let disk = &self.disks[&machine];
-        let start = Start { first, promotes: true, transport: self.transport(), heartbeat_ms: None };
+        let start = Start {
+            first,
+            promotes: true,
+            transport: self.transport(),
+            heartbeat_ms,
+            lagging_bytes: self.lagging_bytes,
+        };
         let started = Runs::start(Arc::new(disk.clone()), "/db", DbOptions::default(), start).await;
         lock(&self.running).insert(machine, Arc::new(started.unwrap()));
     }
@@ -214,9 +224,12 @@ impl Cluster {
     /// Lets another node lead, and the one that led follow.
     pub(crate) async fn change_leader(&self) {
         let (before, node) = self.leader().await;
+        let next = (1..3)
+            .map(|step| (before + step - 1) % 3 + 1)
+            .find(|next| lock(&self.running).contains_key(next));
         // A target that has not received everything ignores the request.
         while node.engine().takes_transactions().unwrap() {
-            node.transfer(self.node(before % 3 + 1).ident().node).await.unwrap();
+            node.transfer(self.node(next.unwrap()).ident().node).await.unwrap();
             pass(LOOK).await;
         }
     }

@@ -4,4 +4,5 @@
 mod cluster;
 mod databases;
 mod members;
+mod retain;
 mod start;

@@ -26,7 +26,8 @@ fn embedded(disk: &MemDisk) -> Result<Engine, Error> {
 async fn node(disk: &MemDisk, is_first: bool) -> Node<TokioRuntime> {
     let own = Peer { address: "here:1".to_owned(), ..Peer::default() };
     let first = is_first.then(|| First::alone(disk, own));
-    let start = Start { first, promotes: false, transport: Arc::new(Alone), heartbeat_ms: None };
+    let start =
+        Start { first, promotes: false, transport: Arc::new(Alone), heartbeat_ms: None, lagging_bytes: None };
     Node::start(Arc::new(disk.clone()), "/db", DbOptions::default(), start).await.unwrap()
 }
 

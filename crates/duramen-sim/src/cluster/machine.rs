@@ -42,6 +42,8 @@ pub(super) struct Machine {
     pub(super) receipts: Vec<(usize, Receipt)>,
     /// The last entry that was compared with those of other nodes.
     applied: u64,
+    /// The last entry that its log has let go.
+    purged: u64,
 }
 
 /// What a process leaves that ends.
@@ -67,8 +69,8 @@ pub(super) fn options() -> Options {
             inner_bytes_max: 512,
             big_value_bytes: 300,
             big_value_extent_bytes: 1024,
-            segment_bytes_min: 16384,
-            segment_bytes_max: 65536,
+            segment_bytes_min: 4096,
+            segment_bytes_max: 16384,
         },
         ..Options::default()
     }
@@ -98,6 +100,7 @@ pub(super) fn machines(seed: u64) -> Result<Vec<Machine>, duramen_engine::Error>
             paused_until: None,
             receipts: Vec::new(),
             applied: 0,
+            purged: 0,
         }
     };
     Ok((0..MACHINES).map(copy).collect())
@@ -245,7 +248,8 @@ pub(super) async fn start(world: &Shared, machine: usize) {
     let transport = Arc::new(Wire { world: world.clone(), from: machine, incarnation });
     // They begin as copies of one database, each as another node, with one time whatever their clocks say.
     let first = First { ident: Ident { cluster: 1, node: id_of(machine) }, members, time_ns: 0 };
-    let start = Start { first: Some(first), promotes: false, transport, heartbeat_ms: None };
+    let start =
+        Start { first: Some(first), promotes: false, transport, heartbeat_ms: None, lagging_bytes: None };
     let opened: Result<SimNode, _> =
         Node::start(Arc::new(disk), PathBuf::from(PATH), db_options(), start).await;
     let has_ended = world.lock().machines[machine].incarnation != incarnation;
@@ -338,7 +342,12 @@ fn looks(world: &mut World, machine: usize, node: &SimNode) {
         world
             .fail(format!("node {id} has applied {end:?}, and its log is synced to {}", node.log().synced()));
     }
-    let from = world.machines[machine].applied.max(node.log().purged().id.seq.0);
+    let purged = node.log().purged().id.seq.0;
+    if purged > world.machines[machine].purged {
+        world.machines[machine].purged = purged;
+        world.meets(Met::Purge, &format!("node {id} has let go of its log up to {purged}"));
+    }
+    let from = world.machines[machine].applied.max(purged);
     for seq in from + 1..=end.id.seq.0 {
         match node.log().end_after(CommitSeq(seq)) {
             Ok(applied) => world.applies(id, applied),

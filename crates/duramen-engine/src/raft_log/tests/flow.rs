@@ -134,6 +134,36 @@ fn purged_entries_give_their_segments_back() {
 }
 
 #[test]
+fn a_log_that_was_long_gives_its_space_back() {
+    let disk = disk(11);
+    let log = created(&disk);
+    append(&log, entries(101, 250, 1));
+    let log = {
+        // What was there at an opening is found, too.
+        drop(log);
+        open(&disk).unwrap().0
+    };
+    (251..=400).for_each(|seq| append(&log, vec![entry(seq, 1, 0)]));
+    let bytes = || disk.files().iter().map(|path| disk.read_file(path).unwrap().len() as u64).sum::<u64>();
+    let long = bytes();
+    assert!(!log.would_free(CommitSeq(101)).unwrap(), "its segment holds the next entry, too");
+    assert!(log.would_free(CommitSeq(200)).unwrap());
+    let kept = log.end_before_last(128 * 1024);
+    assert!((250..350).contains(&kept.0), "{kept}");
+    assert_eq!(log.end_before_last(1 << 30).0, 100, "less than that is there: none is let go");
+    log.decide(CommitSeq(350)).unwrap();
+    log.purge(kept, Calls::default().done()).unwrap();
+    log.step().unwrap();
+    assert!(bytes() < long / 2 && bytes() > 128 * 1024, "{} of {long} bytes", bytes());
+    assert!(!log.would_free(kept).unwrap());
+    drop(log);
+    let image = disk.crash(&duramen_disk::memory::CrashChoice::None);
+    let (log, found) = open(&image).unwrap();
+    assert!(found.decided.0 <= 350, "what is not decided may still be cut");
+    assert_eq!(all(&log).last(), Some(&entry(400, 1, 0)));
+}
+
+#[test]
 fn a_watermark_is_written_when_the_log_is_idle() {
     let disk = disk(8);
     let log = created(&disk);

@@ -1,0 +1,144 @@
+//! What is kept of Raft's log, and what is let go.
+//!
+//! A node keeps the entries that its own checkpoints need, and those that a member lacks. The leader knows
+//! what members lack, and says it with each append: every node keeps that, since each may lead next.
+//!
+//! What is kept for others is bounded on each node. A member that lags further behind cannot go on: it needs
+//! a copy of the state.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use duramen_disk::Disk;
+use duramen_engine::{CommitSeq, Error, RaftLog, Replica, Result};
+use openraft::ServerState;
+use openraft::metrics::RaftMetrics;
+use openraft::type_config::TypeConfigExt;
+use openraft::type_config::async_runtime::WatchReceiver;
+
+use crate::runtime::Runtime;
+use crate::state::State;
+use crate::types::Types;
+
+/// Log that is kept for members that vote and lack entries, unless told otherwise.
+pub(crate) const LAGGING_BYTES: u64 = 1 << 30;
+
+/// A node looks this often whether it can let go of a segment.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The entries after which some member lacks one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lacked {
+    /// A member that votes.
+    pub(crate) by_voters: u64,
+    /// A member that does not vote yet: it copies the state, and then needs what was written meanwhile.
+    pub(crate) by_joining: u64,
+}
+
+impl Lacked {
+    /// Nothing is known: every entry is needed.
+    const ALL: Lacked = Lacked { by_voters: 0, by_joining: 0 };
+}
+
+/// What members lack, as the leader has last said.
+#[derive(Debug)]
+pub(crate) struct Retained(Mutex<Lacked>);
+
+impl Default for Retained {
+    fn default() -> Retained {
+        Retained(Mutex::new(Lacked::ALL))
+    }
+}
+
+impl Retained {
+    pub(crate) fn get(&self) -> Lacked {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set(&self, lacked: Lacked) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = lacked;
+    }
+}
+
+/// What a node looks at to let go of its log.
+pub(crate) struct Keeper {
+    pub(crate) replica: Weak<Replica>,
+    pub(crate) log: Weak<RaftLog>,
+    pub(crate) retained: Arc<Retained>,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) path: std::path::PathBuf,
+    /// Bytes of log that are kept for members that vote.
+    pub(crate) lagging_bytes: u64,
+}
+
+impl Keeper {
+    /// Lets go of the log that nothing needs, as long as the node runs.
+    pub(crate) async fn keep<R: Runtime>(self, raft: openraft::Raft<Types<R>, State>) {
+        let keeper = Arc::new(self);
+        loop {
+            Types::<R>::sleep(LOOK).await;
+            let now = raft.metrics().borrow_watched().clone();
+            if now.running_state.is_err() {
+                return;
+            }
+            if now.state == ServerState::Leader {
+                keeper.retained.set(lacked(&now, keeper.retained.get()));
+            }
+            let looking = Arc::clone(&keeper);
+            let Ok(Some(found)) = R::run_blocking(move || looking.not_needed()).await else { return };
+            // What cannot be read now is looked at again.
+            let Ok(Some(through)) = found else { continue };
+            let ended = if now.snapshot.is_none_or(|snapshot| snapshot.index < through.0) {
+                // Consensus lets go only of what it knows to be in the state.
+                raft.trigger().snapshot().await
+            } else {
+                raft.trigger().purge_log(through.0).await
+            };
+            if ended.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The last entry that nothing needs, if a segment would be free then; the outer `None` once the node has
+    /// stopped.
+    fn not_needed(&self) -> Option<Result<Option<CommitSeq>>> {
+        let (replica, log) = (self.replica.upgrade()?, self.log.upgrade()?);
+        Some(self.last_not_needed(&replica, &log))
+    }
+
+    fn last_not_needed(&self, replica: &Replica, log: &RaftLog) -> Result<Option<CommitSeq>> {
+        let Lacked { by_voters, by_joining } = self.retained.get();
+        let kept = |after: u64, bytes_max: u64| CommitSeq(after).max(log.end_before_last(bytes_max));
+        // As much as is free is half of what was free before the log was there.
+        let joining_bytes = self.lagging_bytes.max(free_bytes(&*self.disk, &self.path)?);
+        let own = replica.checkpointed()?.min(log.decided()).min(log.synced());
+        let through = own.min(kept(by_voters, self.lagging_bytes)).min(kept(by_joining, joining_bytes));
+        Ok(log.would_free(through)?.then_some(through))
+    }
+}
+
+fn free_bytes(disk: &dyn Disk, path: &Path) -> Result<u64> {
+    let found = disk.file_system(path).map_err(|error| Error::io("look at", path, &error))?;
+    Ok(found.free_bytes)
+}
+
+/// What members lack of the log of this node, which leads.
+fn lacked<R: Runtime>(now: &RaftMetrics<Types<R>>, before: Lacked) -> Lacked {
+    let members = now.membership_config.membership();
+    let mut lacked = Lacked { by_voters: u64::MAX, by_joining: u64::MAX };
+    for (node, _) in members.nodes().filter(|(node, _)| **node != now.id) {
+        let matched = now.replication.as_ref().and_then(|all| all.get(node).copied().flatten());
+        let matched = matched.map(|matched| matched.index);
+        if members.voter_ids().any(|voter| voter == *node) {
+            // It has not answered this leader yet. It may have been one that joins until a moment ago.
+            let known = matched.unwrap_or(before.by_voters.min(before.by_joining));
+            lacked.by_voters = lacked.by_voters.min(known);
+        } else {
+            // The state that it copies has its admission, which is not before the entry of this number.
+            lacked.by_joining = lacked.by_joining.min(matched.unwrap_or(*node));
+        }
+    }
+    lacked
+}
