@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use clap::{CommandFactory as _, Parser as _};
 use duramen_client::Address;
 
-use crate::args::{Cli, Command, ReferenceCommand};
+use crate::args::{Cli, ClusterCommand, Command, ReferenceCommand};
 use crate::failure::{Failure, Result};
 use crate::shell;
 
@@ -67,10 +67,10 @@ pub(crate) fn give(command: &mut Command, address: Option<&Address>) -> Result<(
 /// Whether a command can ask a server.
 fn is_served(command: &Command) -> bool {
     match command {
+        Command::Cluster(args) => !matches!(args.what, ClusterCommand::Detach(_)),
         Command::Inspect(args) => !args.space && args.tree.is_none(),
         Command::Reference(args) => matches!(args.what, ReferenceCommand::List(_)),
         Command::Backup(_)
-        | Command::Cluster(_)
         | Command::Collections(_)
         | Command::Count(_)
         | Command::Del(_)

@@ -3,11 +3,14 @@
 use duramen::{Document, Value, doc};
 use duramen_client::{Address, Client};
 use duramen_proto::v1;
+use duramen_repl::Detached;
 
 use crate::args::{ClusterArgs, ClusterCommand, DatabaseArgs};
-use crate::failure::Result;
+use crate::database;
+use crate::failure::{Failure, Result};
 use crate::numbers::{counted, grouped};
 use crate::output::{Output, align_right, new_table};
+use crate::serve::failure_of_node as failure;
 
 /// A member that has not answered for so long is taken for gone.
 const GONE_MS: u64 = 2_000;
@@ -24,11 +27,50 @@ pub(crate) fn run(args: &ClusterArgs, out: Output) -> Result<()> {
             at_leader(&args.database)?.remove_member(args.node)?;
             done("cluster_remove", args.node, &format!("node {} is removed", args.node), out)
         }
+        ClusterCommand::Detach(args) => detach(&args.database, out),
     }
 }
 
 fn done(kind: &str, node: u64, said: &str, out: Output) -> Result<()> {
     if out.is_json() { out.object(kind, doc! { "node": node }) } else { out.line(said) }
+}
+
+/// Lets a node that is stopped leave its cluster, with its data.
+fn detach(args: &DatabaseArgs, out: Output) -> Result<()> {
+    if args.at.is_some() {
+        return Err(Failure::usage(
+            "the directory of a node is detached where it lies",
+            "stop the node, and name its directory: duramen cluster detach DB",
+        ));
+    }
+    database::check_path(&args.db)?;
+    let detached = duramen_repl::detach(&args.db, database::options(args)).map_err(failure)?;
+    let Detached { node, published, undecided, others } = detached;
+    if out.is_json() {
+        let told = doc! {
+            "node": node, "published": published.0, "undecided": undecided, "others": others as u64,
+        };
+        return out.object("cluster_detach", told);
+    }
+    let path = args.db.display();
+    out.line(&format!("{path} is a plain database again, up to commit {}", grouped(published.0)))?;
+    if undecided > 0 {
+        let what = format!(
+            "it does not know whether the cluster has decided on {}",
+            counted(undecided, "later entry")
+        );
+        out.warning(
+            &format!("{what}: without them"),
+            "what the other nodes have is the database of the cluster",
+        );
+    }
+    if others > 0 {
+        out.warning(
+            &format!("the cluster still counts node {node}"),
+            &format!("at one of the others: duramen cluster remove --at HOST:PORT {node}"),
+        );
+    }
+    Ok(())
 }
 
 fn connect(args: &DatabaseArgs) -> Result<Client> {

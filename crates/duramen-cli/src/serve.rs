@@ -20,6 +20,7 @@ use crate::numbers::{bytes, counted};
 use crate::output::{Output, shell_word};
 use crate::signals::Signals;
 use handed_over::HandedOver;
+pub(crate) use node::failure as failure_of_node;
 use node::{Opened, Served};
 
 /// Between two looks at the signals.
@@ -43,17 +44,12 @@ pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
     let server = start(&opened, args, handed_over)?;
     told(&opened, &server, args, is_new, out)?;
     handed_over::is_ready();
-    let cause = wait(&signals, &poison, &opened);
+    let failure = wait(&signals, &poison, &opened);
     handed_over::is_stopping();
     // No new calls; those under way end. Then the database is closed.
     server.stop();
-    if let Some(cause) = cause {
-        return Err(Failure::said(
-            POISONED,
-            Code::EnginePoisoned,
-            format!("nothing is acknowledged any more since {cause}"),
-            "look at the disk (dmesg), and start the server again: opening finds what is durable",
-        ));
+    if let Some(failure) = failure {
+        return Err(failure);
     }
     let closed = opened.close();
     out.note("stopped");
@@ -133,14 +129,24 @@ fn start(opened: &Opened, args: &ServeArgs, handed_over: HandedOver) -> Result<S
     }
 }
 
-/// Waits for a signal, or until the database cannot commit any more: then with the cause.
-fn wait(signals: &Signals, poison: &Receiver<String>, opened: &Opened) -> Option<String> {
+/// Waits for a signal, or until the database cannot commit any more: then with the reason.
+fn wait(signals: &Signals, poison: &Receiver<String>, opened: &Opened) -> Option<Failure> {
+    let poisoned = |cause: &str| {
+        Failure::said(
+            POISONED,
+            Code::EnginePoisoned,
+            format!("nothing is acknowledged any more since {cause}"),
+            "look at the disk (dmesg), and start the server again: opening finds what is durable",
+        )
+    };
     loop {
-        if let Some(failure) = opened.failure() {
-            return Some(failure.message().to_owned());
+        match opened.failure() {
+            Some(removed) if removed.code() == Code::IdentityRetired => return Some(removed.into()),
+            Some(failure) => return Some(poisoned(failure.message())),
+            None => {}
         }
         match poison.recv_timeout(LOOK) {
-            Ok(cause) => return Some(cause),
+            Ok(cause) => return Some(poisoned(&cause)),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 if signals.received().is_some() {
                     return None;

@@ -517,8 +517,7 @@ impl Shared {
 
     fn failed(&self, status: &Status) -> Error {
         let error = self.error_of(status);
-        self.links.note(&error);
-        error
+        self.links.note(error)
     }
 
     fn error_of(&self, status: &Status) -> Error {

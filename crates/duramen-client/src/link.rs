@@ -89,6 +89,8 @@ pub(crate) struct Links {
     wants_leader: AtomicBool,
     /// Where members of the cluster serve.
     known: Mutex<Vec<Address>>,
+    /// Where the node serves that leads, as a server has last said.
+    leader: Mutex<String>,
     /// The id of the database, or of the cluster.
     database: OnceLock<bytes::Bytes>,
 }
@@ -101,6 +103,7 @@ impl Links {
             opened: AtomicU64::new(0),
             wants_leader: AtomicBool::new(false),
             known: Mutex::new(known),
+            leader: Mutex::default(),
             database: OnceLock::new(),
         }
     }
@@ -121,13 +124,18 @@ impl Links {
         (self.now(), hello)
     }
 
-    /// Notes what an error says about the server.
-    pub(crate) fn note(&self, error: &Error) {
+    /// Notes what an error says about the server, and adds to it where the leader is, if that is known.
+    pub(crate) fn note(&self, error: Error) -> Error {
         let is_of_node =
             matches!(error.code(), Code::NotLeader | Code::NoQuorum | Code::Unreachable | Code::Draining);
         if is_of_node && self.has_others() {
             self.look_next_time();
         }
+        let leader = self.leader.lock().unwrap_or_else(PoisonError::into_inner);
+        if error.code() != Code::NotLeader || leader.is_empty() {
+            return error;
+        }
+        error.with_hint(format!("the node that leads serves {leader}: go there, as a user of the database"))
     }
 
     /// The next call looks for the node that leads.
@@ -143,6 +151,7 @@ impl Links {
     /// Notes where the members of the cluster serve.
     pub(crate) fn learn(&self, of: &Address, hello: &v1::HelloReply) {
         self.database.get_or_init(|| hello.database_id.clone());
+        self.leader.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&hello.leader);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for address in hello.members.iter().filter_map(|member| beside(of, member)) {
             let is_known = known.iter().any(|known| known.to_string() == address.to_string());

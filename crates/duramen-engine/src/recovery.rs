@@ -104,7 +104,7 @@ fn check_features(superblock: &Superblock, path: &Path, options: &Options, as_no
     if superblock.write_features == NODE_OF_A_CLUSTER {
         let message = format!("{} is a node of a cluster: others decide on its commits", path.display());
         return Err(Error::new(Code::IsReplica, message)
-            .with_hint("open it read-only, serve it as the node that it is, or detach it from its cluster"));
+            .with_hint("open it read-only, serve it as the node that it is with `duramen serve`, or take it out of its cluster with `duramen cluster detach`"));
     }
     let message = format!("{} has features that only a later release may write to", path.display());
     Err(Error::new(Code::Unsupported, message)

@@ -129,8 +129,7 @@ struct Asking {
 
 impl Asking {
     async fn ask<R: Runtime>(&self, lane: Lane, asked: Asked) -> Result<Answer, String> {
-        let cluster = self.ident.map(|ident| ident.cluster);
-        ask::<R>(&*self.transport, cluster, (0, &self.peer), lane, asked, ANSWER_MAX).await
+        ask::<R>(&*self.transport, self.ident, (0, &self.peer), lane, asked, ANSWER_MAX).await
     }
 }
 

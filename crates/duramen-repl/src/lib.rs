@@ -11,6 +11,7 @@
 
 mod change;
 mod config;
+mod detach;
 mod join;
 mod log_store;
 mod members;
@@ -35,6 +36,7 @@ mod tls;
 mod types;
 mod wire;
 
+pub use detach::{Detached, detach, detach_on};
 pub use duramen_engine::Ident;
 pub use join::{Joining, join};
 pub use net::{Called, Lane, Transport};

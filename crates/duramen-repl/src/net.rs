@@ -9,6 +9,7 @@ use std::time::Duration;
 use duramen_disk::Disk;
 use duramen_engine::{Code, CommitSeq, Error, Ident, RaftLog};
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::metrics::RaftMetrics;
 use openraft::network::RPCOption;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
@@ -16,9 +17,11 @@ use openraft::raft::{
 };
 use openraft::type_config::alias::SnapshotOf;
 use openraft::type_config::async_runtime::WatchReceiver;
-use openraft::{OptionalSend, Raft, RaftNetworkFactory, RaftNetworkV2};
+use openraft::{OptionalSend, Raft, RaftNetworkFactory, RaftNetworkV2, ServerState};
+use openraft_rt::Instant as _;
 use prost::Message;
 
+use crate::node::GONE_AFTER;
 use crate::retain::Retained;
 use crate::runtime::Runtime;
 use crate::seed::Seeds;
@@ -63,6 +66,8 @@ pub(crate) struct Links {
     /// A node that stops closes it.
     pub(crate) log: Weak<RaftLog>,
     pub(crate) retained: Arc<Retained>,
+    /// Why this node takes no part, or nothing from its leader.
+    pub(crate) refuses: Arc<OnceLock<Error>>,
 }
 
 impl Links {
@@ -77,7 +82,11 @@ impl Links {
         asked: Asked,
         within: Duration,
     ) -> Result<Answer, String> {
-        ask::<R>(&*self.transport, Some(self.ident.cluster), (node, peer), lane, asked, within).await
+        let answered = ask::<R>(&*self.transport, Some(self.ident), (node, peer), lane, asked, within).await;
+        if let Ok(Answer::Removed(_)) = answered {
+            return Err(self.refuses.get_or_init(|| removed(self.ident)).message().to_owned());
+        }
+        answered
     }
 
     /// The chain after an entry, if it is at hand.
@@ -88,6 +97,20 @@ impl Links {
         }
         log.end_after(seq).ok().map(|end| end.chain)
     }
+}
+
+/// Whether the members that are decided lack a node. One that joins is a member before it knows its number.
+pub(crate) fn is_no_member<R: Runtime>(now: &RaftMetrics<Types<R>>, node: u64) -> bool {
+    let named = now.membership_config.log_id().map_or(0, |named| named.index);
+    let is_decided = now.last_applied.is_some_and(|applied| applied.index >= named);
+    is_decided && now.membership_config.get_node(&node).is_none()
+}
+
+/// What a node says that was removed.
+pub(crate) fn removed(ident: Ident) -> Error {
+    let what = format!("node {} was removed from its cluster, and takes no more part", ident.node);
+    Error::new(Code::IdentityRetired, what)
+        .with_hint("move its directory away; an empty one can join with `duramen serve DB --join`")
 }
 
 /// The way to one peer.
@@ -143,14 +166,15 @@ impl Link {
 /// Why there is none.
 pub(crate) async fn ask<R: Runtime>(
     transport: &dyn Transport,
-    cluster: Option<u128>,
+    own: Option<Ident>,
     (node, peer): (u64, &Peer),
     lane: Lane,
     asked: Asked,
     within: Duration,
 ) -> Result<Answer, String> {
-    let cluster = cluster.map_or_else(Vec::new, |cluster| cluster.to_be_bytes().to_vec());
-    let request = Request { asked: Some(asked), cluster, to: node }.encode_to_vec();
+    let cluster = own.map_or_else(Vec::new, |own| own.cluster.to_be_bytes().to_vec());
+    let from = own.map_or(0, |own| own.node);
+    let request = Request { asked: Some(asked), cluster, to: node, from }.encode_to_vec();
     let called = transport.call(node, peer, lane, request);
     let no_answer = |_| format!("{} has not answered within {within:?}", peer.address);
     let reply = R::timeout(within, called).await.map_err(no_answer)??;
@@ -235,8 +259,8 @@ pub(crate) struct Answering<R: Runtime> {
     pub(crate) disk: Arc<dyn Disk>,
     /// Held while a member is admitted.
     pub(crate) admits: futures_util::lock::Mutex<()>,
-    /// Why this node takes nothing from its leader.
-    pub(crate) refuses: OnceLock<Error>,
+    /// Why this node takes no part, or nothing from its leader.
+    pub(crate) refuses: Arc<OnceLock<Error>>,
     /// When the node that leads was last heard, by the disk's monotonic clock.
     pub(crate) heard_ns: AtomicU64,
 }
@@ -252,7 +276,8 @@ impl<R: Runtime> Answering<R> {
         Reply { answer: Some(answer) }.encode_to_vec()
     }
 
-    async fn answer_request(&self, Request { asked, cluster, to }: Request) -> Result<Answer, String> {
+    async fn answer_request(&self, request: Request) -> Result<Answer, String> {
+        let Request { asked, cluster, to, from } = request;
         let asked = asked.ok_or("a request that this build does not know")?;
         let is_ours = cluster == self.ident.cluster.to_be_bytes() && (to == 0 || to == self.ident.node);
         // A database that is no node yet knows no cluster.
@@ -262,6 +287,9 @@ impl<R: Runtime> Answering<R> {
             return Err(format!(
                 "node {own} of another cluster is at this address, or another node of this one"
             ));
+        }
+        if from != 0 && self.was_removed(from) {
+            return Ok(Answer::Removed(true));
         }
         match asked {
             Asked::Join(join) => {
@@ -293,6 +321,14 @@ impl<R: Runtime> Answering<R> {
             }
             asked => answer_to(&self.raft, asked).await,
         }
+    }
+
+    /// Whether this node leads, as a majority confirms, and a node is no member of its cluster.
+    fn was_removed(&self, node: u64) -> bool {
+        let metrics = self.raft.metrics();
+        let now = metrics.borrow_watched();
+        let is_confirmed = now.last_quorum_acked.is_some_and(|at| at.elapsed() < GONE_AFTER);
+        now.state == ServerState::Leader && is_confirmed && is_no_member(&now, node)
     }
 
     /// Waits until an entry is applied here.

@@ -10,14 +10,14 @@ use std::time::Duration;
 use duramen::wire::open_node;
 use duramen::{Db, DbOptions};
 use duramen_disk::Disk;
-use duramen_engine::{CommitSeq, Engine, Error, Founding, Ident, OpenReplica, RaftLog, Replica};
+use duramen_engine::{Code, CommitSeq, Engine, Error, Founding, Ident, OpenReplica, RaftLog, Replica};
 use futures_util::FutureExt as _;
 use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
 
 use crate::config::{HEARTBEAT_MS, config};
 use crate::log_store::LogStore;
-use crate::net::{Answering, Links, Transport};
+use crate::net::{Answering, Links, Transport, is_no_member, removed};
 use crate::proposer::Groups;
 use crate::retain::{Keeper, LAGGING_BYTES, Retained};
 use crate::runtime::Runtime;
@@ -181,7 +181,14 @@ impl<R: Runtime> Node<R> {
         let config = config(heartbeat_ms.unwrap_or(HEARTBEAT_MS)).validate().map_err(ended)?;
         let ident = found.ident;
         let retained = Arc::new(Retained::default());
-        let links = Links { transport, ident, log: Arc::downgrade(&log), retained: Arc::clone(&retained) };
+        let refuses = Arc::<OnceLock<Error>>::default();
+        let links = Links {
+            transport,
+            ident,
+            log: Arc::downgrade(&log),
+            retained: Arc::clone(&retained),
+            refuses: Arc::clone(&refuses),
+        };
         let raft = openraft::Raft::new(ident.node, Arc::new(config), links.clone(), store, state).await;
         let raft = raft.map_err(ended)?;
         let seeds = Arc::new(Seeds::new(engine.clone(), Arc::downgrade(&log), db.opening()));
@@ -193,7 +200,7 @@ impl<R: Runtime> Node<R> {
             retained: Arc::clone(&retained),
             disk: Arc::clone(&of_answers),
             admits: futures_util::lock::Mutex::new(()),
-            refuses: OnceLock::new(),
+            refuses,
             heard_ns: AtomicU64::new(0),
         };
         let (nudge, nudges) = roles::nudges();
@@ -389,18 +396,26 @@ impl<R: Runtime> Node<R> {
     #[must_use]
     pub fn failure(&self) -> Option<NodeError> {
         let metrics = self.raft.metrics();
-        let state = metrics.borrow_watched().running_state.clone();
-        self.replica.failure().map(NodeError::Database).or_else(|| state.err().map(ended))
+        let now = metrics.borrow_watched();
+        if is_no_member(&now, self.ident().node) {
+            return Some(removed(self.ident()).into());
+        }
+        let told = self.refuses().filter(|why| why.code() == Code::IdentityRetired);
+        let why = told.or_else(|| self.replica.failure()).map(NodeError::Database);
+        why.or_else(|| now.running_state.as_ref().err().map(ended))
     }
 
-    /// Where the others reach this node, as its database says; `None` if it does not name this node.
+    /// The members as the database of this node names them.
     ///
     /// # Errors
     /// Those of a [read](duramen::Error#reads); `Refused` if the members cannot be read.
-    pub fn known_as(&self) -> Result<Option<Peer>, NodeError> {
+    pub fn members_applied(&self) -> Result<Members, NodeError> {
         let (_, bytes) = self.replica.members()?;
         let members = members::decode(&bytes).map_err(NodeError::Refused)?;
-        Ok(members.get_node(&self.ident().node).cloned())
+        Ok(Members {
+            voters: members.voter_ids().collect(),
+            peers: members.nodes().map(|(node, peer)| (*node, peer.clone())).collect(),
+        })
     }
 
     /// The members as this node, which leads or follows, last heard of them.

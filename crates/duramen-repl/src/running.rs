@@ -165,7 +165,8 @@ async fn begin(options: DbOptions, run: Run) -> Result<Begun, NodeError> {
     }
     let start = Start { first, promotes: true, transport, heartbeat_ms, lagging_bytes: None };
     let node = Node::start(disk, path, options, start).await?;
-    if let Some(known) = node.known_as()?.filter(|known| known.address != own.address) {
+    let known = node.members_applied()?.peers.remove(&node.ident().node);
+    if let Some(known) = known.filter(|known| known.address != own.address) {
         node.stop().await?;
         return Err(NodeError::Refused(format!(
             "the others know this node at {}, and it was started as {}: give it that address",
@@ -196,6 +197,6 @@ fn must_join(disk: &dyn Disk, path: &Path) -> Result<bool, NodeError> {
     Ok(is_empty || CopyTarget::is_unfinished(disk, path)?)
 }
 
-fn system(what: &str, error: &std::io::Error) -> NodeError {
+pub(crate) fn system(what: &str, error: &std::io::Error) -> NodeError {
     NodeError::Database(Error::new(Code::System, format!("{what}: {error}")))
 }

@@ -24,6 +24,9 @@ pub(crate) struct Request {
     /// The node that is asked; 0 for the node at that address.
     #[prost(uint64, tag = "15")]
     pub(crate) to: u64,
+    /// The node that asks; 0 if it joins.
+    #[prost(uint64, tag = "16")]
+    pub(crate) from: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
@@ -54,7 +57,7 @@ pub(crate) enum Asked {
 /// The answer to a request.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Reply {
-    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub(crate) answer: Option<Answer>,
 }
 
@@ -82,6 +85,9 @@ pub(crate) enum Answer {
     /// Another node leads, at this address of a peer port; empty if none is known.
     #[prost(string, tag = "9")]
     LeaderIsAt(String),
+    /// The node that asks was removed from the cluster.
+    #[prost(bool, tag = "10")]
+    Removed(bool),
 }
 
 /// Where the new node can be reached.

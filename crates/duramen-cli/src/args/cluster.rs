@@ -21,12 +21,15 @@ pub(crate) enum ClusterCommand {
     Transfer(ClusterNodeArgs),
     /// Remove a member for good: it gets nothing any more, and comes back only as another one
     Remove(ClusterNodeArgs),
+    /// Make the database of a node that is stopped a plain one again: it leaves the cluster with its data
+    Detach(ClusterDetachArgs),
 }
 
 impl ClusterArgs {
     pub(crate) fn database_mut(&mut self) -> &mut DatabaseArgs {
         match &mut self.what {
             ClusterCommand::Status(args) => &mut args.database,
+            ClusterCommand::Detach(args) => &mut args.database,
             ClusterCommand::Transfer(args) | ClusterCommand::Remove(args) => &mut args.database,
         }
     }
@@ -34,6 +37,12 @@ impl ClusterArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ClusterStatusArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClusterDetachArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 }

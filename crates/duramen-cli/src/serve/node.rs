@@ -70,7 +70,7 @@ pub(super) fn start(args: &ServeArgs, options: DbOptions) -> Result<Running> {
 }
 
 /// The error of a call.
-pub(super) fn failure(error: NodeError) -> Error {
+pub(crate) fn failure(error: NodeError) -> Error {
     match error {
         NodeError::Database(error) => error,
         NodeError::Consensus(_) => Error::new(Code::EnginePoisoned, error.to_string())

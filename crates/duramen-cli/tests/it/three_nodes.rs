@@ -207,6 +207,10 @@ fn operators_see_hand_over_and_remove() {
     cluster.wait_for(0, "it is back", |status| status["spare"] == 1);
     cluster.scratch.ok(&["cluster", "transfer", "--at", &cluster.nodes[0].serves, &second.to_string()]);
     cluster.wait_for(2, "the second leads", |status| status["leader"] == second);
+    // Over a socket no other node is reached: the error says where the leader is.
+    let refused = cluster.scratch.run(&["user", "add", "c", "ann"]);
+    let leader = format!("serves {}", cluster.nodes[1].serves);
+    assert!(refused.stderr.contains("E1201") && refused.stderr.contains(&leader), "{}", refused.stderr);
     // Asked at a follower, done by the leader.
     cluster.scratch.ok(&["cluster", "remove", "--at", &cluster.nodes[2].serves, &first.to_string()]);
     let status =
@@ -214,6 +218,11 @@ fn operators_see_hand_over_and_remove() {
     assert_eq!(status["spare"], 0);
     let refused = cluster.scratch.run(&["cluster", "remove", "--at", &cluster.nodes[1].serves, "99"]);
     assert!(refused.stderr.contains("99 is no member"), "{}", refused.stderr);
+    // The one that was removed ends, also when it is started again.
+    cluster.nodes[0].child.wait().unwrap();
+    let again = cluster.nodes[0].arguments.iter().map(String::as_str);
+    let refused = cluster.scratch.run(&["serve", "a"].into_iter().chain(again).collect::<Vec<_>>());
+    assert!(refused.stderr.contains("E1205"), "{}", refused.stderr);
 
     // The third at another address than the members know.
     cluster.nodes[2].stop();
@@ -236,4 +245,23 @@ fn operators_see_hand_over_and_remove() {
     stranger.kill().unwrap();
     stranger.wait().unwrap();
     assert!(!cluster.scratch.path("d").exists());
+
+    // The third goes on by itself, with everything.
+    cluster.nodes[2].stop();
+    let refused = cluster.scratch.run(&["user", "add", "c", "ann"]);
+    assert!(refused.stderr.contains("duramen cluster detach"), "{}", refused.stderr);
+    let detached = cluster.scratch.run(&["cluster", "detach", "c"]);
+    assert!(
+        detached.stdout.contains("c is a plain database again"),
+        "{}{}",
+        detached.stdout,
+        detached.stderr
+    );
+    assert!(
+        detached.stderr.contains("the cluster still counts node"),
+        "{}{}",
+        detached.stdout,
+        detached.stderr
+    );
+    cluster.scratch.ok(&["user", "add", "c", "ann"]);
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duramen::DbOptions;
 use duramen::prelude::*;
+use duramen::{Code, DbOptions};
 use duramen_engine::Engine;
 use duramen_repl::{NodeError, TokioRuntime};
 use openraft_rt::AsyncRuntime;
@@ -113,6 +113,24 @@ fn nodes_of_another_cluster_are_refused() {
     });
 }
 
+/// A member is told that it was removed, also if it was stopped meanwhile.
+#[test]
+fn a_node_that_was_removed_is_told() {
+    TokioRuntime::new(4).block_on(async {
+        let cluster = Cluster::start(fill).await;
+        cluster.settle().await;
+        let second = cluster.node(2).ident().node;
+        cluster.stop_node(2).await;
+        let (_, leader) = cluster.leader().await;
+        leader.remove(second).await.unwrap();
+        cluster.start_node(2).await;
+        let told = || cluster.node(2).failure();
+        let why = until("it is told", told).await;
+        assert!(matches!(&why, NodeError::Database(why) if why.code() == Code::IdentityRetired), "{why}");
+        assert!(cluster.node(1).failure().is_none() && cluster.node(3).failure().is_none());
+    });
+}
+
 /// Under the same numbers stand other entries: a follower takes nothing, and says why.
 #[test]
 fn a_node_with_another_history_takes_nothing() {
@@ -120,7 +138,7 @@ fn a_node_with_another_history_takes_nothing() {
         let cluster = Cluster::start_apart().await;
         let refuses = || cluster.nodes().iter().find_map(|node| node.refuses());
         let why = until("the follower refuses", refuses).await;
-        assert_eq!(why.code(), duramen::Code::WrongCluster, "{why}");
+        assert_eq!(why.code(), Code::WrongCluster, "{why}");
         for node in cluster.nodes() {
             assert!(node.failure().is_none(), "it goes on voting: which of both is wrong is not known");
         }

@@ -1,13 +1,15 @@
 //! An embedded database becomes the first node of a cluster as it lies, and a plain database again.
 
 use std::future::ready;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use duramen::DbOptions;
 use duramen_disk::MemDisk;
+use duramen_disk::memory::CrashChoice;
 use duramen_engine::{Code, CommitSeq, Durability, Engine, Error, Hooks, Options, Receipt, TreeId};
-use duramen_repl::{Called, First, Lane, Node, NodeError, Peer, Start, TokioRuntime, Transport};
+use duramen_repl::{Called, First, Lane, Node, NodeError, Peer, Start, TokioRuntime, Transport, detach_on};
 use openraft_rt::AsyncRuntime;
 
 /// There are no peers.
@@ -107,4 +109,31 @@ fn an_embedded_database_becomes_the_first_node_and_is_detached() {
     }
     engine.transact(Durability::Disk, |tx| tx.put(tree, b"four", b"value")).unwrap();
     assert!(engine.check().unwrap().problems.is_empty());
+}
+
+/// What was acknowledged lies in Raft's log, and is taken over.
+#[test]
+fn a_node_that_lost_its_power_is_detached_with_everything() {
+    let disk = MemDisk::with_system_clock(9);
+    let engine = embedded(&disk).unwrap();
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("numbers", None)).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    TokioRuntime::new(2).block_on(async {
+        let first = node(&disk, true).await;
+        put(&first, tree, b"one").await;
+        put(&first, tree, b"two").await;
+        let left = disk.crash(&CrashChoice::None);
+        first.stop().await.unwrap();
+        let detached =
+            detach_on::<TokioRuntime>(Arc::new(left.clone()), Path::new("/db"), DbOptions::default());
+        let detached = detached.await.unwrap();
+        assert_eq!((detached.node, detached.undecided, detached.others), (1, 0, 0));
+        let engine = embedded(&left).unwrap();
+        for key in [&b"one"[..], b"two"] {
+            assert_eq!(engine.get(tree, key).unwrap().as_deref(), Some(&b"value"[..]));
+        }
+        engine.transact(Durability::Disk, |tx| tx.put(tree, b"three", b"value")).unwrap();
+        assert!(engine.check().unwrap().problems.is_empty());
+    });
 }
