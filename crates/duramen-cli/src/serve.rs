@@ -40,7 +40,7 @@ pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
     if is_new && args.node.join.is_empty() {
         check_new(args)?;
     }
-    let opened = open(args, poisoned)?;
+    let opened = open(args, poisoned, &signals, out)?;
     let server = start(&opened, args, handed_over)?;
     told(&opened, &server, args, is_new, out)?;
     handed_over::is_ready();
@@ -77,7 +77,7 @@ fn is_wide(address: &SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
 
-fn open(args: &ServeArgs, poisoned: Sender<String>) -> Result<Opened> {
+fn open(args: &ServeArgs, poisoned: Sender<String>, signals: &Signals, out: Output) -> Result<Opened> {
     let path = &args.database.db;
     if path.exists() && !args.node.is_node() {
         database::check_path(path)?;
@@ -90,7 +90,7 @@ fn open(args: &ServeArgs, poisoned: Sender<String>) -> Result<Opened> {
         }
     });
     if args.node.is_node() {
-        return node::start(args, options).map(Opened::Node);
+        return node::start(args, options, signals, out).map(Opened::Node);
     }
     Ok(Opened::Alone(options.open(path)?))
 }

@@ -56,13 +56,14 @@ pub(crate) async fn admit<R: Runtime>(
     let before = members.iter().find(|(_, peer)| peer.address == join.address).map(|(node, _)| *node);
     if let Some(before) = before {
         if now.membership_config.voter_ids().any(|voter| voter == before) {
-            return Err(format!(
+            return Ok(Answer::NotAdmitted(format!(
                 "node {before} at {} votes: remove it first, with `duramen cluster remove`",
                 join.address
-            ));
+            )));
         }
         let answered = now.heartbeat.as_ref().and_then(|all| all.get(&before).and_then(|at| *at));
         if answered.is_some_and(|at| at.elapsed() < GONE_AFTER) {
+            // One that was stopped a moment ago is gone soon.
             return Err(format!("node {before} runs at {}: stop it, or give another address", join.address));
         }
         // It was admitted, and has not got as far as a node: it comes back under a new id.
@@ -90,6 +91,17 @@ pub struct Joining {
     pub transport: Arc<dyn Transport>,
     /// How long a leader is looked for.
     pub within: Duration,
+    /// Is told why it takes long.
+    pub watch: Arc<dyn Watch>,
+}
+
+/// Watches a node that joins.
+pub trait Watch: Send + Sync {
+    /// It is not admitted yet, for this reason, and tries again.
+    fn waits(&self, why: &str);
+
+    /// Whether it is to end before it has joined.
+    fn is_stopped(&self) -> bool;
 }
 
 impl std::fmt::Debug for Joining {
@@ -140,6 +152,11 @@ fn unexpected(answer: &Answer) -> NodeError {
 /// The peer that has admitted this node, and which node it is.
 async fn ask_for_admission<R: Runtime>(joining: &Joining) -> Result<(Peer, Ident), NodeError> {
     let Peer { address, serves } = joining.own.clone();
+    if joining.at.contains(&address) {
+        return Err(NodeError::Refused(format!(
+            "{address} is the address of this node: name one of a member"
+        )));
+    }
     let asked = Asked::Join(Join { address, serves });
     let until = Types::<R>::now() + joining.within;
     let mut why = "no address was given".to_owned();
@@ -165,9 +182,11 @@ async fn ask_for_admission<R: Runtime>(joining: &Joining) -> Result<(Peer, Ident
                     continue;
                 }
             }
+            Ok(Answer::NotAdmitted(why)) => return Err(NodeError::Refused(why)),
             Ok(answer) => return Err(unexpected(&answer)),
             Err(failed) => why = format!("{at}: {failed}"),
         }
+        joining.watch.waits(&why);
         Types::<R>::sleep(PAUSE).await;
     }
     Err(NodeError::Refused(why))

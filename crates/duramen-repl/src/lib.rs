@@ -38,7 +38,7 @@ mod wire;
 
 pub use detach::{Detached, detach, detach_on};
 pub use duramen_engine::Ident;
-pub use join::{Joining, join};
+pub use join::{Joining, Watch, join};
 pub use net::{Called, Lane, Transport};
 pub use node::{First, Members, Node, NodeError, Start};
 pub use openraft_rt_tokio::TokioRuntime;

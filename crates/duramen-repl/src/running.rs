@@ -9,11 +9,12 @@ use std::time::Duration;
 use duramen::{Code, DbOptions, Error};
 use duramen_disk::{Disk, OsDisk, PathKind};
 use duramen_engine::CopyTarget;
+use futures_util::future::{Either, select};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
 use crate::TokioRuntime;
-use crate::join::{Joining, join};
+use crate::join::{Joining, Watch, join};
 use crate::net::Transport;
 use crate::node::{First, Node, NodeError, Start};
 use crate::tcp::{Answers, TcpTransport, listen};
@@ -26,9 +27,10 @@ const THREADS: usize = 2;
 const STOP_LOOKS: u32 = 2_500;
 /// Between two looks at whether what a node was just doing has ended.
 const LOOK: Duration = Duration::from_millis(2);
+/// Between two looks at whether a node that joins is to end.
+const WATCH: Duration = Duration::from_millis(50);
 
 /// How a database is run as a node.
-#[derive(Debug)]
 pub struct Run {
     /// The directory of the database.
     pub path: PathBuf,
@@ -44,8 +46,13 @@ pub struct Run {
     pub heartbeat_ms: Option<u64>,
 }
 
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("path", &self.path).field("own", &self.own).finish_non_exhaustive()
+    }
+}
+
 /// What a directory that is no node yet becomes. A node goes on, whatever this says.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Begin {
     /// It must be a node.
     GoesOn,
@@ -57,7 +64,19 @@ pub enum Begin {
         at: Vec<String>,
         /// How long a leader is looked for.
         within: Duration,
+        /// Is told why it takes long, and may end it.
+        watch: Arc<dyn Watch>,
     },
+}
+
+impl fmt::Debug for Begin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Begin::GoesOn => f.write_str("GoesOn"),
+            Begin::First => f.write_str("First"),
+            Begin::Joins { at, .. } => f.debug_tuple("Joins").field(at).finish(),
+        }
+    }
 }
 
 /// A node that runs.
@@ -156,10 +175,17 @@ async fn begin(options: DbOptions, run: Run) -> Result<Begun, NodeError> {
     match begin {
         Begin::GoesOn => {}
         Begin::First => first = Some(First::alone(&*disk, own.clone())),
-        Begin::Joins { at, within } if must_join(&*disk, &path)? => {
-            let transport = Arc::clone(&transport);
-            let joining = Joining { own: own.clone(), at, transport, within };
-            join::<TokioRuntime>(Arc::clone(&disk), &path, options.clone(), joining).await?;
+        Begin::Joins { at, within, watch } if must_join(&*disk, &path)? => {
+            let (transport, stopped) = (Arc::clone(&transport), stopped(Arc::clone(&watch)));
+            let joining = Joining { own: own.clone(), at, transport, within, watch };
+            let joins = join::<TokioRuntime>(Arc::clone(&disk), &path, options.clone(), joining);
+            match select(Box::pin(joins), Box::pin(stopped)).await {
+                Either::Left((joined, _)) => drop(joined?),
+                Either::Right(((), _)) => {
+                    let why = "it was stopped before it had joined: start it again".to_owned();
+                    return Err(NodeError::Refused(why));
+                }
+            }
         }
         Begin::Joins { .. } => {}
     }
@@ -185,6 +211,13 @@ async fn begin(options: DbOptions, run: Run) -> Result<Begun, NodeError> {
         })
     });
     Ok((node, tokio::spawn(listen(listener, tls, answers)), address))
+}
+
+/// Waits until a node that joins is to end.
+async fn stopped(watch: Arc<dyn Watch>) {
+    while !watch.is_stopped() {
+        tokio::time::sleep(WATCH).await;
+    }
 }
 
 /// Whether there is nothing yet, or a copy that was not finished.

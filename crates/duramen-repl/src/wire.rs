@@ -57,7 +57,7 @@ pub(crate) enum Asked {
 /// The answer to a request.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Reply {
-    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub(crate) answer: Option<Answer>,
 }
 
@@ -88,6 +88,9 @@ pub(crate) enum Answer {
     /// The node that asks was removed from the cluster.
     #[prost(bool, tag = "10")]
     Removed(bool),
+    /// Why a node does not become a member, also if it asks again.
+    #[prost(string, tag = "11")]
+    NotAdmitted(String),
 }
 
 /// Where the new node can be reached.

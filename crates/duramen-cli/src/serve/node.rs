@@ -1,19 +1,22 @@
 //! Serving a database as a node of a cluster.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use duramen::error::{Code, Error};
 use duramen::{Db, DbOptions};
 use duramen_proto::v1;
-use duramen_repl::{Begin, Node, NodeError, NodeStatus, Peer, PeerTls, Run, Running, TokioRuntime};
+use duramen_repl::{Begin, Node, NodeError, NodeStatus, Peer, PeerTls, Run, Running, TokioRuntime, Watch};
 use duramen_server::{Cluster, Doing};
 
 use super::is_wide;
 use crate::args::ServeArgs;
 use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::signals::Signals;
 
 /// The usual port for other nodes.
 const PEER_PORT: u16 = 7421;
@@ -25,7 +28,7 @@ const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 const HAND_OVER_WITHIN: Duration = Duration::from_secs(10);
 
 /// Starts the node that the arguments describe.
-pub(super) fn start(args: &ServeArgs, options: DbOptions) -> Result<Running> {
+pub(super) fn start(args: &ServeArgs, options: DbOptions, signals: &Signals, out: Output) -> Result<Running> {
     let node = &args.node;
     let listen = node.peer_listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, PEER_PORT)));
     let tls = match (&node.peer_cert, &node.peer_key, &node.peer_ca) {
@@ -56,7 +59,10 @@ pub(super) fn start(args: &ServeArgs, options: DbOptions) -> Result<Running> {
     let begin = match (&node.cluster, &node.join[..]) {
         (Some(_), _) => Begin::First,
         (None, []) => Begin::GoesOn,
-        (None, at) => Begin::Joins { at: at.to_vec(), within: JOIN_WITHIN },
+        (None, at) => {
+            let watch = Arc::new(Joins { signals: signals.clone(), out, told: Mutex::default() });
+            Begin::Joins { at: at.to_vec(), within: JOIN_WITHIN, watch }
+        }
     };
     let run = Run {
         path: args.database.db.clone(),
@@ -67,6 +73,26 @@ pub(super) fn start(args: &ServeArgs, options: DbOptions) -> Result<Running> {
         heartbeat_ms: node.heartbeat,
     };
     Running::start(options, run).map_err(|error| failure(error).into())
+}
+
+/// Tells why a node that joins still waits, and ends it with a signal.
+struct Joins {
+    signals: Signals,
+    out: Output,
+    told: Mutex<HashSet<String>>,
+}
+
+impl Watch for Joins {
+    fn waits(&self, why: &str) {
+        if self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(why.to_owned()) {
+            let hint = format!("it tries again, for {} s at most", JOIN_WITHIN.as_secs());
+            self.out.warning(&format!("no leader has admitted this node yet: {why}"), &hint);
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.signals.received().is_some()
+    }
 }
 
 /// The error of a call.

@@ -238,13 +238,19 @@ fn operators_see_hand_over_and_remove() {
     let of_a_stranger =
         ["--peer-cert", "stranger.pem", "--peer-key", "stranger.key", "--peer-ca", "stranger.pem"];
     let mut stranger = cluster.scratch.command_as_is(&[&arguments[..], &of_a_stranger].concat());
-    let mut stranger = start(stranger.stdout(Stdio::null()).stderr(Stdio::null())).unwrap();
+    let stranger = start(stranger.stdout(Stdio::null()).stderr(Stdio::piped())).unwrap();
     std::thread::park_timeout(Duration::from_secs(2));
     let status = cluster.status(&cluster.nodes[1].serves);
     assert_eq!(status["members"].as_array().unwrap().len(), 2, "{status}");
-    stranger.kill().unwrap();
-    stranger.wait().unwrap();
+    // It tells why it waits, and a signal ends it.
+    kill_process(Pid::from_child(&stranger), Signal::TERM).unwrap();
+    let said = String::from_utf8(stranger.wait_with_output().unwrap().stderr).unwrap();
+    assert!(said.contains("no leader has admitted this node yet"), "{said}");
+    assert!(said.contains("it was stopped before it had joined"), "{said}");
     assert!(!cluster.scratch.path("d").exists());
+    let own = free();
+    let refused = cluster.scratch.run(&["serve", "d", "--join", &own, "--peer-listen", &own]);
+    assert!(refused.stderr.contains("is the address of this node"), "{}", refused.stderr);
 
     // The third goes on by itself, with everything.
     cluster.nodes[2].stop();

@@ -9,7 +9,8 @@ use std::time::Duration;
 use duramen::{Code, Db, DbOptions, Error};
 use duramen_disk::MemDisk;
 use duramen_repl::{
-    Called, First, Ident, Joining, Lane, Members, Node, NodeError, Peer, Start, TokioRuntime, Transport, join,
+    Called, First, Ident, Joining, Lane, Members, Node, NodeError, Peer, Start, TokioRuntime, Transport,
+    Watch, join,
 };
 use futures_util::future::Either;
 use openraft_rt::{AsyncRuntime, Instant as _};
@@ -49,6 +50,17 @@ impl Transport for Cut {
             return self.carries.call(node, peer, lane, request);
         }
         Box::pin(std::future::pending())
+    }
+}
+
+/// Nobody watches a node that joins.
+struct Unwatched;
+
+impl Watch for Unwatched {
+    fn waits(&self, _: &str) {}
+
+    fn is_stopped(&self) -> bool {
+        false
     }
 }
 
@@ -136,6 +148,7 @@ impl Cluster {
             at: lock(&self.running).keys().map(|machine| peer(*machine).address).collect(),
             transport,
             within: PATIENCE,
+            watch: Arc::new(Unwatched),
         };
         let disk = Arc::new(self.disks[&machine].clone());
         join::<TokioRuntime>(disk, Path::new("/db"), DbOptions::default(), joining).await
