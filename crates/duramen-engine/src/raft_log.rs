@@ -171,14 +171,33 @@ impl RaftLog {
         Ok(Some(view.place_before(through.next()).epoch) > begins)
     }
 
-    /// The entry after which there are at least so many bytes of log, and hardly more as far as it is known
-    /// where entries lie: of what was there at the opening it may not be. At least the last purged one.
-    #[must_use]
-    pub fn end_before_last(&self, bytes: u64) -> CommitSeq {
-        let view = self.inner.view_now();
+    /// An entry after which about so many bytes of log are left: whole segments count, and at least the last
+    /// purged entry is returned. After an opening it is read where entries lie.
+    ///
+    /// # Errors
+    /// As [`RaftLog::entries`].
+    pub fn end_before_last(&self, bytes: u64) -> Result<CommitSeq> {
         let log = &self.inner.writer.log;
-        let place = view.places().find(|place| log.bytes_from(place) >= bytes);
-        place.map_or(view.purged.id.seq, |place| place.seq.max(view.purged.id.seq))
+        let (purged, found, next) = {
+            let view = self.inner.view_now();
+            let mut after = None;
+            let found = view.places().find(|place| {
+                let is_far = log.bytes_from(place) >= bytes;
+                if !is_far {
+                    after = Some(**place);
+                }
+                is_far
+            });
+            (view.purged.id.seq, found.copied(), after)
+        };
+        let Some(found) = found else { return Ok(purged) };
+        let is_unknown = log.bytes_from(&found) >= bytes.saturating_mul(2);
+        let end = next.map_or(self.end().id.seq, |next| next.seq);
+        if is_unknown && found.seq.next() < end {
+            // Places are learned on the way to the entry in the middle.
+            self.inner.end_after(CommitSeq(found.seq.0.max(purged.0).midpoint(end.0).max(purged.0 + 1)))?;
+        }
+        Ok(found.seq.max(purged))
     }
 
     /// The entries of a range: at least the first, then as many as fit into `bytes_max`.
@@ -301,6 +320,18 @@ impl Inner {
     fn step(&self) {
         while self.work() {}
         self.mark(false);
+        self.give_space_back();
+    }
+
+    /// Gives the space of a segment back, if many are ready.
+    fn give_space_back(&self) {
+        if self.queue.check().is_err() {
+            return;
+        }
+        let given = self.writer.lock().give_space_back();
+        if let Err(error) = given {
+            self.queue.fail(&error);
+        }
     }
 
     /// Carries out the next piece of work. Returns whether there was one.

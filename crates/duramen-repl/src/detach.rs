@@ -75,12 +75,14 @@ pub async fn detach_on<R: Runtime>(
     let node = Node::<R>::start(disk, path, options, start).await?;
     let own = node.ident().node;
     for _ in 0..APPLY_WITHIN.as_millis() / LOOK.as_millis() {
-        let members = node.members_applied()?;
+        // As consensus goes by them: those of the last entry that names some, decided or not.
+        let members = node.members();
         let is_alone = members.voters.iter().eq([&own]);
         // Alone it decides on all that it has, once it leads.
         let leads = !is_alone || node.engine().takes_transactions()?;
         let applied = node.replica().end()?.id.seq;
-        if leads && applied >= node.log().decided() {
+        let is_known = !members.voters.is_empty();
+        if is_known && leads && applied >= node.log().decided() {
             let detached = Detached {
                 node: own,
                 published: applied,

@@ -66,8 +66,8 @@ pub(crate) struct Links {
     /// A node that stops closes it.
     pub(crate) log: Weak<RaftLog>,
     pub(crate) retained: Arc<Retained>,
-    /// Why this node takes no part, or nothing from its leader.
-    pub(crate) refuses: Arc<OnceLock<Error>>,
+    /// The newest members of which this node was told that it is none.
+    pub(crate) removed_by: Arc<AtomicU64>,
 }
 
 impl Links {
@@ -83,8 +83,9 @@ impl Links {
         within: Duration,
     ) -> Result<Answer, String> {
         let answered = ask::<R>(&*self.transport, Some(self.ident), (node, peer), lane, asked, within).await;
-        if let Ok(Answer::Removed(_)) = answered {
-            return Err(self.refuses.get_or_init(|| removed(self.ident)).message().to_owned());
+        if let Ok(Answer::Removed(by)) = answered {
+            self.removed_by.fetch_max(by, Ordering::Relaxed);
+            return Err(removed(self.ident).message().to_owned());
         }
         answered
     }
@@ -99,11 +100,12 @@ impl Links {
     }
 }
 
-/// Whether the members that are decided lack a node. One that joins is a member before it knows its number.
+/// Whether the members that are decided lack a node, and were named after its admission: the number of a node
+/// is above those of all entries before that.
 pub(crate) fn is_no_member<R: Runtime>(now: &RaftMetrics<Types<R>>, node: u64) -> bool {
     let named = now.membership_config.log_id().map_or(0, |named| named.index);
     let is_decided = now.last_applied.is_some_and(|applied| applied.index >= named);
-    is_decided && now.membership_config.get_node(&node).is_none()
+    named > node && is_decided && now.membership_config.get_node(&node).is_none()
 }
 
 /// What a node says that was removed.
@@ -259,8 +261,8 @@ pub(crate) struct Answering<R: Runtime> {
     pub(crate) disk: Arc<dyn Disk>,
     /// Held while a member is admitted.
     pub(crate) admits: futures_util::lock::Mutex<()>,
-    /// Why this node takes no part, or nothing from its leader.
-    pub(crate) refuses: Arc<OnceLock<Error>>,
+    /// Why this node takes nothing from its leader.
+    pub(crate) refuses: OnceLock<Error>,
     /// When the node that leads was last heard, by the disk's monotonic clock.
     pub(crate) heard_ns: AtomicU64,
 }
@@ -288,8 +290,8 @@ impl<R: Runtime> Answering<R> {
                 "node {own} of another cluster is at this address, or another node of this one"
             ));
         }
-        if from != 0 && self.was_removed(from) {
-            return Ok(Answer::Removed(true));
+        if let Some(by) = (from != 0).then(|| self.removed_by(from)).flatten() {
+            return Ok(Answer::Removed(by));
         }
         match asked {
             Asked::Join(join) => {
@@ -323,12 +325,16 @@ impl<R: Runtime> Answering<R> {
         }
     }
 
-    /// Whether this node leads, as a majority confirms, and a node is no member of its cluster.
-    fn was_removed(&self, node: u64) -> bool {
+    /// If this node leads, as a majority confirms, and that one is no member of its cluster: the entry that
+    /// names the members. A leader that was suspended does not know how long: that node goes by the entry.
+    fn removed_by(&self, node: u64) -> Option<u64> {
         let metrics = self.raft.metrics();
         let now = metrics.borrow_watched();
+        let is_alone = now.membership_config.voter_ids().eq([self.ident.node]);
         let is_confirmed = now.last_quorum_acked.is_some_and(|at| at.elapsed() < GONE_AFTER);
-        now.state == ServerState::Leader && is_confirmed && is_no_member(&now, node)
+        let knows = now.state == ServerState::Leader && (is_alone || is_confirmed);
+        let named = now.membership_config.log_id().as_ref()?.index;
+        (knows && is_no_member(&now, node)).then_some(named)
     }
 
     /// Waits until an entry is applied here.

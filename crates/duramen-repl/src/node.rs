@@ -10,7 +10,7 @@ use std::time::Duration;
 use duramen::wire::open_node;
 use duramen::{Db, DbOptions};
 use duramen_disk::Disk;
-use duramen_engine::{Code, CommitSeq, Engine, Error, Founding, Ident, OpenReplica, RaftLog, Replica};
+use duramen_engine::{CommitSeq, Engine, Error, Founding, Ident, OpenReplica, RaftLog, Replica};
 use futures_util::FutureExt as _;
 use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
@@ -181,13 +181,12 @@ impl<R: Runtime> Node<R> {
         let config = config(heartbeat_ms.unwrap_or(HEARTBEAT_MS)).validate().map_err(ended)?;
         let ident = found.ident;
         let retained = Arc::new(Retained::default());
-        let refuses = Arc::<OnceLock<Error>>::default();
         let links = Links {
             transport,
             ident,
             log: Arc::downgrade(&log),
             retained: Arc::clone(&retained),
-            refuses: Arc::clone(&refuses),
+            removed_by: Arc::default(),
         };
         let raft = openraft::Raft::new(ident.node, Arc::new(config), links.clone(), store, state).await;
         let raft = raft.map_err(ended)?;
@@ -200,7 +199,7 @@ impl<R: Runtime> Node<R> {
             retained: Arc::clone(&retained),
             disk: Arc::clone(&of_answers),
             admits: futures_util::lock::Mutex::new(()),
-            refuses,
+            refuses: OnceLock::new(),
             heard_ns: AtomicU64::new(0),
         };
         let (nudge, nudges) = roles::nudges();
@@ -397,11 +396,12 @@ impl<R: Runtime> Node<R> {
     pub fn failure(&self) -> Option<NodeError> {
         let metrics = self.raft.metrics();
         let now = metrics.borrow_watched();
-        if is_no_member(&now, self.ident().node) {
+        let named = now.membership_config.log_id().map_or(0, |named| named.index);
+        let told = self.links.removed_by.load(Ordering::Relaxed);
+        if told > named || is_no_member(&now, self.ident().node) {
             return Some(removed(self.ident()).into());
         }
-        let told = self.refuses().filter(|why| why.code() == Code::IdentityRetired);
-        let why = told.or_else(|| self.replica.failure()).map(NodeError::Database);
+        let why = self.replica.failure().map(NodeError::Database);
         why.or_else(|| now.running_state.as_ref().err().map(ended))
     }
 

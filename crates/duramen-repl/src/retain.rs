@@ -21,8 +21,10 @@ use crate::runtime::Runtime;
 use crate::state::State;
 use crate::types::Types;
 
-/// Log that is kept for members that vote and lack entries, unless told otherwise.
+/// Log that is kept for members that lack entries, unless told otherwise.
 pub(crate) const LAGGING_BYTES: u64 = 1 << 30;
+/// Log that is kept for a node that copies the state. Each segment is an open file: 512 of them.
+const JOINING_BYTES: u64 = 4 << 30;
 
 /// A node looks this often whether it can let go of a segment.
 const LOOK: Duration = Duration::from_secs(1);
@@ -30,15 +32,15 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The entries after which some member lacks one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lacked {
-    /// A member that votes.
-    pub(crate) by_voters: u64,
-    /// A member that does not vote yet: it copies the state, and then needs what was written meanwhile.
+    /// A member that has taken entries before.
+    pub(crate) by_lagging: u64,
+    /// One that has not, and does not vote: it copies the state, and then needs what was written meanwhile.
     pub(crate) by_joining: u64,
 }
 
 impl Lacked {
     /// Nothing is known: every entry is needed.
-    const ALL: Lacked = Lacked { by_voters: 0, by_joining: 0 };
+    const ALL: Lacked = Lacked { by_lagging: 0, by_joining: 0 };
 }
 
 /// What members lack, as the leader has last said.
@@ -68,7 +70,7 @@ pub(crate) struct Keeper {
     pub(crate) retained: Arc<Retained>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) path: std::path::PathBuf,
-    /// Bytes of log that are kept for members that vote.
+    /// Bytes of log that are kept for members that lag.
     pub(crate) lagging_bytes: u64,
 }
 
@@ -82,20 +84,20 @@ impl Keeper {
             if now.running_state.is_err() {
                 return;
             }
+            let Some(synced) = keeper.log.upgrade().map(|log| log.synced()) else { return };
             if now.state == ServerState::Leader {
-                keeper.retained.set(lacked(&now, keeper.retained.get()));
+                keeper.retained.set(lacked(&now, synced, keeper.retained.get()));
             }
             let looking = Arc::clone(&keeper);
             let Ok(Some(found)) = R::run_blocking(move || looking.not_needed()).await else { return };
             // What cannot be read now is looked at again.
             let Ok(Some(through)) = found else { continue };
-            let ended = if now.snapshot.is_none_or(|snapshot| snapshot.index < through.0) {
-                // Consensus lets go only of what it knows to be in the state.
-                raft.trigger().snapshot().await
-            } else {
-                raft.trigger().purge_log(through.0).await
-            };
-            if ended.is_err() {
+            // Consensus lets go only of what it knows to be in the state: up to the snapshot.
+            let known = now.snapshot.map_or(0, |snapshot| snapshot.index);
+            let trigger = raft.trigger();
+            let purged = trigger.purge_log(through.0.min(known)).await;
+            let told = if known < through.0 { trigger.snapshot().await } else { Ok(()) };
+            if purged.is_err() || told.is_err() {
                 return;
             }
         }
@@ -109,12 +111,15 @@ impl Keeper {
     }
 
     fn last_not_needed(&self, replica: &Replica, log: &RaftLog) -> Result<Option<CommitSeq>> {
-        let Lacked { by_voters, by_joining } = self.retained.get();
-        let kept = |after: u64, bytes_max: u64| CommitSeq(after).max(log.end_before_last(bytes_max));
+        let Lacked { by_lagging, by_joining } = self.retained.get();
+        let kept = |after: u64, bytes_max: u64| -> Result<CommitSeq> {
+            Ok(CommitSeq(after).max(log.end_before_last(bytes_max)?))
+        };
         // As much as is free is half of what was free before the log was there.
-        let joining_bytes = self.lagging_bytes.max(free_bytes(&*self.disk, &self.path)?);
+        let free = free_bytes(&*self.disk, &self.path)?;
+        let joining_bytes = self.lagging_bytes.max(free.min(JOINING_BYTES));
         let own = replica.checkpointed()?.min(log.decided()).min(log.synced());
-        let through = own.min(kept(by_voters, self.lagging_bytes)).min(kept(by_joining, joining_bytes));
+        let through = own.min(kept(by_lagging, self.lagging_bytes)?).min(kept(by_joining, joining_bytes)?);
         Ok(log.would_free(through)?.then_some(through))
     }
 }
@@ -124,20 +129,22 @@ fn free_bytes(disk: &dyn Disk, path: &Path) -> Result<u64> {
     Ok(found.free_bytes)
 }
 
-/// What members lack of the log of this node, which leads.
-fn lacked<R: Runtime>(now: &RaftMetrics<Types<R>>, before: Lacked) -> Lacked {
+/// What members lack of the log of this node, which leads. What it has not synced it may lack itself after a
+/// power cut.
+fn lacked<R: Runtime>(now: &RaftMetrics<Types<R>>, synced: CommitSeq, before: Lacked) -> Lacked {
     let members = now.membership_config.membership();
-    let mut lacked = Lacked { by_voters: u64::MAX, by_joining: u64::MAX };
+    let mut lacked = Lacked { by_lagging: synced.0, by_joining: u64::MAX };
     for (node, _) in members.nodes().filter(|(node, _)| **node != now.id) {
         let matched = now.replication.as_ref().and_then(|all| all.get(node).copied().flatten());
-        let matched = matched.map(|matched| matched.index);
-        if members.voter_ids().any(|voter| voter == *node) {
+        let votes = members.voter_ids().any(|voter| voter == *node);
+        match matched.map(|matched| matched.index) {
+            Some(has) => lacked.by_lagging = lacked.by_lagging.min(has),
             // It has not answered this leader yet. It may have been one that joins until a moment ago.
-            let known = matched.unwrap_or(before.by_voters.min(before.by_joining));
-            lacked.by_voters = lacked.by_voters.min(known);
-        } else {
-            // The state that it copies has its admission, which is not before the entry of this number.
-            lacked.by_joining = lacked.by_joining.min(matched.unwrap_or(*node));
+            None if votes => {
+                lacked.by_lagging = lacked.by_lagging.min(before.by_lagging).min(before.by_joining);
+            }
+            // The state that it copies has the entry of this number.
+            None => lacked.by_joining = lacked.by_joining.min(*node),
         }
     }
     lacked

@@ -65,10 +65,14 @@ pub(crate) fn status<R: Runtime>(
         let answered = now.heartbeat.as_ref().and_then(|all| all.get(node).and_then(|at| *at));
         let has = matched.flatten().map(|matched| matched.index);
         let purged = now.purged.map_or(0, |purged| purged.index);
+        // A follower that lacks purged entries answers a new leader, and never matches it.
+        let leads =
+            now.last_applied.is_some_and(|applied| applied.committed_leader_id().term == now.current_term);
+        let lacks_all = matched.is_some() && *node != ident.node && leads && answered.is_some() && purged > 0;
         let member = MemberStatus {
             peer: peer.clone(),
             votes: members.voter_ids().any(|voter| voter == *node),
-            needs_copy: has.is_some_and(|has| has < purged),
+            needs_copy: has.map_or(lacks_all, |has| has < purged),
             behind: matched.map(|matched| last - matched.map_or(0, |matched| matched.index.min(last))),
             answered: answered.map(|at| at.elapsed()),
         };

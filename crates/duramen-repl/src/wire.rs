@@ -85,9 +85,9 @@ pub(crate) enum Answer {
     /// Another node leads, at this address of a peer port; empty if none is known.
     #[prost(string, tag = "9")]
     LeaderIsAt(String),
-    /// The node that asks was removed from the cluster.
-    #[prost(bool, tag = "10")]
-    Removed(bool),
+    /// The node that asks was removed from the cluster, by this entry or one before.
+    #[prost(uint64, tag = "10")]
+    Removed(u64),
     /// Why a node does not become a member, also if it asks again.
     #[prost(string, tag = "11")]
     NotAdmitted(String),
@@ -227,7 +227,7 @@ pub(crate) struct Append {
     prev_chain: Option<u64>,
     /// What the leader has to keep of its log for others: the follower keeps it, too.
     #[prost(uint64, tag = "6")]
-    lacked_by_voters: u64,
+    lacked_by_lagging: u64,
     #[prost(uint64, tag = "7")]
     lacked_by_joining: u64,
 }
@@ -391,14 +391,14 @@ impl Append {
             decided: request.leader_commit.map(WireId::from),
             entries: entries.collect(),
             prev_chain,
-            lacked_by_voters: lacked.by_voters,
+            lacked_by_lagging: lacked.by_lagging,
             lacked_by_joining: lacked.by_joining,
         }
     }
 
     /// What the leader has to keep of its log for others.
     pub(crate) fn lacked(&self) -> Lacked {
-        Lacked { by_voters: self.lacked_by_voters, by_joining: self.lacked_by_joining }
+        Lacked { by_lagging: self.lacked_by_lagging, by_joining: self.lacked_by_joining }
     }
 
     /// The entry that the follower should have, and the chain after it at the leader.

@@ -19,9 +19,8 @@ use crate::wal::{
     Enough, Group, Log, LogIdentity, LogPlace, LogPosition, LogWriteError, Record, ReplayedRecord, Stretch,
 };
 
-/// Segments that stay ready, in segments of the greatest size: those that one checkpoint lets go are soon
-/// used again.
-const READY_SEGMENTS_MAX: u64 = 16;
+/// Segments that stay ready: those that one checkpoint lets go are soon used again.
+const READY_SEGMENTS_MAX: usize = 16;
 
 /// The files of Raft's log.
 #[derive(Debug)]
@@ -140,17 +139,13 @@ impl Held<'_> {
         let _layout = locked(self.writer.layout.write());
         locked(view.lock()).begin_at(purged, place);
         self.writer.log.recycle(&place);
-        self.give_space_back(markable(view))
+        Ok(())
     }
 
-    /// Empties the segments that are ready, if there are many: a member that lagged is back, or given up.
-    fn give_space_back(&self, durable: CommitSeq) -> Result<()> {
-        let log = &self.writer.log;
-        let ready_bytes = log.stats().segment_bytes - log.bytes_from(&LogPosition::default());
-        if ready_bytes <= READY_SEGMENTS_MAX * self.writer.geometry.segment_bytes_max {
-            return Ok(());
-        }
-        log.trim(durable).map_err(|failure| failure.0)
+    /// Empties a segment that is ready, if there are many: a member that lagged is back, or given up. One at
+    /// a time, since others wait.
+    pub(super) fn give_space_back(&self) -> Result<()> {
+        self.writer.log.give_back_one(READY_SEGMENTS_MAX).map_err(|failure| failure.0)
     }
 
     /// Writes a watermark, if one is due. Returns whether one will be.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::log::Log;
 use super::segment::Segment;
-use super::{Group, LogWriteError, SyncFailure, Written};
+use super::state::SPARES_WANTED;
+use super::{Group, LogPosition, LogWriteError, SyncFailure, Written};
 use crate::alarm::locked;
 use crate::ids::CommitSeq;
 
@@ -40,31 +41,49 @@ impl Log {
     /// are made anew on demand.
     ///
     /// The headers of those kept are rewritten as unused. With the header of an earlier use, the next opening
-    /// would keep the segment for the older superblock. A full disk has no room for another one (D7). They
-    /// call no commit after `durable_at_most` durable.
+    /// would keep the segment for the older superblock. A full disk has no room for another one (D7).
     ///
     /// # Errors
     /// [`SyncFailure`], as for [`Log::sync`].
-    pub fn trim(&self, durable_at_most: CommitSeq) -> std::result::Result<(), SyncFailure> {
+    pub fn trim(&self) -> std::result::Result<(), SyncFailure> {
         let mut making = locked(self.preparing.lock());
         if let Some(unfinished) = making.take() {
             self.factory().give_up(&unfinished);
         }
-        let taken = self.state().take_spares_beyond_wanted();
+        let taken = self.state().take_spares_beyond(SPARES_WANTED);
+        let durable = self.empty(&taken)?.seq;
+        let kept: Vec<Arc<Segment>> = self.state().ready.iter().cloned().collect();
+        kept.iter().for_each(|spare| self.witness_in(spare, durable));
+        self.sync().map(drop)
+    }
+
+    /// Empties one of the ready segments, if there are more than so many. The writer alone may call this.
+    ///
+    /// # Errors
+    /// [`SyncFailure`], as for [`Log::sync`].
+    pub fn give_back_one(&self, kept: usize) -> std::result::Result<(), SyncFailure> {
+        let making = locked(self.preparing.lock());
+        let ready = self.state().ready.len();
+        if making.is_some() || ready <= kept.max(SPARES_WANTED) {
+            return Ok(());
+        }
+        let taken = self.state().take_spares_beyond(ready - 1);
+        self.empty(&taken).map(drop)
+    }
+
+    /// Empties segments that are ready no more. Their slots are used first when segments are made.
+    fn empty(&self, taken: &[Arc<Segment>]) -> std::result::Result<LogPosition, SyncFailure> {
         // Writes to a file are synced before it is emptied. Otherwise the header of its last use could land
         // later, in a file of another length, and opening would report corruption (D1).
         taken.iter().for_each(|segment| self.state().add_unsynced(segment));
         self.sync()?;
-        for segment in &taken {
+        for segment in taken {
             // A segment that could not be emptied is made anew all the same.
             drop(segment.file.set_len(0));
             let mut state = self.state();
             state.unfinished.push_back(segment.slot);
             state.add_unsynced(segment);
         }
-        let durable = self.sync()?.seq.min(durable_at_most);
-        let kept: Vec<Arc<Segment>> = self.state().ready.iter().cloned().collect();
-        kept.iter().for_each(|spare| self.witness_in(spare, durable));
-        self.sync().map(drop)
+        self.sync()
     }
 }

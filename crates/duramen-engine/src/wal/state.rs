@@ -13,7 +13,7 @@ use crate::ids::{CommitSeq, Epoch};
 use crate::options::Geometry;
 
 /// Segments to keep ready: the next one, and one reserved for a full disk.
-const SPARES_WANTED: usize = 2;
+pub(super) const SPARES_WANTED: usize = 2;
 
 /// Segments of the least size: the current one, the next and the reserve. Later ones double.
 const SEGMENTS_OF_LEAST_SIZE: u64 = 3;
@@ -274,10 +274,10 @@ impl State {
         true
     }
 
-    /// Removes the ready segments beyond those wanted, the largest first.
-    pub(super) fn take_spares_beyond_wanted(&mut self) -> Vec<Arc<Segment>> {
+    /// Removes the ready segments beyond so many, the largest first.
+    pub(super) fn take_spares_beyond(&mut self, kept: usize) -> Vec<Arc<Segment>> {
         let mut taken = Vec::new();
-        while self.ready.len() > SPARES_WANTED {
+        while self.ready.len() > kept {
             let largest = (0..self.ready.len()).max_by_key(|index| self.ready[*index].bytes);
             taken.extend(largest.and_then(|index| self.ready.remove(index)));
         }

@@ -1,6 +1,6 @@
 //! Raft's log lets go of what no member lacks.
 
-use duramen_repl::TokioRuntime;
+use duramen_repl::{NodeError, TokioRuntime};
 use openraft_rt::AsyncRuntime;
 
 use crate::cluster::{Cluster, until};
@@ -91,6 +91,12 @@ fn a_member_that_is_gone_holds_a_bounded_log() {
         let third = cluster.node(3).ident().node;
         until("the leader knows", || leader.status().members[&third].needs_copy.then_some(())).await;
         write_to_two(&cluster).await;
+        // A new leader has never had an answer that tells how far it is.
+        cluster.change_leader().await;
+        let (_, next) = cluster.leader().await;
+        until("the next one knows", || next.status().members[&third].needs_copy.then_some(())).await;
+        let first = leader.ident().node;
+        assert!(matches!(next.remove(first).await, Err(NodeError::Refused(_))), "one of two would be left");
         assert!(leader.failure().is_none() && cluster.node(3).failure().is_none());
     });
 }

@@ -12,7 +12,7 @@ use crate::data_file::PagePointer;
 use crate::engine::event::Event;
 use crate::error::{Error, Result};
 use crate::feed::Letting;
-use crate::ids::{CommitSeq, TreeId};
+use crate::ids::TreeId;
 use crate::snapshot::Registration;
 use crate::wal::SyncFailure;
 
@@ -128,7 +128,7 @@ impl Maintenance {
         // A database that was open for a moment has less. On a full disk the room that there is must do.
         drop(self.store.space.keep_back(self.rest_spare_bytes()));
         // Only while no group is written: a group on its way has already chosen its segments.
-        let trimmed = self.committer.as_leader(|| self.committer.log().trim(CommitSeq(u64::MAX)))?;
+        let trimmed = self.committer.as_leader(|| self.committer.log().trim())?;
         trimmed.map_err(|SyncFailure(error)| {
             self.committer.poison(error.clone());
             error

@@ -320,7 +320,7 @@ fn a_log_at_rest_opens_on_a_full_disk() {
     log.sync().unwrap();
     let from = log.position();
     log.recycle(&from);
-    log.trim(CommitSeq(u64::MAX)).unwrap();
+    log.trim().unwrap();
     drop(log);
     let disk = disk.crash(&CrashChoice::None);
     disk.set_capacity(Some(disk.used_bytes()));
@@ -362,7 +362,7 @@ fn a_log_goes_on_in_its_smallest_segment() {
     check_replay(&disk.crash(&CrashChoice::None), &from, &wanted);
     let before = log.stats().segment_bytes;
     log.recycle(&end);
-    log.trim(CommitSeq(u64::MAX)).unwrap();
+    log.trim().unwrap();
     assert!(log.stats().segment_bytes < before, "the large one is let go");
     check_replay(&disk.crash(&CrashChoice::None), &end, &wanted[1..]);
 }
@@ -386,7 +386,7 @@ fn a_log_that_is_closed_prepares_what_the_next_opening_needs_and_no_more() {
     .unwrap();
     assert_eq!((slices, log.stats().spare_count), (1, 1));
     assert_eq!(disk.files().len(), 3);
-    log.trim(CommitSeq(u64::MAX)).unwrap();
+    log.trim().unwrap();
     assert_eq!(disk.files().len(), 2, "what was begun gives its room back");
 
     commit_to_the_end(&log);
