@@ -55,13 +55,10 @@ fn detach(args: &DatabaseArgs, out: Output) -> Result<()> {
     let path = args.db.display();
     out.line(&format!("{path} is a plain database again, up to commit {}", grouped(published.0)))?;
     if undecided > 0 {
-        let what = format!(
-            "it does not know whether the cluster has decided on {}",
-            counted(undecided, "later entry")
-        );
+        let entries = counted(undecided, "later entry");
         out.warning(
-            &format!("{what}: without them"),
-            "what the other nodes have is the database of the cluster",
+            &format!("left out: {entries} of its log, on which the cluster may not have decided"),
+            "the other nodes have what was decided",
         );
     }
     if others > 0 {
@@ -189,7 +186,8 @@ fn as_json(told: &v1::ClusterReply, verdict: &Verdict) -> Document {
     let members = told.members.iter().map(|member| {
         Value::from(doc! {
             "node": member.node, "role": role_of(member, told), "votes": member.votes,
-            "behind": number(member.behind), "needs_copy": member.needs_copy, "answered_ms_ago": number(member.answered_ms_ago),
+            "behind": number(member.behind), "needs_copy": member.needs_copy,
+            "answered_ms_ago": number(member.answered_ms_ago),
             "address": member.address.as_str(), "serves": member.serves.as_str(),
         })
     });

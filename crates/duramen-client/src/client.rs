@@ -186,7 +186,7 @@ impl Client {
     ///
     /// # Errors
     /// `NotLeader` (E1201) if the node at the other end does not lead; `InvalidArgument` (E0201) if that is
-    /// this node, no member, or one without whom no majority would be left; `Forbidden` (E1102) without the
+    /// this node, no member, or one without which no majority would be left; `Forbidden` (E1102) without the
     /// right `operator`; `OutcomeUnknown` (E0401) if the connection is lost before the answer.
     pub fn remove_member(&self, node: u64) -> Result<()> {
         let mut admin = self.admin();

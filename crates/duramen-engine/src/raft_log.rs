@@ -172,7 +172,8 @@ impl RaftLog {
     }
 
     /// An entry after which about so many bytes of log are left: whole segments count, and at least the last
-    /// purged entry is returned. After an opening it is read where entries lie.
+    /// purged entry is returned. After an opening it is not known where entries lie: a call reads part of the
+    /// log then, and a later one returns more.
     ///
     /// # Errors
     /// As [`RaftLog::entries`].
@@ -191,13 +192,13 @@ impl RaftLog {
             (view.purged.id.seq, found.copied(), after)
         };
         let Some(found) = found else { return Ok(purged) };
-        let is_unknown = log.bytes_from(&found) >= bytes.saturating_mul(2);
+        let through = found.seq.max(purged);
         let end = next.map_or(self.end().id.seq, |next| next.seq);
-        if is_unknown && found.seq.next() < end {
-            // Places are learned on the way to the entry in the middle.
-            self.inner.end_after(CommitSeq(found.seq.0.max(purged.0).midpoint(end.0).max(purged.0 + 1)))?;
+        if log.bytes_from(&found) >= bytes.saturating_mul(2) && through.next() < end {
+            // Places are noted on the way to the entry in the middle. The next call goes by them.
+            self.inner.end_after(CommitSeq(through.0.midpoint(end.0)))?;
         }
-        Ok(found.seq.max(purged))
+        Ok(through)
     }
 
     /// The entries of a range: at least the first, then as many as fit into `bytes_max`.

@@ -19,7 +19,7 @@ use crate::types::{Peer, Types};
 
 /// How long a node without peers may take to apply what it has.
 const APPLY_WITHIN: Duration = Duration::from_secs(60);
-/// How often it is looked at.
+/// Between two looks at how far it is.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A database that was a node, and is a plain one again.

@@ -66,7 +66,7 @@ pub(crate) struct Links {
     /// A node that stops closes it.
     pub(crate) log: Weak<RaftLog>,
     pub(crate) retained: Arc<Retained>,
-    /// The newest members of which this node was told that it is none.
+    /// The newest entry of which a leader said that it names the members, without this node; 0 if none did.
     pub(crate) removed_by: Arc<AtomicU64>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn is_no_member<R: Runtime>(now: &RaftMetrics<Types<R>>, node: u64) -
     named > node && is_decided && now.membership_config.get_node(&node).is_none()
 }
 
-/// What a node says that was removed.
+/// The error of a node that was removed from its cluster.
 pub(crate) fn removed(ident: Ident) -> Error {
     let what = format!("node {} was removed from its cluster, and takes no more part", ident.node);
     Error::new(Code::IdentityRetired, what)
@@ -325,8 +325,9 @@ impl<R: Runtime> Answering<R> {
         }
     }
 
-    /// If this node leads, as a majority confirms, and that one is no member of its cluster: the entry that
-    /// names the members. A leader that was suspended does not know how long: that node goes by the entry.
+    /// The entry that names the members, if they lack a node, and this one leads, as a majority confirms. A
+    /// leader that was suspended may not know that it leads no more: a node does not believe it if it knows a
+    /// later entry that names the members.
     fn removed_by(&self, node: u64) -> Option<u64> {
         let metrics = self.raft.metrics();
         let now = metrics.borrow_watched();

@@ -6,7 +6,7 @@
 //! What is kept for others is bounded on each node. A member that lags further behind cannot go on: it needs
 //! a copy of the state.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ const JOINING_BYTES: u64 = 4 << 30;
 /// A node looks this often whether it can let go of a segment.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The entries after which some member lacks one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The entries after which some member lacks one. By default nothing is known: every entry is needed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Lacked {
     /// A member that has taken entries before.
     pub(crate) by_lagging: u64,
@@ -38,20 +38,9 @@ pub(crate) struct Lacked {
     pub(crate) by_joining: u64,
 }
 
-impl Lacked {
-    /// Nothing is known: every entry is needed.
-    const ALL: Lacked = Lacked { by_lagging: 0, by_joining: 0 };
-}
-
 /// What members lack, as the leader has last said.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Retained(Mutex<Lacked>);
-
-impl Default for Retained {
-    fn default() -> Retained {
-        Retained(Mutex::new(Lacked::ALL))
-    }
-}
 
 impl Retained {
     pub(crate) fn get(&self) -> Lacked {
@@ -69,7 +58,7 @@ pub(crate) struct Keeper {
     pub(crate) log: Weak<RaftLog>,
     pub(crate) retained: Arc<Retained>,
     pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) path: std::path::PathBuf,
+    pub(crate) path: PathBuf,
     /// Bytes of log that are kept for members that lag.
     pub(crate) lagging_bytes: u64,
 }
@@ -143,7 +132,7 @@ fn lacked<R: Runtime>(now: &RaftMetrics<Types<R>>, synced: CommitSeq, before: La
             None if votes => {
                 lacked.by_lagging = lacked.by_lagging.min(before.by_lagging).min(before.by_joining);
             }
-            // The state that it copies has the entry of this number.
+            // The state that it copies has its admission, and so the entry of this number.
             None => lacked.by_joining = lacked.by_joining.min(*node),
         }
     }

@@ -60,19 +60,20 @@ pub(crate) fn status<R: Runtime>(
 ) -> NodeStatus {
     let members = now.membership_config.membership();
     let last = now.last_log_index.unwrap_or_default();
+    let purged = now.purged.map_or(0, |purged| purged.index);
+    // A majority has the first entry of this term.
+    let is_led_here = now.replication.is_some()
+        && now.last_applied.is_some_and(|applied| applied.committed_leader_id().term == now.current_term);
     let of_member = |(node, peer): (&u64, &Peer)| {
         let matched = now.replication.as_ref().map(|all| all.get(node).and_then(|matched| *matched));
         let answered = now.heartbeat.as_ref().and_then(|all| all.get(node).and_then(|at| *at));
         let has = matched.flatten().map(|matched| matched.index);
-        let purged = now.purged.map_or(0, |purged| purged.index);
-        // A follower that lacks purged entries answers a new leader, and never matches it.
-        let leads =
-            now.last_applied.is_some_and(|applied| applied.committed_leader_id().term == now.current_term);
-        let lacks_all = matched.is_some() && *node != ident.node && leads && answered.is_some() && purged > 0;
+        // One that lacks purged entries answers a new leader, and never has an entry in common with it.
+        let only_answers = is_led_here && *node != ident.node && answered.is_some() && purged > 0;
         let member = MemberStatus {
             peer: peer.clone(),
             votes: members.voter_ids().any(|voter| voter == *node),
-            needs_copy: has.map_or(lacks_all, |has| has < purged),
+            needs_copy: has.map_or(only_answers, |has| has < purged),
             behind: matched.map(|matched| last - matched.map_or(0, |matched| matched.index.min(last))),
             answered: answered.map(|at| at.elapsed()),
         };

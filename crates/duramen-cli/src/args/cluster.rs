@@ -16,33 +16,26 @@ pub(crate) struct ClusterArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
     /// Show the members, which of them leads, and what one more failure would do
-    Status(ClusterStatusArgs),
+    Status(ClusterOfArgs),
     /// Let another member lead
     Transfer(ClusterNodeArgs),
     /// Remove a member for good: it gets nothing any more, and comes back only as another one
     Remove(ClusterNodeArgs),
     /// Make the database of a node that is stopped a plain one again: it leaves the cluster with its data
-    Detach(ClusterDetachArgs),
+    Detach(ClusterOfArgs),
 }
 
 impl ClusterArgs {
     pub(crate) fn database_mut(&mut self) -> &mut DatabaseArgs {
         match &mut self.what {
-            ClusterCommand::Status(args) => &mut args.database,
-            ClusterCommand::Detach(args) => &mut args.database,
+            ClusterCommand::Status(args) | ClusterCommand::Detach(args) => &mut args.database,
             ClusterCommand::Transfer(args) | ClusterCommand::Remove(args) => &mut args.database,
         }
     }
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ClusterStatusArgs {
-    #[command(flatten)]
-    pub(crate) database: DatabaseArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ClusterDetachArgs {
+pub(crate) struct ClusterOfArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
 }

@@ -57,18 +57,24 @@ impl Log {
         self.sync().map(drop)
     }
 
-    /// Empties one of the ready segments, if there are more than so many. The writer alone may call this.
+    /// Empties one of the ready segments, if there are more than so many and none is being made. The writer
+    /// alone may call this.
     ///
     /// # Errors
     /// [`SyncFailure`], as for [`Log::sync`].
     pub fn give_back_one(&self, kept: usize) -> std::result::Result<(), SyncFailure> {
-        let making = locked(self.preparing.lock());
-        let ready = self.state().ready.len();
-        if making.is_some() || ready <= kept.max(SPARES_WANTED) {
+        let kept = kept.max(SPARES_WANTED);
+        // Before the lock, which is held while a slice of a segment is made.
+        if self.state().ready.len() <= kept {
             return Ok(());
         }
-        let taken = self.state().take_spares_beyond(ready - 1);
-        self.empty(&taken).map(drop)
+        let making = locked(self.preparing.lock());
+        let taken = {
+            let mut state = self.state();
+            let one_less = state.ready.len().saturating_sub(1);
+            if making.is_some() { Vec::new() } else { state.take_spares_beyond(kept.max(one_less)) }
+        };
+        if taken.is_empty() { Ok(()) } else { self.empty(&taken).map(drop) }
     }
 
     /// Empties segments that are ready no more. Their slots are used first when segments are made.

@@ -53,7 +53,7 @@ impl Transport for Cut {
     }
 }
 
-/// Nobody watches a node that joins.
+/// Ignores what a node that joins tells, and never ends it.
 struct Unwatched;
 
 impl Watch for Unwatched {

@@ -131,9 +131,9 @@ fn a_node_that_was_removed_is_told() {
     });
 }
 
-/// Under the same numbers stand other entries: a follower takes nothing, and says why.
+/// Under the same numbers stand other entries: a follower refuses its leader, and says why.
 #[test]
-fn a_node_with_another_history_takes_nothing() {
+fn a_node_with_another_history_refuses_its_leader() {
     TokioRuntime::new(4).block_on(async {
         let cluster = Cluster::start_apart().await;
         let refuses = || cluster.nodes().iter().find_map(|node| node.refuses());

@@ -90,7 +90,7 @@ fn a_member_that_is_gone_holds_a_bounded_log() {
         let (_, leader) = cluster.leader().await;
         let third = cluster.node(3).ident().node;
         until("the leader knows", || leader.status().members[&third].needs_copy.then_some(())).await;
-        write_to_two(&cluster).await;
+        cluster.on_leader(|db| db.kv("counts").put("after", &1).map(drop)).await;
         // A new leader has never had an answer that tells how far it is.
         cluster.change_leader().await;
         let (_, next) = cluster.leader().await;
@@ -99,8 +99,4 @@ fn a_member_that_is_gone_holds_a_bounded_log() {
         assert!(matches!(next.remove(first).await, Err(NodeError::Refused(_))), "one of two would be left");
         assert!(leader.failure().is_none() && cluster.node(3).failure().is_none());
     });
-}
-
-async fn write_to_two(cluster: &Cluster) {
-    cluster.on_leader(|db| db.kv("counts").put("after", &1).map(drop)).await;
 }

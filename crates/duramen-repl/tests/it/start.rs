@@ -25,6 +25,15 @@ fn embedded(disk: &MemDisk) -> Result<Engine, Error> {
     Engine::open(Arc::new(disk.clone()), "/db", Options::default(), Hooks::default())
 }
 
+/// Makes a plain database with a tree, and closes it. Returns the tree and the last commit.
+fn plain_with_tree(disk: &MemDisk) -> (TreeId, u64) {
+    let engine = embedded(disk).unwrap();
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("numbers", None)).unwrap();
+    let last = engine.snapshot().unwrap().seq().0;
+    engine.close().unwrap();
+    (tree, last)
+}
+
 async fn node(disk: &MemDisk, is_first: bool) -> Node<TokioRuntime> {
     let own = Peer { address: "here:1".to_owned(), ..Peer::default() };
     let first = is_first.then(|| First::alone(disk, own));
@@ -55,10 +64,7 @@ async fn put(node: &Node<TokioRuntime>, tree: TreeId, key: &'static [u8]) -> Rec
 #[test]
 fn a_leader_whose_database_takes_no_commits_ends_its_part() {
     let disk = MemDisk::with_system_clock(8);
-    let engine = embedded(&disk).unwrap();
-    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("numbers", None)).unwrap();
-    engine.close().unwrap();
-    drop(engine);
+    let (tree, _) = plain_with_tree(&disk);
     TokioRuntime::new(2).block_on(async {
         let first = node(&disk, true).await;
         put(&first, tree, b"one").await;
@@ -79,11 +85,7 @@ fn a_leader_whose_database_takes_no_commits_ends_its_part() {
 #[test]
 fn an_embedded_database_becomes_the_first_node_and_is_detached() {
     let disk = MemDisk::with_system_clock(7);
-    let engine = embedded(&disk).unwrap();
-    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("numbers", None)).unwrap();
-    let n = engine.snapshot().unwrap().seq().0;
-    engine.close().unwrap();
-    drop(engine);
+    let (tree, n) = plain_with_tree(&disk);
     TokioRuntime::new(2).block_on(async {
         let first = node(&disk, true).await;
         let founded = first.log().end().id.seq;
@@ -115,10 +117,7 @@ fn an_embedded_database_becomes_the_first_node_and_is_detached() {
 #[test]
 fn a_node_that_lost_its_power_is_detached_with_everything() {
     let disk = MemDisk::with_system_clock(9);
-    let engine = embedded(&disk).unwrap();
-    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("numbers", None)).unwrap();
-    engine.close().unwrap();
-    drop(engine);
+    let (tree, _) = plain_with_tree(&disk);
     TokioRuntime::new(2).block_on(async {
         let first = node(&disk, true).await;
         put(&first, tree, b"one").await;
