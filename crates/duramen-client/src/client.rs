@@ -445,6 +445,16 @@ impl Client {
         self.shared.failed(status)
     }
 
+    /// As [`Client::failed`], without what it says about the server.
+    pub(crate) fn error_of(&self, status: &Status) -> Error {
+        self.shared.error_of(status)
+    }
+
+    /// Notes what an error says about the server, which has come in the place of an answer.
+    pub(crate) fn note(&self, error: Error) -> Error {
+        self.shared.links.note(error)
+    }
+
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.shared.runtime
     }

@@ -151,11 +151,16 @@ impl TransactionStream {
         }
     }
 
-    /// Waits for the next answer.
+    /// Waits for the next answer. An error that says so lets the next call look for the node that leads.
     ///
     /// # Errors
     /// As [`TransactionStream::ask`].
     pub(crate) fn answer(&mut self) -> std::result::Result<Told, FailedStep> {
+        let answer = self.answer_to_latest();
+        answer.map_err(|failed| FailedStep { error: self.client.note(failed.error), ..failed })
+    }
+
+    fn answer_to_latest(&mut self) -> std::result::Result<Told, FailedStep> {
         while self.unread > 0 {
             self.unread -= 1;
             match self.next_answer() {
@@ -175,7 +180,7 @@ impl TransactionStream {
                 .block_on(async { time::timeout(self.answer_within, self.answers.next()).await })
                 .map_err(over)?;
             let Ok(answer) = answer else { return Err(over(no_answer())) };
-            let answer = answer.transpose().map_err(|status| over(self.client.failed(&status)))?;
+            let answer = answer.transpose().map_err(|status| over(self.client.error_of(&status)))?;
             self.was_long |= answer.as_ref().is_some_and(|answer| answer.encoded_len() > LONG_BYTES);
             match answer {
                 Some(v1::TransactReply { kind: Some(Told::Pong(_)) }) => {}

@@ -182,6 +182,35 @@ fn a_program_loses_no_write_while_each_node_is_killed() {
     }
 }
 
+/// Clients that run nothing but closures go to the node that leads, whichever they have connected to.
+#[test]
+fn closures_go_to_the_node_that_leads() {
+    let scratch = Scratch::new();
+    if scratch.lies_in_memory() {
+        return skipped(
+            "closures at followers — the target directory lies in memory, and they acknowledge at level disk",
+        );
+    }
+    let cluster = Cluster::begin(scratch);
+    cluster.wait_for(0, "three vote", |status| status["spare"] == 1);
+    let remotes: Vec<Remote> =
+        cluster.nodes.iter().map(|node| Remote::connect(&node.serves).unwrap()).collect();
+    for (turn, leads) in [0, 1, 2, 0].into_iter().enumerate() {
+        if turn > 0 {
+            let node = cluster.nodes[leads].node;
+            let at = &cluster.nodes[0].serves;
+            cluster.scratch.ok(&["cluster", "transfer", "--at", at, &node.to_string()]);
+            cluster.wait_for(leads, "it leads", |status| status["spare"] == 1);
+        }
+        for (number, remote) in remotes.iter().enumerate() {
+            let key = format!("{turn} {number}");
+            let begun = Instant::now();
+            remote.transact(|tx| tx.kv("closures").put(key.as_str(), &1)).unwrap();
+            assert!(begun.elapsed() < Duration::from_secs(15), "in time: {key}");
+        }
+    }
+}
+
 /// An operator sees which node leads, lets another one lead, and removes members. A node with a certificate
 /// of another authority does not join, and one that is started at another address is refused.
 #[test]
