@@ -2,8 +2,8 @@
 
 /// Each crate of this workspace, and those it may depend on (dev- and build-dependencies included).
 ///
-/// Nothing may depend on duramen-cli, duramen-sim, duramen-bench, duramen-powercut or tickets. `duramen`
-/// re-exports what the command line needs of the engine.
+/// Nothing may depend on duramen-cli, duramen-sim, duramen-bench, duramen-powercut, duramen-nemesis or
+/// tickets. `duramen` re-exports what the command line needs of the engine.
 const ARROWS: &[(&str, &[&str])] = &[
     ("duramen-disk", &[]),
     ("duramen-derive", &[]),
@@ -44,11 +44,13 @@ const ARROWS: &[(&str, &[&str])] = &[
             "duramen-server",
         ],
     ),
+    ("duramen-nemesis", &["duramen", "duramen-disk", "duramen-client"]),
     ("tickets", &["duramen"]),
 ];
 
 /// Crates that are never published.
-const UNPUBLISHED: &[&str] = &["duramen-sim", "duramen-bench", "duramen-powercut", "tickets"];
+const UNPUBLISHED: &[&str] =
+    &["duramen-sim", "duramen-bench", "duramen-powercut", "duramen-nemesis", "tickets"];
 
 /// Takes (path, text) of each crate's manifest.
 pub(crate) fn violations(manifests: &[(String, String)]) -> Vec<String> {

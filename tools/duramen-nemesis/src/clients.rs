@@ -1,0 +1,393 @@
+//! Clients of the cluster: writers, which follow the leader as the library does, and readers, each of one
+//! node. What they are answered goes into the history.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use duramen::error::{Error, ErrorKind};
+use duramen::prelude::*;
+use duramen_client::Remote;
+use duramen_disk::memory::Random;
+
+use crate::history::{End, History, Part};
+use crate::machine;
+
+/// Lists that transactions meet on.
+const LISTS: u64 = 5;
+/// After so many appends other lists are used, so that lists stay short.
+const APPENDS_OF_LISTS: u64 = 120;
+/// A client rests at most so long between two transactions, in milliseconds.
+const REST_MS_MAX: usize = 25;
+/// Processes of the history: a client is another one after a transaction whose end it does not know.
+const PROCESSES: u64 = 1000;
+const COUNTS: &str = "counts";
+const BALLAST: &str = "ballast";
+/// Large values, so that a full disk is met.
+const BALLAST_BYTES: usize = 256 << 10;
+const BALLAST_MAX: u64 = 200;
+const SNAPSHOT: &str = "snapshot";
+
+/// A list that transactions append their ids to.
+#[derive(Debug, Serialize, Deserialize, Collection)]
+pub(crate) struct List {
+    #[key]
+    pub(crate) id: u64,
+    pub(crate) ids: Vec<u64>,
+}
+
+/// Each transaction that appends inserts one, too.
+#[derive(Debug, Serialize, Deserialize, Collection)]
+#[collection(view(ByClient, key = client, value = amount, reduce = (Count, Sum)))]
+pub(crate) struct Entry {
+    #[key]
+    pub(crate) id: u64,
+    pub(crate) client: u64,
+    pub(crate) amount: i64,
+}
+
+/// What all clients share.
+#[derive(Debug)]
+pub(crate) struct Load {
+    pub(crate) history: History,
+    pub(crate) is_over: AtomicBool,
+    /// A file of a node has a flipped bit: its errors are as they should be.
+    pub(crate) may_find_damage: AtomicBool,
+    /// A disk is full: what takes room is refused.
+    pub(crate) may_be_full: AtomicBool,
+    machines: usize,
+    ids: AtomicU64,
+    seen: Mutex<Seen>,
+}
+
+/// What was seen.
+#[derive(Debug)]
+struct Seen {
+    wrong: Vec<String>,
+    /// By code, and what was called.
+    errors: BTreeMap<(String, &'static str), u64>,
+    reads: u64,
+    writes: u64,
+    last_write: Instant,
+    longest_pause: Duration,
+}
+
+impl Load {
+    pub(crate) fn new(machines: usize) -> Load {
+        let seen = Seen {
+            wrong: Vec::new(),
+            errors: BTreeMap::new(),
+            reads: 0,
+            writes: 0,
+            last_write: Instant::now(),
+            longest_pause: Duration::ZERO,
+        };
+        Load {
+            history: History::default(),
+            is_over: AtomicBool::new(false),
+            may_find_damage: AtomicBool::new(false),
+            may_be_full: AtomicBool::new(false),
+            machines,
+            ids: AtomicU64::new(1),
+            seen: Mutex::new(seen),
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_wrong(&self, what: String) {
+        self.seen().wrong.push(what);
+    }
+
+    pub(crate) fn wrong(&self) -> Vec<String> {
+        self.seen().wrong.clone()
+    }
+
+    pub(crate) fn writes(&self) -> u64 {
+        self.seen().writes
+    }
+
+    pub(crate) fn reads(&self) -> u64 {
+        self.seen().reads
+    }
+
+    /// Begins to look for the longest pause.
+    pub(crate) fn watch_pauses(&self) {
+        self.seen().longest_pause = Duration::ZERO;
+    }
+
+    /// The longest time without an acknowledged write since then.
+    pub(crate) fn longest_pause(&self) -> Duration {
+        self.seen().longest_pause
+    }
+
+    pub(crate) fn errors(&self) -> Vec<String> {
+        let seen = self.seen();
+        seen.errors.iter().map(|((code, call), times)| format!("{times} {code} of {call}")).collect()
+    }
+
+    fn has_written(&self) {
+        let mut seen = self.seen();
+        seen.writes += 1;
+        seen.longest_pause = seen.longest_pause.max(seen.last_write.elapsed());
+        seen.last_write = Instant::now();
+    }
+
+    /// What an error says about the transaction that it is of. No fault lasts so long that a call of the
+    /// library should end with one, those of snapshots apart.
+    fn end(&self, call: &'static str, error: &Error) -> End {
+        let is_full = error.kind() == ErrorKind::Full && self.may_be_full.load(Ordering::Relaxed);
+        if call != SNAPSHOT && !is_full {
+            self.is_wrong(format!("{call}: {error:?}"));
+        }
+        *self.seen().errors.entry((error.code().to_string(), call)).or_default() += 1;
+        match error.kind() {
+            ErrorKind::InDoubt | ErrorKind::Poisoned => End::Unknown,
+            ErrorKind::Unavailable | ErrorKind::Conflict | ErrorKind::Expired => End::Never,
+            ErrorKind::Full if is_full => End::Never,
+            ErrorKind::Corrupt if self.may_find_damage.load(Ordering::Relaxed) => End::Unknown,
+            _ => {
+                self.is_wrong(format!("{call}: {error:?}"));
+                End::Unknown
+            }
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Lists of now, or of a little while ago.
+    fn some_lists(&self, random: &mut Random) -> Vec<u64> {
+        let age = self.ids.load(Ordering::Relaxed) / APPENDS_OF_LISTS;
+        let age = if random.chance(1, 8) { age.saturating_sub(1) } else { age };
+        let mut lists: Vec<u64> = (0..LISTS).map(|list| age * LISTS + list).collect();
+        random.shuffle(&mut lists);
+        lists.truncate(1 + random.below(3));
+        lists
+    }
+
+    /// Connects to a machine, in time.
+    fn connect(&self, machine: usize) -> Option<Remote> {
+        while self.goes_on() {
+            match Remote::connect(&machine::serves(machine).to_string()) {
+                Ok(remote) => return Some(remote),
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+        None
+    }
+}
+
+/// A client.
+#[derive(Debug)]
+pub(crate) struct Client<'a> {
+    load: &'a Load,
+    number: u64,
+    /// Its process in the history.
+    process: u64,
+    random: Random,
+}
+
+impl<'a> Client<'a> {
+    pub(crate) fn new(load: &'a Load, number: u64, seed: u64) -> Client<'a> {
+        let random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(number));
+        Client { load, number, process: number, random }
+    }
+
+    fn machine(&self) -> usize {
+        usize::try_from(self.number).expect("few clients") % self.load.machines
+    }
+
+    fn rest(&mut self) {
+        std::thread::sleep(Duration::from_millis(self.random.below(REST_MS_MAX) as u64));
+    }
+
+    fn ends(&mut self, parts: &[Part], end: End) {
+        self.load.history.ends(self.process, parts, end);
+        if end == End::Unknown {
+            self.process += PROCESSES;
+        }
+    }
+
+    /// Writes until the load is over.
+    pub(crate) fn write(mut self) {
+        let Some(remote) = self.load.connect(self.machine()) else { return };
+        let mut count = Some(0);
+        while self.load.goes_on() {
+            match self.random.below(8) {
+                0 => self.count(&remote, &mut count),
+                1 => self.look(&remote),
+                _ => self.append(&remote),
+            }
+            self.rest();
+        }
+    }
+
+    /// Reads at one machine until the load is over.
+    pub(crate) fn read(mut self) {
+        while let Some(remote) = self.load.connect(self.machine()) {
+            while self.load.goes_on() {
+                let errors = self.load.errors().len();
+                self.read_once(&remote);
+                self.rest();
+                if self.load.errors().len() != errors {
+                    // The library goes elsewhere after an error; this client does not.
+                    break;
+                }
+            }
+        }
+    }
+
+    /// A transaction that reads some lists and appends to one or more of them.
+    fn append(&mut self, remote: &Remote) {
+        let id = self.load.ids.fetch_add(1, Ordering::Relaxed);
+        let mut lists = self.load.some_lists(&mut self.random);
+        let appended = lists.split_off(self.random.below(lists.len()));
+        let asked: Vec<Part> = lists
+            .iter()
+            .map(|list| Part::Read(*list, None))
+            .chain(appended.iter().flat_map(|list| [Part::Read(*list, None), Part::Append(*list, id)]))
+            .collect();
+        self.load.history.begins(self.process, &asked);
+        let entry = Entry { id, client: self.number, amount: 1 };
+        let done = remote.transact(|tx| {
+            let mut parts = Vec::new();
+            for list in &lists {
+                parts.push(Part::Read(*list, Some(found(tx.get::<List>(*list)?))));
+            }
+            for list in &appended {
+                let mut ids = found(tx.get::<List>(*list)?);
+                parts.extend([Part::Read(*list, Some(ids.clone())), Part::Append(*list, id)]);
+                ids.push(id);
+                tx.put(&List { id: *list, ids })?;
+            }
+            tx.insert(&entry)?;
+            Ok(parts)
+        });
+        match done {
+            Ok(parts) => {
+                self.ends(&parts, End::Happened);
+                self.load.has_written();
+            }
+            Err(error) => {
+                let end = self.load.end("transact", &error);
+                self.ends(&asked, end);
+            }
+        }
+    }
+
+    /// A transaction that only reads.
+    fn look(&mut self, remote: &Remote) {
+        let lists = self.load.some_lists(&mut self.random);
+        self.reads(&lists, "transact, read-only", || {
+            remote.transact(|tx| {
+                lists.iter().map(|list| Ok(found(tx.get::<List>(*list)?))).collect::<Result<Vec<_>>>()
+            })
+        });
+    }
+
+    /// A state of one machine.
+    fn read_once(&mut self, remote: &Remote) {
+        let lists = self.load.some_lists(&mut self.random);
+        self.reads(&lists, SNAPSHOT, || {
+            let snapshot = remote.snapshot()?;
+            lists.iter().map(|list| Ok(found(snapshot.get::<List>(*list)?))).collect()
+        });
+    }
+
+    fn reads(&mut self, lists: &[u64], call: &'static str, read: impl FnOnce() -> Result<Vec<Vec<u64>>>) {
+        let asked: Vec<Part> = lists.iter().map(|list| Part::Read(*list, None)).collect();
+        self.load.history.begins(self.process, &asked);
+        match read() {
+            Ok(answers) => {
+                let parts = lists.iter().zip(answers).map(|(list, ids)| Part::Read(*list, Some(ids)));
+                self.ends(&parts.collect::<Vec<_>>(), End::Happened);
+                self.load.seen().reads += 1;
+            }
+            Err(error) => {
+                // What only reads has changed nothing, whatever became of it.
+                let _ = self.load.end(call, &error);
+                self.ends(&asked, End::Never);
+            }
+        }
+    }
+
+    /// Adds one to this client's count, whose value is known unless an end was unknown.
+    fn count(&mut self, remote: &Remote, count: &mut Option<i64>) {
+        match remote.kv(COUNTS).increment(self.number, 1) {
+            Ok(now) => {
+                if count.is_some_and(|before| now != before + 1) {
+                    let what = format!("client {}: {count:?} and one is {now}", self.number);
+                    self.load.is_wrong(what);
+                }
+                *count = Some(now);
+                self.load.has_written();
+            }
+            Err(error) => {
+                if self.load.end("increment", &error) == End::Unknown {
+                    *count = None;
+                }
+            }
+        }
+    }
+}
+
+/// Puts large values until the cluster has no room for more of them, or has taken many, and deletes them all:
+/// that must always pass. Returns what happened.
+pub(crate) fn press(machine: usize, random: &mut Random) -> std::result::Result<String, String> {
+    let failed = |what: &str, error: &Error| format!("{what} while disks are full: {error:?}");
+    let remote = Remote::connect(&machine::steward(machine).to_string())
+        .map_err(|error| failed("connecting", &error))?;
+    let mut puts = 0;
+    let refused = loop {
+        if puts == BALLAST_MAX {
+            break false;
+        }
+        let value: Vec<u64> = (0..BALLAST_BYTES / 8).map(|_| random.bits()).collect();
+        match remote.kv(BALLAST).put(puts, &value) {
+            Ok(_) => puts += 1,
+            Err(error) if error.kind() == ErrorKind::Full => break true,
+            Err(error) => return Err(failed("a put", &error)),
+        }
+    };
+    for key in 0..puts {
+        remote.kv(BALLAST).delete(key).map_err(|error| failed("a delete", &error))?;
+    }
+    Ok(format!("{puts} large values, {}, deleted", if refused { "then refused" } else { "all taken" }))
+}
+
+fn found(list: Option<List>) -> Vec<u64> {
+    list.map(|list| list.ids).unwrap_or_default()
+}
+
+/// What a machine has at the end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Content {
+    pub(crate) lists: BTreeMap<u64, Vec<u64>>,
+    pub(crate) entries: Vec<(u64, u64)>,
+    counts: Vec<Option<i64>>,
+}
+
+/// Reads everything at one machine, and checks that its view has what its documents have.
+pub(crate) fn content(machine: usize, clients: u64) -> Result<Content> {
+    let remote = Remote::connect(&machine::steward(machine).to_string())?;
+    let snapshot = remote.snapshot()?;
+    let lists = snapshot.collection::<List>().to_vec()?.into_iter().map(|list| (list.id, list.ids)).collect();
+    let entries = snapshot.collection::<Entry>().to_vec()?;
+    let (count, sum) = snapshot.view::<ByClient>().reduce()?;
+    let amounts: i64 = entries.iter().map(|entry| entry.amount).sum();
+    if (count, sum) != (entries.len() as u64, i128::from(amounts)) {
+        return Err(Error::invalid(format!(
+            "the view of machine {} has {count} documents of {sum}; there are {} of {amounts}",
+            machine + 1,
+            entries.len()
+        )));
+    }
+    let counts = (0..clients).map(|client| snapshot.kv(COUNTS).get(client)).collect::<Result<_>>()?;
+    let entries = entries.iter().map(|entry| (entry.id, entry.client)).collect();
+    Ok(Content { lists, entries, counts })
+}
