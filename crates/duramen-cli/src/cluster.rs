@@ -108,6 +108,12 @@ fn status(args: &DatabaseArgs, out: Output) -> Result<()> {
             ),
         );
     }
+    for member in told.members.iter().filter(|member| member.is_full) {
+        out.warning(
+            &format!("the disk of node {} is full: it takes nothing that needs room", member.node),
+            "make room there; while a majority has room, writes go on, and deletes always do",
+        );
+    }
     let mut table = new_table(&["node", "role", "behind", "answered", "peers at", "clients at"]);
     align_right(&mut table, [0, 2, 3]);
     for member in &told.members {
@@ -163,7 +169,7 @@ fn verdict(told: &v1::ClusterReply) -> Verdict {
     }
     let is_there = |member: &&v1::Member| {
         let answers = member.answered_ms_ago.is_some_and(|ms| ms < GONE_MS);
-        member.node == told.node || answers && !member.needs_copy
+        !member.is_full && (member.node == told.node || answers && !member.needs_copy)
     };
     let there = voters.filter(is_there).count();
     let spare = there.saturating_sub(count / 2 + 1);
@@ -187,6 +193,7 @@ fn as_json(told: &v1::ClusterReply, verdict: &Verdict) -> Document {
         Value::from(doc! {
             "node": member.node, "role": role_of(member, told), "votes": member.votes,
             "behind": number(member.behind), "needs_copy": member.needs_copy,
+            "is_full": member.is_full,
             "answered_ms_ago": number(member.answered_ms_ago),
             "address": member.address.as_str(), "serves": member.serves.as_str(),
         })

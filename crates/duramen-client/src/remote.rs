@@ -275,7 +275,9 @@ impl Remote {
                 Err(error) => {
                     tries += 1;
                     let wait = self.wait_before(tries);
-                    let may_change = is_transient(&error) || is_in_doubt(&error);
+                    // A full disk has no room to note that the commit never happens.
+                    let is_full = error.kind() == ErrorKind::Full;
+                    let may_change = is_transient(&error) || is_in_doubt(&error) || is_full;
                     if !may_change || Instant::now() + wait > until {
                         let what = format!("the transaction may or may not survive: {}", lost.message());
                         let hint = "look whether the change is there before repeating it";

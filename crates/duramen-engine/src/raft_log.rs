@@ -17,12 +17,13 @@
 //! **Errors are final.** After a failed write, sync or cut the log refuses everything: what is on disk is in
 //! doubt, and the next opening looks (D6).
 //!
-//! Reading order: [`Entry`], [`RaftLog`], `view` (what readers see), `writer` (what reaches the disk), `twin`
-//! (the vote). Format: docs/format.md, "Raft's log".
+//! Reading order: [`Entry`], [`RaftLog`], `view` (what readers see), `writer` (what reaches the disk), `room`
+//! (full disks), `twin` (the vote). Format: docs/format.md, "Raft's log".
 
 mod entry;
 mod opening;
 mod queue;
+mod room;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -32,11 +33,13 @@ mod writer;
 
 use std::any::Any;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub use entry::{Entry, EntryId, EntryKind, LogEnd, OrderedOn};
 pub use opening::Found;
 pub(crate) use opening::RaftPlace;
+pub use room::Room;
 pub use start::{Ident, Vote};
 
 use crate::alarm::locked;
@@ -47,7 +50,7 @@ use crate::raft_log::queue::{Queue, Work};
 use crate::raft_log::view::View;
 use crate::raft_log::writer::Writer;
 use crate::threads::Threads;
-use crate::wal::{Enough, Stretch};
+use crate::wal::{Enough, Record, Stretch};
 
 /// Called once what was asked for survives a power cut, or has failed for good. It may ask for more.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
@@ -66,6 +69,8 @@ struct Inner {
     view: Mutex<View>,
     queue: Queue,
     writer: Writer,
+    /// Bytes of appends that wait, and of room that is held.
+    promised: AtomicUsize,
 }
 
 impl RaftLog {
@@ -80,6 +85,8 @@ impl RaftLog {
     pub fn append(&self, entries: Vec<Entry>, done: Done) -> Result<()> {
         self.inner.queue.ask(|| {
             let records = self.inner.view_now().append(entries)?;
+            let bytes = bytes_of(&records);
+            self.inner.promised.fetch_add(bytes, Ordering::AcqRel);
             Ok(Work::Append { records, done })
         })
     }
@@ -346,6 +353,11 @@ impl Inner {
         if let Err(error) = &result {
             self.queue.fail(error);
         }
+        for work in &batch {
+            if let Work::Append { records, .. } = work {
+                self.promised.fetch_sub(bytes_of(records), Ordering::AcqRel);
+            }
+        }
         drop(writing);
         batch.into_iter().for_each(|work| work.into_done()(result.clone()));
         true
@@ -460,4 +472,9 @@ impl Inner {
 
 pub(super) fn bad_entry(seq: CommitSeq, what: &str) -> Error {
     Error::new(Code::CorruptLog, format!("entry {seq} of Raft's log cannot be read: {what}"))
+}
+
+/// What appended records take, at most.
+fn bytes_of(records: &[Record]) -> usize {
+    records.iter().map(|record| record.bytes().len() + room::ENTRY_BYTES).sum()
 }

@@ -59,6 +59,8 @@ pub struct Transaction {
     caller_makes_room: bool,
     runs_alone: bool,
     frees_room: bool,
+    /// It only deletes, but for a row that goes with that.
+    counts_as_deletes: bool,
 }
 
 impl Transaction {
@@ -84,6 +86,7 @@ impl Transaction {
             caller_makes_room: false,
             runs_alone: false,
             frees_room: false,
+            counts_as_deletes: false,
         }
     }
 
@@ -145,6 +148,18 @@ impl Transaction {
     /// kept for deletes on a full disk (D7), and is accepted while other writers are refused.
     pub fn frees_room(&mut self) {
         self.frees_room = true;
+    }
+
+    /// Whether it deletes, and does nothing else so far.
+    #[must_use]
+    pub fn only_deletes(&self) -> bool {
+        !self.changes.is_empty() && self.changes.only_deletes()
+    }
+
+    /// Lets what was written so far count as deletes, which a full disk takes (D7), until the next put: for a
+    /// small row that goes with them.
+    pub fn counts_as_deletes(&mut self) {
+        self.counts_as_deletes = true;
     }
 
     /// Bounds the memory of the notes of what is read, which the engine's memory target does not count.
@@ -479,7 +494,7 @@ impl Transaction {
             relocation: None,
             level,
             serves_feed: self.serves_feed,
-            frees_room: self.frees_room,
+            frees_room: self.frees_room || self.counts_as_deletes,
             wait,
         }))
     }
@@ -494,6 +509,7 @@ impl Transaction {
     }
 
     fn set(&mut self, tree: TreeId, key: &[u8], value: Option<OwnedValue>) -> Result<()> {
+        self.counts_as_deletes &= value.is_none();
         let more = key.len() + value.as_ref().map_or(0, |value| value.bytes.len());
         if let Err(error) = self.settle().and_then(|()| self.make_room_for(self.changes.bytes() + more)) {
             if let Some(refused) = &value {

@@ -22,6 +22,7 @@ mod proposer;
 mod read;
 mod retain;
 mod roles;
+mod room;
 mod running;
 mod runtime;
 mod seed;

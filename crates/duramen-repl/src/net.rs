@@ -23,6 +23,7 @@ use prost::Message;
 
 use crate::node::GONE_AFTER;
 use crate::retain::Retained;
+use crate::room::Rooms;
 use crate::runtime::Runtime;
 use crate::seed::Seeds;
 use crate::state::{State, StateAt};
@@ -66,6 +67,7 @@ pub(crate) struct Links {
     /// A node that stops closes it.
     pub(crate) log: Weak<RaftLog>,
     pub(crate) retained: Arc<Retained>,
+    pub(crate) rooms: Arc<Rooms>,
     /// The newest entry of which a leader said that it names the members, without this node; 0 if none did.
     pub(crate) removed_by: Arc<AtomicU64>,
 }
@@ -204,6 +206,7 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Link {
         let answer = self.call::<R>(self.lane, asked, &option).await?;
         match answer {
             Answer::Append(reply) => {
+                self.links.rooms.tells(self.node, reply.space());
                 reply.into_response().ok_or_else(|| misplaced(&Answer::Failed(String::new())))
             }
             answer => Err(misplaced(&answer)),
@@ -258,6 +261,7 @@ pub(crate) struct Answering<R: Runtime> {
     pub(crate) log: Weak<RaftLog>,
     pub(crate) seeds: Arc<Seeds>,
     pub(crate) retained: Arc<Retained>,
+    pub(crate) rooms: Arc<Rooms>,
     pub(crate) disk: Arc<dyn Disk>,
     /// Held while a member is admitted.
     pub(crate) admits: futures_util::lock::Mutex<()>,
@@ -268,6 +272,17 @@ pub(crate) struct Answering<R: Runtime> {
 }
 
 impl<R: Runtime> Answering<R> {
+    pub(crate) fn new(
+        links: &Links,
+        raft: Raft<Types<R>, State>,
+        seeds: Arc<Seeds>,
+        disk: Arc<dyn Disk>,
+    ) -> Answering<R> {
+        let Links { ident, log, retained, rooms, .. } = links.clone();
+        let (admits, refuses, heard_ns) = Default::default();
+        Answering { raft, ident, log, seeds, retained, rooms, disk, admits, refuses, heard_ns }
+    }
+
     /// Answers a request of a peer.
     pub(crate) async fn answer(&self, request: &[u8]) -> Vec<u8> {
         let answer = match Request::decode(request) {
@@ -314,7 +329,12 @@ impl<R: Runtime> Answering<R> {
             Asked::Append(append) => {
                 self.is_same_log(&append)?;
                 let lacked = append.lacked();
-                let answer = answer_to(&self.raft, Asked::Append(append)).await?;
+                let room = match append.entries() {
+                    0 => None,
+                    entries => Some(self.rooms.hold::<R>(self.ident.node, entries, append.bytes()).await?),
+                };
+                let answer = answer_to(&self.raft, Asked::Append(append)).await?.with(self.rooms.own());
+                drop(room);
                 if matches!(&answer, Answer::Append(reply) if !reply.is_of_a_later_leader()) {
                     self.retained.set(lacked);
                     self.heard_ns.store(self.disk.monotonic_ns(), Ordering::Relaxed);

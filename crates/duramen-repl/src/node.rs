@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
 use duramen::wire::open_node;
@@ -20,6 +20,7 @@ use crate::log_store::LogStore;
 use crate::net::{Answering, Links, Transport, is_no_member, removed};
 use crate::proposer::Groups;
 use crate::retain::{Keeper, LAGGING_BYTES, Retained};
+use crate::room::Rooms;
 use crate::runtime::Runtime;
 use crate::seed::Seeds;
 use crate::state::State;
@@ -162,7 +163,8 @@ impl<R: Runtime> Node<R> {
         let Start { first, promotes, transport, heartbeat_ms, lagging_bytes } = start;
         let first = first.map(founding).transpose()?;
         let (of_answers, of_path) = (Arc::clone(&disk), path.clone());
-        let (groups, proposals) = Groups::new();
+        let rooms = Arc::new(Rooms::new(Arc::clone(&disk), path.clone()));
+        let (groups, proposals) = Groups::new(Arc::clone(&rooms));
         let open = move || {
             let founding = first.as_ref().map(|(ident, members, time_ns)| Founding {
                 ident: *ident,
@@ -175,9 +177,10 @@ impl<R: Runtime> Node<R> {
         let (db, opened) = R::run_blocking(open).boxed().await.map_err(ended)??;
         let OpenReplica { engine, replica, log, found } = opened;
         let (replica, log) = (Arc::new(replica), Arc::new(log));
+        rooms.of_log(&log);
         let synced = Synced::new(Arc::clone(&log));
         let store = LogStore::new(Arc::clone(&log), found.vote, synced.clone());
-        let state = State::new(&replica, synced);
+        let state = State::new(&replica, synced, Arc::clone(&rooms));
         let config = config(heartbeat_ms.unwrap_or(HEARTBEAT_MS)).validate().map_err(ended)?;
         let ident = found.ident;
         let retained = Arc::new(Retained::default());
@@ -186,22 +189,13 @@ impl<R: Runtime> Node<R> {
             ident,
             log: Arc::downgrade(&log),
             retained: Arc::clone(&retained),
+            rooms: Arc::clone(&rooms),
             removed_by: Arc::default(),
         };
         let raft = openraft::Raft::new(ident.node, Arc::new(config), links.clone(), store, state).await;
         let raft = raft.map_err(ended)?;
         let seeds = Arc::new(Seeds::new(engine.clone(), Arc::downgrade(&log), db.opening()));
-        let answering = Answering {
-            raft: raft.clone(),
-            ident,
-            log: Arc::downgrade(&log),
-            seeds,
-            retained: Arc::clone(&retained),
-            disk: Arc::clone(&of_answers),
-            admits: futures_util::lock::Mutex::new(()),
-            refuses: OnceLock::new(),
-            heard_ns: AtomicU64::new(0),
-        };
+        let answering = Answering::new(&links, raft.clone(), seeds, Arc::clone(&of_answers));
         let (nudge, nudges) = roles::nudges();
         drop(Types::<R>::spawn(proposals.run(raft.clone(), Arc::downgrade(&replica), nudge)));
         if promotes {
@@ -219,6 +213,7 @@ impl<R: Runtime> Node<R> {
             lagging_bytes: lagging_bytes.unwrap_or(LAGGING_BYTES),
         };
         drop(Types::<R>::spawn(keeper.keep(raft.clone())));
+        drop(Types::<R>::spawn(rooms.give_way::<R>(raft.clone(), Arc::downgrade(&replica))));
         drop(Types::<R>::spawn(roles::keep(raft.clone(), Arc::downgrade(&replica), nudges, promotes)));
         Ok(Node { db, engine, replica, log, raft, links, answering })
     }
@@ -376,7 +371,7 @@ impl<R: Runtime> Node<R> {
         let heard_ns = self.answering.heard_ns.load(Ordering::Relaxed);
         let silence = self.answering.disk.monotonic_ns().saturating_sub(heard_ns);
         let has_heard = heard_ns > 0 && Duration::from_nanos(silence) < GONE_AFTER;
-        status::status(&now, self.ident(), has_heard)
+        status::status(&now, self.ident(), has_heard, &self.answering.rooms)
     }
 
     /// Why this node takes nothing from the node that leads, if it does not.

@@ -15,6 +15,7 @@ use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
 
 use crate::roles::Nudge;
+use crate::room::Rooms;
 use crate::runtime::Runtime;
 use crate::types::{Change, Types};
 
@@ -28,12 +29,13 @@ struct Group {
 /// Takes the groups of the database. At most one is undecided, so that few wait here.
 pub(crate) struct Groups {
     sender: Mutex<UnboundedSender<Group>>,
+    rooms: Arc<Rooms>,
 }
 
 impl Groups {
-    pub(crate) fn new() -> (Arc<Groups>, Proposals) {
+    pub(crate) fn new(rooms: Arc<Rooms>) -> (Arc<Groups>, Proposals) {
         let (sender, groups) = unbounded();
-        (Arc::new(Groups { sender: Mutex::new(sender) }), Proposals { groups })
+        (Arc::new(Groups { sender: Mutex::new(sender), rooms }), Proposals { groups })
     }
 }
 
@@ -42,6 +44,10 @@ impl Proposer for Groups {
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         // Without a receiver the node has stopped, and its database is told that it follows.
         drop(sender.unbounded_send(Group { term, entries }));
+    }
+
+    fn make_room(&self, entries: &[Entry], frees: bool) -> duramen_engine::Result<()> {
+        self.rooms.make_room(entries, frees)
     }
 }
 

@@ -113,7 +113,7 @@ impl Keeper {
     }
 }
 
-fn free_bytes(disk: &dyn Disk, path: &Path) -> Result<u64> {
+pub(crate) fn free_bytes(disk: &dyn Disk, path: &Path) -> Result<u64> {
     let found = disk.file_system(path).map_err(|error| Error::io("look at", path, &error))?;
     Ok(found.free_bytes)
 }

@@ -11,6 +11,7 @@ use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf};
 use openraft::{OptionalSend, RaftSnapshotBuilder};
 
 use crate::members;
+use crate::room::Rooms;
 use crate::runtime::Runtime;
 use crate::synced::Synced;
 use crate::types::{Id, StoredMembership, Types, id_of};
@@ -27,6 +28,7 @@ pub(crate) struct State {
     /// Consensus ends some time after its node, and does not keep its database open.
     replica: Weak<Replica>,
     synced: Synced,
+    rooms: Arc<Rooms>,
 }
 
 /// Names the state after an entry. It has no content: a node that needs the state fetches it from a peer.
@@ -36,8 +38,8 @@ pub(crate) struct StateAt {
 }
 
 impl State {
-    pub(crate) fn new(replica: &Arc<Replica>, synced: Synced) -> State {
-        State { replica: Arc::downgrade(replica), synced }
+    pub(crate) fn new(replica: &Arc<Replica>, synced: Synced, rooms: Arc<Rooms>) -> State {
+        State { replica: Arc::downgrade(replica), synced, rooms }
     }
 
     fn replica(&self) -> io::Result<Arc<Replica>> {
@@ -72,8 +74,11 @@ impl State {
                 left.map_or(Ok(()), |left| replica.apply(&entries[left..]))
             };
             match R::run_blocking(apply).await? {
-                Err(error) if error.code() == Code::DiskFull => {}
-                applied => return applied.map_err(io::Error::other),
+                Err(error) if error.code() == Code::DiskFull => self.rooms.applying_waits(true),
+                applied => {
+                    self.rooms.applying_waits(false);
+                    return applied.map_err(io::Error::other);
+                }
             }
             R::sleep(FULL_DISK_LOOK).await;
         }

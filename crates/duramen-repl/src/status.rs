@@ -8,6 +8,7 @@ use openraft::metrics::RaftMetrics;
 use openraft_rt::Instant;
 
 use crate::node::GONE_AFTER;
+use crate::room::Rooms;
 use crate::runtime::Runtime;
 use crate::types::{Peer, Types};
 
@@ -40,6 +41,8 @@ pub struct MemberStatus {
     /// At the leader: whether it lacks entries that the leader does not have any more. It needs a copy of the
     /// state then.
     pub needs_copy: bool,
+    /// At the leader, and of this node: whether its disk is full. It takes nothing that needs room then.
+    pub is_full: bool,
     /// At the leader: how long ago it has last answered.
     pub answered: Option<Duration>,
 }
@@ -57,6 +60,7 @@ pub(crate) fn status<R: Runtime>(
     now: &RaftMetrics<Types<R>>,
     ident: Ident,
     has_heard_leader: bool,
+    rooms: &Rooms,
 ) -> NodeStatus {
     let members = now.membership_config.membership();
     let last = now.last_log_index.unwrap_or_default();
@@ -73,6 +77,8 @@ pub(crate) fn status<R: Runtime>(
         let member = MemberStatus {
             peer: peer.clone(),
             votes: members.voter_ids().any(|voter| voter == *node),
+            is_full: now.replication.is_some() && rooms.is_full(*node)
+                || *node == ident.node && rooms.own_is_full(),
             needs_copy: has.map_or(only_answers, |has| has < purged),
             behind: matched.map(|matched| last - matched.map_or(0, |matched| matched.index.min(last))),
             answered: answered.map(|at| at.elapsed()),

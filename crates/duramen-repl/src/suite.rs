@@ -9,6 +9,7 @@
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, RangeBounds};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use duramen_disk::MemDisk;
@@ -26,6 +27,7 @@ use openraft_rt::AsyncRuntime;
 use openraft_rt_tokio::TokioRuntime;
 
 use crate::log_store::{LogReader, LogStore};
+use crate::room::Rooms;
 use crate::state::{State, StateAt};
 use crate::synced::Synced;
 use crate::types::{Id, LogEntry, StoredMembership, VoteOf};
@@ -270,8 +272,9 @@ impl StoreBuilder<Types, Log, Database, Vec<Engine>> for Builder {
         let by = of_log.base + 1;
         let store = LogStore::new(Arc::clone(&of_log.log), None, Synced::new(Arc::clone(&of_log.log)));
         let synced = Synced::new(Arc::clone(&of_state.log));
+        let rooms = Arc::new(Rooms::new(Arc::new(MemDisk::new(3)), PathBuf::from("/")));
         let database = Database {
-            state: State::new(&of_state.replica, synced.clone()),
+            state: State::new(&of_state.replica, synced.clone(), Arc::clone(&rooms)),
             store: LogStore::new(Arc::clone(&of_state.log), None, synced),
             by: of_state.base + 1,
             node: Arc::new(of_state),

@@ -10,6 +10,7 @@ use prost::Message;
 use prost::bytes::Bytes;
 
 use crate::retain::Lacked;
+use crate::room::Space;
 use crate::runtime::Runtime;
 use crate::types::{Id, LogEntry, Types, VoteOf, id_of, stored_vote, vote_of};
 
@@ -256,6 +257,9 @@ struct WireEntry {
 pub(crate) struct AppendReply {
     #[prost(oneof = "Appended", tags = "1, 2, 3, 4")]
     appended: Option<Appended>,
+    /// How much room the follower has: 0 enough, 1 little, 2 none.
+    #[prost(uint32, tag = "5")]
+    space: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Oneof)]
@@ -407,6 +411,11 @@ impl Append {
         Some((EntryId { term: prev.term, seq: CommitSeq(prev.seq) }, self.prev_chain?))
     }
 
+    /// How many entries there are.
+    pub(crate) fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Bytes of the entries.
     pub(crate) fn bytes(&self) -> usize {
         self.entries.iter().map(|entry| entry.content.len()).sum()
@@ -424,6 +433,16 @@ impl Append {
     }
 }
 
+impl Answer {
+    /// An answer to entries, which says how much room is left.
+    pub(crate) fn with(self, space: Space) -> Answer {
+        match self {
+            Answer::Append(reply) => Answer::Append(AppendReply { space: space as u32, ..reply }),
+            answer => answer,
+        }
+    }
+}
+
 impl AppendReply {
     pub(crate) fn new<R: Runtime>(response: &AppendEntriesResponse<Types<R>>) -> AppendReply {
         let appended = match response {
@@ -434,7 +453,16 @@ impl AppendReply {
             AppendEntriesResponse::Conflict => Appended::Conflict(true),
             AppendEntriesResponse::HigherVote(vote) => Appended::Higher(vote.into()),
         };
-        AppendReply { appended: Some(appended) }
+        AppendReply { appended: Some(appended), space: 0 }
+    }
+
+    /// How much room the follower has.
+    pub(crate) fn space(&self) -> Space {
+        match self.space {
+            0 => Space::Enough,
+            1 => Space::Low,
+            _ => Space::Full,
+        }
     }
 
     /// Whether the follower knows of a later leader or candidate.

@@ -59,9 +59,11 @@ pub(crate) enum Met {
     Voters,
     Storm,
     Purge,
+    FullDisk,
+    RefusedForRoom,
 }
 
-const MET: [(Met, &str); 20] = [
+const MET: [(Met, &str); 22] = [
     (Met::Acknowledged, "an acknowledged write"),
     (Met::Unknown, "a write of unknown outcome"),
     (Met::Never, "a write that was told never to happen"),
@@ -82,6 +84,8 @@ const MET: [(Met, &str); 20] = [
     (Met::Voters, "a change of the voters"),
     (Met::Storm, "an election that all stand in"),
     (Met::Purge, "a log that lets go of entries"),
+    (Met::FullDisk, "a full disk"),
+    (Met::RefusedForRoom, "a write refused since a disk is full"),
 ];
 
 /// How often each was met.

@@ -462,13 +462,19 @@ impl Place {
         })
     }
 
-    /// Stores the row of a request that is new in this transaction.
+    /// Stores the row of a request that is new in this transaction. Beside deletes it takes the room that a
+    /// full disk keeps for them.
     fn put(&self, tx: &Transaction<'_>, id: RequestId, row: &Row) -> Result<()> {
+        let only_deletes = tx.shared().only_deletes();
         let tree = match self.tree {
             Some(tree) => tree,
             None => Place::first_of_minute(tx, id)?,
         };
-        tx.shared().put(tree, &self.key, &row.encode())
+        tx.shared().put(tree, &self.key, &row.encode())?;
+        if only_deletes {
+            tx.shared().counts_as_deletes();
+        }
+        Ok(())
     }
 
     fn first_of_minute(tx: &Transaction<'_>, id: RequestId) -> Result<TreeId> {

@@ -91,6 +91,16 @@ impl<'e> Shared<'e> {
         self.inner.borrow_mut().frees_room();
     }
 
+    /// Whether the transaction deletes, and does nothing else so far.
+    pub(crate) fn only_deletes(&self) -> bool {
+        self.inner.borrow().only_deletes()
+    }
+
+    /// Lets what was written so far count as deletes, until the next put.
+    pub(crate) fn counts_as_deletes(&self) {
+        self.inner.borrow_mut().counts_as_deletes();
+    }
+
     pub(crate) fn limit_reads(&self, bytes: usize) {
         self.inner.borrow_mut().limit_reads(bytes);
     }

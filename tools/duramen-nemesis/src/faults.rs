@@ -115,6 +115,12 @@ impl Fault {
         matches!(self, Fault::DiskLost(_) | Fault::FileFlipped(_))
     }
 
+    /// Whether no other fault may meet it. A node that is started on a full disk again and again finds no
+    /// room at last.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.takes_a_machine() || matches!(self, Fault::Full(_))
+    }
+
     /// Whether a node was asked to stop.
     pub(crate) fn stops(&self) -> bool {
         matches!(self, Fault::Stopped(_))

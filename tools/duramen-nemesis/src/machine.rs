@@ -247,8 +247,9 @@ impl Machine {
             let Ok(entries) = fs::read_dir(&directory) else { continue };
             for entry in entries {
                 let path = entry.map_err(|error| failed("list", &directory.display(), &error))?.path();
-                let is_of_server =
-                    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("serve"));
+                let is_of_server = path
+                    .file_name()
+                    .is_some_and(|name| name == "lock" || name.to_string_lossy().starts_with("serve"));
                 let has_bytes = fs::metadata(&path).is_ok_and(|file| file.is_file() && file.len() > 0);
                 if has_bytes && !is_of_server {
                     files.push(path.strip_prefix(&root).expect("it is inside").to_owned());

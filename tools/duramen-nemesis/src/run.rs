@@ -165,11 +165,11 @@ impl Faults<'_> {
             let leads = cluster.status_of_leader().map(|(leads, _)| leads);
             let mut faults = vec![self.draw(cluster, leads)];
             // Half of them meet another one.
-            let is_alone = faults[0].takes_a_machine() || !self.args.only.is_empty();
+            let is_alone = faults[0].is_alone() || !self.args.only.is_empty();
             while !is_alone && self.random.chance(1, 2) {
                 let more = self.draw(cluster, leads);
                 let is_new = faults.iter().all(|fault| fault.kind() != more.kind());
-                if is_new && !more.takes_a_machine() {
+                if is_new && !more.is_alone() {
                     faults.push(more);
                 }
             }

@@ -171,6 +171,7 @@ fn told(status: &NodeStatus, failure: String) -> v1::ClusterReply {
         votes: member.votes,
         behind: member.behind,
         needs_copy: member.needs_copy,
+        is_full: member.is_full,
         answered_ms_ago: member.answered.map(ms),
     });
     v1::ClusterReply {

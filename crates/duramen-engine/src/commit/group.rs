@@ -44,6 +44,8 @@ pub(super) struct CommitEffects {
     /// Its call has returned for good, at level `Memory`. If the group is dropped, no caller is left to
     /// receive the error.
     pub has_returned: bool,
+    /// Whether it puts or moves something.
+    pub takes_room: bool,
     /// In a node of a cluster: the root with this commit and those before it. A majority may decide on a part
     /// of a group.
     pub root: Option<Arc<Root>>,

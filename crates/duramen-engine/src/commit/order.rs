@@ -404,6 +404,7 @@ impl Committer {
         invariant!(is_known, "a transaction that read {} is ordered after {newest}", base.seq);
         if prepared.decided_ns.is_none() {
             order.admits(base.rollback_epoch)?;
+            order.has_room_for(prepared.room_for, self.log().now_ns())?;
         }
         self.validate(order, prepared, &latest)?;
         let seq = latest.seq.next();
@@ -435,7 +436,8 @@ impl Committer {
         values.retain(|page| !unused_blocks.contains(&page.block));
         self.store.space.value_committed(&values, seq);
         self.store.space.value_aborted(&unused);
-        order.forming.takes_room |= prepared.room_for != RoomFor::Deletes;
+        let takes_room = prepared.room_for != RoomFor::Deletes;
+        order.forming.takes_room |= takes_room;
         let effects = CommitEffects {
             seq,
             replaced: applied.replaced,
@@ -445,6 +447,7 @@ impl Committer {
             _buffered: prepared.buffered.take(),
             started,
             has_returned: false,
+            takes_room,
             root: order.replica.is_some().then(|| Arc::clone(&root)),
         };
         effects.supersede();

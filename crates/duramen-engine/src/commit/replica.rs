@@ -35,6 +35,7 @@ use std::sync::atomic::Ordering;
 use super::group::CommitEffects;
 use super::order::{EnterError, conflict};
 use super::order_lock::Order;
+use super::throttle::RoomFor;
 use super::{Committer, Ordered};
 use crate::alarm::invariant;
 use crate::catalog::Root;
@@ -54,6 +55,16 @@ pub trait Proposer: Send + Sync {
     /// [`Replica::refused`](crate::Replica::refused). A proposer that does not lead in this term refuses
     /// them.
     fn propose(&self, term: u64, entries: Vec<Entry>);
+
+    /// Sees to it that entries can be written, here and by a majority, before they are proposed. `frees` says
+    /// that they only delete: they may use what is kept for that. A proposer without a log has room.
+    ///
+    /// # Errors
+    /// `DiskFull` (E0301): they are not proposed.
+    fn make_room(&self, entries: &[Entry], frees: bool) -> Result<()> {
+        let _ = (entries, frees);
+        Ok(())
+    }
 }
 
 /// What the order of a node needs beyond that of a database alone.
@@ -69,6 +80,9 @@ pub(super) struct ReplicaOrder {
     /// The tree that has the row of the cluster's members.
     members: Option<TreeId>,
     fates: Fates,
+    /// Until then, by the monotonic clock, what takes room is refused for this reason. Otherwise what only
+    /// deletes would be in a group with it again and again.
+    no_room: Option<(u64, Error)>,
 }
 
 impl fmt::Debug for ReplicaOrder {
@@ -128,6 +142,17 @@ impl Order {
         Ok(())
     }
 
+    /// Fails for a transaction that takes room shortly after there was none.
+    pub(super) fn has_room_for(&self, wanted: RoomFor, now_ns: u64) -> std::result::Result<(), EnterError> {
+        let no_room = self.replica.as_ref().and_then(|replica| replica.no_room.as_ref());
+        match no_room {
+            Some((until_ns, why)) if wanted != RoomFor::Deletes && now_ns < *until_ns => {
+                Err(EnterError::Failed(why.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn replica(&mut self) -> &mut ReplicaOrder {
         self.replica.as_mut().expect("only called for a node of a cluster")
     }
@@ -146,6 +171,7 @@ impl Committer {
             is_publishing: false,
             members: None,
             fates: Fates::default(),
+            no_room: None,
         }));
         self.is_replica.store(true, Ordering::Release);
     }
@@ -176,6 +202,11 @@ impl Committer {
     /// What this node does with transactions.
     pub(crate) fn role(&self) -> Role {
         self.order.lock().replica().role
+    }
+
+    /// How often something was refused since the disk has no room.
+    pub(crate) fn refusals_for_room(&self) -> u64 {
+        self.throttle.refusals()
     }
 
     /// Whether a transaction would enter the order at once.

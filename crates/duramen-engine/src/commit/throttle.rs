@@ -42,6 +42,7 @@ pub(crate) struct Throttle {
     changed: Condvar,
     last_failure: Mutex<Option<Error>>,
     delayed_us: AtomicU64,
+    refusals: AtomicU64,
     asked: AtomicBool,
     /// A commit was delayed by what is dirty. Merging patches may be enough.
     asked_for_memory: AtomicBool,
@@ -64,6 +65,7 @@ impl Throttle {
             changed: Condvar::new(),
             last_failure: Mutex::new(None),
             delayed_us: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
             asked: AtomicBool::new(false),
             asked_for_memory: AtomicBool::new(false),
             asked_to_merge: AtomicBool::new(false),
@@ -232,9 +234,22 @@ impl Throttle {
     /// `Full`.
     pub(crate) fn ensure_room(&self, store: &Store, bytes: u64) -> Result<()> {
         store.space.keep_back(bytes).map_err(|error| match error.code() {
-            Code::DiskFull => Throttle::no_room(store, bytes),
+            Code::DiskFull => {
+                self.refused_for_room();
+                Throttle::no_room(store, bytes)
+            }
             _ => error,
         })
+    }
+
+    /// Something was refused since the disk has no room.
+    pub(crate) fn refused_for_room(&self) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that was.
+    pub(crate) fn refusals(&self) -> u64 {
+        self.refusals.load(Ordering::Relaxed)
     }
 
     /// Keeps the room back that the next checkpoint needs.

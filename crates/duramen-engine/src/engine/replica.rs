@@ -224,6 +224,15 @@ impl Replica {
         Ok(maintenance.checkpointer().older_checkpoint())
     }
 
+    /// How many commits were refused since the disk has no room: more than a while ago says that it still has
+    /// none.
+    ///
+    /// # Errors
+    /// `ForkedHandle` (E0206) in a forked process.
+    pub fn refusals_for_room(&self) -> Result<u64> {
+        Ok(self.committer()?.refusals_for_room())
+    }
+
     /// Takes transactions from now on: this node leads in `term`, and everything that was ever decided is
     /// applied, up to `end`.
     ///

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, RwLock};
 
 use duramen_disk::{Disk, SyncMethod};
@@ -149,7 +150,7 @@ impl RaftPlace {
             start.place,
             self.geometry.segment_bytes_min / PLACE_PART,
         ));
-        let inner = Arc::new(Inner { view, queue: Queue::default(), writer });
+        let inner = Arc::new(Inner { view, queue: Queue::default(), writer, promised: AtomicUsize::new(0) });
         let threads = self.start_threads(&inner)?;
         Ok((RaftLog { inner, threads: Mutex::new(threads), _held: Arc::clone(&self.held) }, found))
     }

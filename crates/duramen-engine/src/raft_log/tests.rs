@@ -5,6 +5,7 @@
 mod crash;
 mod damage;
 mod flow;
+mod full;
 
 use std::path::Path;
 use std::sync::Arc;

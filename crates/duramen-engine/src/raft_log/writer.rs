@@ -96,7 +96,8 @@ impl Held<'_> {
 
     fn append(&mut self, records: &[Record], view: &Mutex<View>) -> Result<()> {
         let durable = markable(view);
-        let group = Group { records, durable, use_reserve: false };
+        // What may use the reserve was decided before it was appended: see `room`.
+        let group = Group { records, durable, use_reserve: true };
         let written = self.writer.log.write_and_sync(&group).map_err(|error| error_of(&error))?;
         self.writing.marked = durable;
         self.writing.written_at_ns = self.writer.log.now_ns();

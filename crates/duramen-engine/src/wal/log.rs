@@ -201,7 +201,7 @@ impl Log {
             }
             (state.head.clone(), state.usable(group.use_reserve))
         };
-        self.places(&head, group, &rooms).is_none()
+        self.places(&head, &lengths(group), &rooms).is_none()
     }
 
     /// Makes segments until a group has room, also if a mark is written before it.
@@ -211,7 +211,41 @@ impl Log {
     pub fn make_room(&self, group: &Group<'_>) -> std::result::Result<(), LogWriteError> {
         let mut head = self.state().head.clone();
         head.offset = (head.offset + self.geometry.block_bytes as u64).min(head.segment.bytes);
-        self.plan(&head, group).map(|_| ())
+        self.plan(&head, &lengths(group), group.use_reserve).map(|_| ())
+    }
+
+    /// Makes segments until groups of so many bytes in all have room, whichever way they are put together.
+    ///
+    /// # Errors
+    /// As [`Log::make_room`].
+    pub fn make_room_for(&self, bytes: usize, use_reserve: bool) -> std::result::Result<(), LogWriteError> {
+        let (head, bytes) = self.any_groups(bytes);
+        self.plan(&head, &[bytes], use_reserve).map(|_| ())
+    }
+
+    /// Whether groups of so many bytes in all have room without another segment.
+    #[must_use]
+    pub fn has_room_for(&self, bytes: usize, use_reserve: bool) -> bool {
+        let (head, bytes) = self.any_groups(bytes);
+        self.places(&head, &[bytes], &self.state().usable(use_reserve)).is_some()
+    }
+
+    /// The end of the log, and as many bytes as groups of these take there at most. One that does not fit
+    /// into the rest of a segment leaves that rest, which is smaller than the group: all of them take at most
+    /// twice their bytes, from the next segment on.
+    fn any_groups(&self, bytes: usize) -> (Head, usize) {
+        let mut head = self.state().head.clone();
+        if frame_bytes([bytes].into_iter()) <= head.segment.bytes - head.offset {
+            return (head, bytes);
+        }
+        head.offset = head.segment.bytes;
+        (head, 2 * bytes)
+    }
+
+    /// Whether the disk had no room for a segment when one was made last.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.state().refused
     }
 
     /// Makes everything written so far durable and returns the end it covers. At most one sync for each
@@ -377,7 +411,7 @@ impl Log {
             group.durable
         );
         let begun = head.last;
-        let (places, rooms) = self.plan(&head, group)?;
+        let (places, rooms) = self.plan(&head, &lengths(group), group.use_reserve)?;
         let mut writing = Writing {
             factory: self.factory(),
             group,
@@ -426,15 +460,16 @@ impl Log {
     fn plan(
         &self,
         head: &Head,
-        group: &Group<'_>,
+        record_bytes: &[usize],
+        use_reserve: bool,
     ) -> std::result::Result<(Vec<Place>, Vec<Arc<Segment>>), LogWriteError> {
         loop {
-            let rooms = self.state().usable(group.use_reserve);
-            if let Some(places) = self.places(head, group, &rooms) {
+            let rooms = self.state().usable(use_reserve);
+            if let Some(places) = self.places(head, record_bytes, &rooms) {
                 return Ok((places, rooms));
             }
             let mut making = locked(self.preparing.lock());
-            if self.state().usable(group.use_reserve).len() > rooms.len() {
+            if self.state().usable(use_reserve).len() > rooms.len() {
                 continue;
             }
             let refused = |error: Error| match error.kind() {
@@ -445,12 +480,11 @@ impl Log {
         }
     }
 
-    /// Lays the group out after `head` and in these fresh segments; `None` without room.
-    fn places(&self, head: &Head, group: &Group<'_>, rooms: &[Arc<Segment>]) -> Option<Vec<Place>> {
-        let record_bytes: Vec<usize> = group.records.iter().map(|record| record.bytes.len()).collect();
+    /// Lays records out after `head` and in these fresh segments; `None` without room.
+    fn places(&self, head: &Head, record_bytes: &[usize], rooms: &[Arc<Segment>]) -> Option<Vec<Place>> {
         let block = self.geometry.block_bytes as u64;
         let fresh_rooms: Vec<u64> = rooms.iter().map(|segment| segment.bytes - block).collect();
-        place(&record_bytes, head.segment.bytes - head.offset, &fresh_rooms)
+        place(record_bytes, head.segment.bytes - head.offset, &fresh_rooms)
     }
 
     /// Makes the next slice of the current segment under construction, or the first of a new one. Returns
@@ -495,4 +529,8 @@ impl Log {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         locked(self.state.lock())
     }
+}
+
+fn lengths(group: &Group<'_>) -> Vec<usize> {
+    group.records.iter().map(|record| record.bytes.len()).collect()
 }

@@ -5738,6 +5738,9 @@ pub struct Member {
     /// At the leader: it lacks entries that the leader has let go. It takes no more, and does not count to a majority.
     #[prost(bool, tag = "7")]
     pub needs_copy: bool,
+    /// At the leader, and of the node that answers: its disk is full. It takes nothing that needs room.
+    #[prost(bool, tag = "8")]
+    pub is_full: bool,
 }
 impl ::prost::Name for Member {
     const NAME: &'static str = "Member";

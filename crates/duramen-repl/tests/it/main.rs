@@ -3,6 +3,7 @@
 
 mod cluster;
 mod databases;
+mod full;
 mod members;
 mod retain;
 mod start;

@@ -1,4 +1,4 @@
-//! What goes wrong: links, processes, power, clocks.
+//! What goes wrong: links, processes, power, clocks, full disks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,13 +29,14 @@ pub(super) async fn lives(world: Shared, until: SimInstant) {
     world.links.loss = 0;
     world.links.delay_us = 0;
     world.machines.iter_mut().for_each(|machine| machine.paused_until = None);
+    make_room(&world);
     world.happens("healed");
 }
 
 async fn breaks(world: &Shared) {
     let (what, machine) = {
         let random = &mut world.lock().random;
-        (random.below(20), random.below(MACHINES))
+        (random.below(21), random.below(MACHINES))
     };
     match what {
         0..=1 => cuts_links(&mut world.lock(), machine),
@@ -74,6 +75,7 @@ async fn breaks(world: &Shared) {
         16 => transfers(world, machine).await,
         17 => changes_voters(world),
         18 => storms(world),
+        19 => fills(&mut world.lock(), machine),
         _ => {
             let world = world.lock();
             let disk = &world.machines[machine].disk;
@@ -107,9 +109,25 @@ fn cuts_links(world: &mut World, machine: usize) {
     world.meets(Met::CutLink, &cut);
 }
 
+/// Fills the disk of a machine, or of several, nearly or to the last block.
+fn fills(world: &mut World, machine: usize) {
+    let count = [1, 1, 2, MACHINES][world.random.below(4)];
+    let left = [0, 0, 4_096, 30_000][world.random.below(4)];
+    for machine in (0..count).map(|more| (machine + more) % MACHINES) {
+        let disk = &world.machines[machine].disk;
+        disk.set_capacity(Some(disk.used_bytes() + left));
+    }
+    world.meets(Met::FullDisk, &format!("{count} disks from node {} on have {left} bytes", id_of(machine)));
+}
+
+fn make_room(world: &World) {
+    world.machines.iter().for_each(|machine| machine.disk.set_capacity(None));
+}
+
 fn heals_links(world: &mut World) {
+    make_room(world);
     world.links.cut.clear();
-    world.happens("links healed");
+    world.happens("links healed, and room made");
 }
 
 fn pauses(world: &mut World, machine: usize) {

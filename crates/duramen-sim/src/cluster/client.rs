@@ -156,6 +156,10 @@ async fn tries(world: &Shared, machine: usize, kind: Kind, request: u64, number:
             world.lock().meets(Met::Conflict, "a conflict");
             return Tried::Never;
         }
+        Err(error) if error.code() == Code::DiskFull => {
+            world.lock().meets(Met::RefusedForRoom, &format!("request {request} has no room"));
+            return Tried::NotHere;
+        }
         Err(_) => return Tried::NotHere,
     };
     let attempt =

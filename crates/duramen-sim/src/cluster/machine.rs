@@ -12,9 +12,11 @@ use std::time::Duration;
 use duramen::DbOptions;
 use duramen_disk::MemDisk;
 use duramen_disk::memory::CrashChoice;
-use duramen_engine::{Background, CommitSeq, Durability, Engine, Geometry, Hooks, Options, Receipt, Role};
+use duramen_engine::{
+    Background, Code, CommitSeq, Durability, Engine, Geometry, Hooks, Options, Receipt, Role,
+};
 use duramen_repl::simulation::{AsyncRuntime, Instant, SimInstant, SimRuntime};
-use duramen_repl::{First, Ident, Members, Node, Peer, Start};
+use duramen_repl::{First, Ident, Members, Node, NodeError, Peer, Start};
 
 use super::Met;
 use super::network::Wire;
@@ -24,6 +26,8 @@ use crate::search::random::{Random, joined};
 pub(super) type SimNode = Node<SimRuntime>;
 
 pub(super) const PATH: &str = "/db";
+/// A process that found no room is started again after so long at most, with room.
+const REST_WITHOUT_ROOM_US: usize = 500_000;
 /// The tree of registers and lists.
 pub(super) const VALUES: &str = "values";
 /// The tree of requests that have happened.
@@ -271,6 +275,14 @@ pub(super) async fn start(world: &Shared, machine: usize) {
             drop(SimRuntime::spawn(works(world.clone(), machine, incarnation, Work::Log)));
             drop(SimRuntime::spawn(works(world.clone(), machine, incarnation, Work::Engine)));
         }
+        // Each start takes a segment of both logs: on a full disk the last one is used up some time.
+        Err(NodeError::Database(error)) if error.code() == Code::DiskFull => {
+            now.happens(&format!("node {} finds no room for its start: {error}", id_of(machine)));
+            let disk = now.machines[machine].disk.clone();
+            disk.set_capacity(None);
+            drop(now);
+            goes_on(world, machine, disk.deep_clone(), REST_WITHOUT_ROOM_US);
+        }
         Err(error) => now.fail(format!("node {} does not start: {error}", id_of(machine))),
     }
 }
@@ -316,7 +328,8 @@ async fn works(world: Shared, machine: usize, incarnation: u64, work: Work) {
                 let now = SimInstant::now();
                 disk.advance_clock(u64::try_from((now - last).as_nanos()).unwrap_or(u64::MAX));
                 last = now;
-                node.engine().step().err()
+                // A full disk is no failure: what waits for room is done later.
+                node.engine().step().err().filter(|error| error.code() != Code::DiskFull)
             }
         };
         if let Some(error) = failed {

@@ -462,6 +462,41 @@ fn a_disk_that_answers_have_filled_is_given_back() -> Result<()> {
     Ok(())
 }
 
+/// D7: what a program deletes under a request id passes on a full disk, as what it deletes without one.
+#[test]
+fn deletes_under_a_request_id_pass_on_a_full_disk() -> Result<()> {
+    let disk = MemDisk::new(1);
+    disk.set_wall_clock(START);
+    let options = Db::options().engine(|engine| {
+        engine.background = Background::Stepped;
+        engine.checkpoint_log_bytes = Some(1 << 20);
+    });
+    let db = options.open_on(Arc::new(disk.clone()), "/db")?;
+    disk.set_capacity(Some(disk.used_bytes() + (6 << 20)));
+    let mut puts = 0_u64;
+    let put = |key: u64| {
+        requests::once(&db, &Request::new(requests::new_id(&db)?, b""), |tx| {
+            tx.kv("v").put_bytes(key, &[7; 20_000], Ttl::forever())?;
+            Ok(Vec::new())
+        })
+    };
+    while put(puts).is_ok() {
+        puts += 1;
+    }
+    assert_eq!(code(put(puts)), Code::DiskFull);
+    for key in 0..puts {
+        requests::once(&db, &Request::new(requests::new_id(&db)?, b""), |tx| {
+            assert!(tx.kv("v").delete(key)?, "value {key} is there");
+            Ok(Vec::new())
+        })?;
+        // A row beside a delete is no way for others.
+        if key == 0 {
+            assert_eq!(code(put(puts)), Code::DiskFull);
+        }
+    }
+    Ok(())
+}
+
 /// A consumer of changes that refuses writers does not keep old requests from being forgotten.
 #[test]
 fn requests_are_forgotten_while_writers_are_refused() -> Result<()> {

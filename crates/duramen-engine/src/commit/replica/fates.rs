@@ -37,8 +37,10 @@ struct Ended {
     /// Commits after `happened` up to this one may still be decided.
     undecided: CommitSeq,
     why: Error,
-    /// The commit that it was the fault of, and why.
-    failed: Option<(CommitSeq, Error)>,
+    /// The commits that it was the fault of.
+    failed: Vec<CommitSeq>,
+    /// Why they failed.
+    why_failed: Option<Error>,
 }
 
 impl Fates {
@@ -55,7 +57,9 @@ impl Fates {
         if undecided > kept {
             self.open.push(lineage);
         }
-        self.ended.insert(lineage, Ended { term, happened: kept, undecided, why: why.clone(), failed: None });
+        let why = why.clone();
+        let ended = Ended { term, happened: kept, undecided, why, failed: Vec::new(), why_failed: None };
+        self.ended.insert(lineage, ended);
     }
 
     /// An entry is applied. It settles what was undecided at its place.
@@ -85,17 +89,17 @@ impl Fates {
         }
     }
 
-    /// A lineage ended for the sake of one commit, which is told why.
-    pub(super) fn failed(&mut self, lineage: u64, seq: CommitSeq, why: Error) {
+    /// A lineage ended for the sake of these commits, which are told why.
+    pub(super) fn failed(&mut self, lineage: u64, commits: Vec<CommitSeq>, why: Error) {
         if let Some(ended) = self.ended.get_mut(&lineage) {
-            ended.failed = Some((seq, why));
+            (ended.failed, ended.why_failed) = (commits, Some(why));
         }
     }
 
     /// Why a commit of a lineage that has ended never happens.
     pub(super) fn why(&self, lineage: u64, seq: CommitSeq) -> Option<Error> {
         let ended = self.ended.get(&lineage)?;
-        let own = ended.failed.as_ref().filter(|(failed, _)| *failed == seq);
-        Some(own.map_or_else(|| ended.why.clone(), |(_, why)| why.clone()))
+        let own = ended.why_failed.as_ref().filter(|_| ended.failed.contains(&seq));
+        Some(own.unwrap_or(&ended.why).clone())
     }
 }

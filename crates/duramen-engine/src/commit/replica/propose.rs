@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Fate, InFlight, Proposed, Role, no_quorum, not_leader};
+use super::{Fate, InFlight, Proposed, Proposer, Role, no_quorum, not_leader};
 use crate::alarm::invariant;
 use crate::commit::group::CommitEffects;
 use crate::commit::order::conflict;
 use crate::commit::order_lock::Order;
 use crate::commit::{Committer, Ordered};
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::limits::DECISION_MS_MAX;
 use crate::raft_log::{Entry, EntryId, EntryKind, LogEnd, OrderedOn};
@@ -20,6 +20,9 @@ use crate::wal::Record;
 /// their wait.
 const LOOK_MS: u64 = 500;
 
+/// For so long nothing that takes room enters the order after there was none.
+const NO_ROOM_MS: u64 = 200;
+
 /// What is needed of a group to make its entries.
 struct Taken {
     /// With their times.
@@ -27,13 +30,15 @@ struct Taken {
     term: u64,
     lineage: u64,
     end: LogEnd,
-    /// It may use the segment reserved for a full disk.
-    only_deletes: bool,
+    /// The commits that put or move something. Without any of them the group may use the segment reserved for
+    /// a full disk.
+    take_room: Vec<CommitSeq>,
+    proposer: Arc<dyn Proposer>,
 }
 
-/// Why a group was not proposed: the commit that it is the fault of, if it is of one.
+/// Why a group was not proposed, and the commits that it is the fault of; without any it is of none.
 struct NotProposed {
-    of: Option<CommitSeq>,
+    of: Vec<CommitSeq>,
     why: Error,
 }
 
@@ -124,7 +129,7 @@ impl Committer {
     pub(in crate::commit) fn propose_forming(&self) {
         let _within = self.store.alarm.enter();
         let Some(taken) = self.take_forming() else { return };
-        let (term, lineage) = (taken.term, taken.lineage);
+        let (term, lineage, proposer) = (taken.term, taken.lineage, Arc::clone(&taken.proposer));
         match self.entries_of(taken) {
             Ok(entries) => {
                 let mut order = self.order.lock();
@@ -134,7 +139,6 @@ impl Committer {
                     for (commit, entry) in replica.in_flight.iter_mut().zip(&entries) {
                         commit.entry = Some(entry.clone());
                     }
-                    let proposer = Arc::clone(&replica.proposer);
                     drop(order);
                     proposer.propose(term, entries);
                 }
@@ -142,11 +146,15 @@ impl Committer {
             Err(NotProposed { of, why }) => {
                 let mut order = self.take_log();
                 if order.rollback_epoch == lineage {
-                    let others = if of.is_some() { conflict() } else { why.clone() };
+                    let others = if of.is_empty() { why.clone() } else { conflict() };
                     self.give_up(&mut order, Proposed::No, &others);
-                    if let Some(seq) = of {
-                        order.replica().fates.failed(lineage, seq, why);
+                    let now_ns = self.log().now_ns();
+                    let replica = order.replica();
+                    if why.code() == Code::DiskFull {
+                        replica.no_room = Some((now_ns + NO_ROOM_MS * 1_000_000, why.clone()));
+                        self.throttle.refused_for_room();
                     }
+                    replica.fates.failed(lineage, of, why);
                 }
                 self.lay_down_log(order);
             }
@@ -160,7 +168,6 @@ impl Committer {
             return None;
         }
         let group = std::mem::take(&mut order.forming);
-        let only_deletes = !group.takes_room;
         let (records, members) = group.into_parts();
         let lineage = order.rollback_epoch;
         let replica = order.replica();
@@ -170,21 +177,30 @@ impl Committer {
             InFlight { entry: None, record, effects, root }
         };
         replica.in_flight = records.into_iter().zip(members).map(in_flight).collect();
-        let records = replica.in_flight.iter().map(|commit| (commit.record.clone(), commit.root.time_ns));
-        Some(Taken { records: records.collect(), term, lineage, end: replica.end, only_deletes })
+        let proposer = Arc::clone(&replica.proposer);
+        let commits = || replica.in_flight.iter();
+        let records = commits().map(|commit| (commit.record.clone(), commit.root.time_ns)).collect();
+        let take_room = commits().map(|commit| &commit.effects).filter(|effects| effects.takes_room);
+        let take_room = take_room.map(|effects| effects.seq).collect();
+        Some(Taken { records, term, lineage, end: replica.end, take_room, proposer })
     }
 
-    /// Makes the entries of a group. Their records have room in the engine's log before they are proposed: a
-    /// decided commit that cannot be written would stop the node.
+    /// Makes the entries of a group. They have room in both logs before they are proposed: a decided commit
+    /// that cannot be written would stop the node, and so would an entry of Raft's log.
     fn entries_of(&self, taken: Taken) -> std::result::Result<Vec<Entry>, NotProposed> {
-        let Taken { records, term, lineage, mut end, only_deletes } = taken;
+        let Taken { records, term, lineage, mut end, take_room, proposer } = taken;
         let (records, times): (Vec<Record>, Vec<u64>) = records.into_iter().unzip();
-        self.pipeline.make_room(&records, only_deletes).map_err(|why| NotProposed { of: None, why })?;
+        let frees = take_room.is_empty();
+        let no_room = |why: Error| {
+            let of = if why.code() == Code::DiskFull { take_room.clone() } else { Vec::new() };
+            NotProposed { of, why }
+        };
+        self.pipeline.make_room(&records, frees).map_err(no_room)?;
         let mut entries = Vec::with_capacity(records.len());
         for (record, time_ns) in records.iter().zip(times) {
             let seq = end.id.seq.next();
             invariant!(record.seq == seq, "commit {} is proposed after {}", record.seq, end.id.seq);
-            let bytes = self.content_of(record).map_err(|why| NotProposed { of: Some(seq), why })?;
+            let bytes = self.content_of(record).map_err(|why| NotProposed { of: vec![seq], why })?;
             let entry = Entry {
                 id: EntryId { term, seq },
                 ordered: OrderedOn { term, lineage, seq, chain: end.chain },
@@ -195,6 +211,7 @@ impl Committer {
             end = end.after(&entry);
             entries.push(entry);
         }
+        proposer.make_room(&entries, frees).map_err(no_room)?;
         Ok(entries)
     }
 }

@@ -91,6 +91,7 @@ fn the_records_of_a_group_are_consecutive() {
             _buffered: Buffered::new(&meter),
             started: None,
             has_returned: false,
+            takes_room: true,
             root: None,
         };
         forming.join(Record::new(Vec::new()), effects);

@@ -1,0 +1,64 @@
+//! Room for entries that are about to be appended.
+//!
+//! A log that cannot write an append is at its end: consensus cannot take an entry back. So room is looked
+//! for before consensus hears of entries. On a full disk what deletes may use a segment that is kept for it,
+//! but not its last blocks: consensus appends entries of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Inner, RaftLog};
+use crate::error::Result;
+
+/// What an entry takes beside its bytes, at most.
+pub(super) const ENTRY_BYTES: usize = 128;
+
+/// Blocks that are left to entries of consensus itself: each takes one.
+const BLOCKS_OF_CONSENSUS: usize = 16;
+
+/// Room in Raft's log, for entries that are appended before this is dropped.
+#[derive(Debug)]
+pub struct Room {
+    inner: Arc<Inner>,
+    bytes: usize,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.inner.promised.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+impl RaftLog {
+    /// Holds room for so many entries, of so many bytes in all, until it is dropped; `frees` if they delete
+    /// more than they store. It makes segments if need be: [`RaftLog::has_room`] does not.
+    ///
+    /// # Errors
+    /// `DiskFull` (E0301): nothing is held. `System` (E1001) if a segment cannot be made.
+    pub fn hold_room(&self, entries: usize, bytes: usize, frees: bool) -> Result<Room> {
+        let (room, wanted) = self.promise(entries, bytes, frees);
+        let made = self.inner.writer.log.make_room_for(wanted, frees);
+        made.map_err(|error| error.error().clone()).map(|()| room)
+    }
+
+    /// As [`RaftLog::hold_room`], if there is room already.
+    #[must_use]
+    pub fn has_room(&self, entries: usize, bytes: usize, frees: bool) -> Option<Room> {
+        let (room, wanted) = self.promise(entries, bytes, frees);
+        self.inner.writer.log.has_room_for(wanted, frees).then_some(room)
+    }
+
+    /// Whether the disk had no room for another segment when one was made last.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.inner.writer.log.is_full()
+    }
+
+    fn promise(&self, entries: usize, bytes: usize, frees: bool) -> (Room, usize) {
+        let block = self.inner.writer.geometry.block_bytes;
+        let bytes = bytes + entries * ENTRY_BYTES + block;
+        let promised = self.inner.promised.fetch_add(bytes, Ordering::AcqRel) + bytes;
+        let room = Room { inner: Arc::clone(&self.inner), bytes };
+        (room, promised + if frees { BLOCKS_OF_CONSENSUS * block } else { 0 })
+    }
+}

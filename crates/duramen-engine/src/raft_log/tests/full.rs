@@ -1,0 +1,55 @@
+//! A full disk: room is looked for before an append, and an append that had room never fails.
+
+use super::*;
+use crate::error::Code;
+
+/// Whatever the appends and the order in which they are put together, what had room is written.
+#[test]
+fn an_append_that_had_room_is_written_on_a_full_disk() {
+    for seed in 0..400 {
+        let disk = disk(seed);
+        let log = created(&disk);
+        let mut random = Random::new(seed);
+        let mut next = 101;
+        append(&log, entries(next, next + random.below(30) as u64, 1));
+        next = log.end().id.seq.0 + 1;
+        disk.set_capacity(Some(disk.used_bytes() + random.below(3) as u64 * 4096));
+        let mut refused = 0;
+        while refused < 20 {
+            let group = entries(next, next + random.below(4) as u64, 1);
+            let (count, bytes) = (group.len(), group.iter().map(|entry| entry.bytes.len()).sum());
+            let frees = random.chance(1, 3);
+            match log.hold_room(count, bytes, frees) {
+                Ok(room) => {
+                    next += count as u64;
+                    log.append(group, Calls::default().done()).unwrap();
+                    drop(room);
+                }
+                Err(error) => {
+                    assert_eq!(error.code(), Code::DiskFull, "{error}");
+                    refused += 1;
+                }
+            }
+            if random.chance(1, 3) {
+                log.step().unwrap();
+            }
+        }
+        log.step().unwrap();
+        assert!(log.is_full());
+        // Consensus has entries of its own, also when deletes have used up what was theirs.
+        for _ in 0..4 {
+            append(&log, vec![Entry { bytes: Arc::from([]), ..entry(next, 1, 0) }]);
+            next += 1;
+        }
+        assert_eq!(log.end().id.seq, log.synced(), "seed {seed}");
+        let wanted = all(&log);
+        log.close().unwrap();
+        drop(log);
+        disk.set_capacity(None);
+        let (log, _) = open(&disk).unwrap();
+        assert_eq!(all(&log), wanted);
+        log.step().unwrap();
+        assert!(!log.is_full(), "there is room again");
+        assert!(log.hold_room(3, 9_000, false).is_ok());
+    }
+}
