@@ -171,9 +171,13 @@ fn verdict(told: &v1::ClusterReply) -> Verdict {
         let answers = member.answered_ms_ago.is_some_and(|ms| ms < GONE_MS);
         !member.is_full && (member.node == told.node || answers && !member.needs_copy)
     };
-    let there = voters.filter(is_there).count();
+    let there = voters.clone().filter(is_there).count();
+    let full = voters.filter(|member| member.is_full).count();
     let spare = there.saturating_sub(count / 2 + 1);
     let more = match spare {
+        0 if there <= count / 2 && there + full > count / 2 => {
+            "no majority has room on its disks: nothing but deletes is written until there is some".to_owned()
+        }
         0 if there <= count / 2 => "no majority answers: nothing is written until one is back".to_owned(),
         0 if count == 1 => {
             "one more failure: nothing is written until it is mended; a lost disk loses what was acknowledged"

@@ -74,7 +74,9 @@ pub use ids::{CommitSeq, TreeId};
 #[doc(hidden)]
 pub use options::GiveBack;
 pub use options::{Background, Durability, Geometry, Options};
-pub use raft_log::{Done, Entry, EntryId, EntryKind, Found, Ident, LogEnd, OrderedOn, RaftLog, Room, Vote};
+pub use raft_log::{
+    Done, EntriesFor, Entry, EntryId, EntryKind, Found, Ident, LogEnd, OrderedOn, RaftLog, Room, Vote,
+};
 pub use repair::{LogEntry, LostRange};
 pub use threads::{Rest, Worker, processors, side_by_side};
 pub use transaction::{Receipt, Row, Rows, Snapshot, Transaction, TreeInfo, TreeMark};

@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub use entry::{Entry, EntryId, EntryKind, LogEnd, OrderedOn};
 pub use opening::Found;
 pub(crate) use opening::RaftPlace;
-pub use room::Room;
+pub use room::{EntriesFor, Room};
 pub use start::{Ident, Vote};
 
 use crate::alarm::locked;

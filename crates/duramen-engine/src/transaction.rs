@@ -150,10 +150,10 @@ impl Transaction {
         self.frees_room = true;
     }
 
-    /// Whether it deletes, and does nothing else so far.
+    /// Whether it deletes, and does nothing else so far, or what else it did counts as deletes.
     #[must_use]
-    pub fn only_deletes(&self) -> bool {
-        !self.changes.is_empty() && self.changes.only_deletes()
+    pub fn is_for_deletes(&self) -> bool {
+        self.counts_as_deletes || !self.changes.is_empty() && self.changes.only_deletes()
     }
 
     /// Lets what was written so far count as deletes, which a full disk takes (D7), until the next put: for a

@@ -331,7 +331,10 @@ impl<R: Runtime> Answering<R> {
                 let lacked = append.lacked();
                 let room = match append.entries() {
                     0 => None,
-                    entries => Some(self.rooms.hold::<R>(self.ident.node, entries, append.bytes()).await?),
+                    entries => {
+                        let (wanted, is_own) = ((entries, append.bytes()), append.are_of_consensus());
+                        Some(self.rooms.hold::<R>(self.ident.node, wanted, is_own).await?)
+                    }
                 };
                 let answer = answer_to(&self.raft, Asked::Append(append)).await?.with(self.rooms.own());
                 drop(room);

@@ -13,11 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use duramen_disk::Disk;
-use duramen_engine::{Code, Entry, Error, RaftLog, Replica, Result};
+use duramen_engine::{Code, EntriesFor, Entry, Error, RaftLog, Replica, Result};
 use openraft::ServerState;
 use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
 
+use crate::node::GONE_AFTER;
 use crate::retain::free_bytes;
 use crate::runtime::Runtime;
 use crate::state::State;
@@ -25,20 +26,27 @@ use crate::types::Types;
 
 /// A disk with less than this is soon full.
 const LOW_BYTES: u64 = 32 << 20;
+/// A group of less bytes has room wherever a segment is kept for deletes.
+const SMALL_BYTES: usize = 64 << 10;
 /// A leader looks this often whether it should let another node lead.
 const LOOK: Duration = Duration::from_millis(500);
-/// After this time it tries again.
-const AGAIN: Duration = Duration::from_secs(3);
+/// It tries again after so many looks.
+const AGAIN_LOOKS: u32 = 6;
 
 /// How much a node can still write.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Space {
-    #[default]
-    Enough,
-    /// Soon nothing that takes room.
-    Low,
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Space {
     /// Nothing that takes room.
-    Full,
+    pub(crate) is_full: bool,
+    /// What is free on its disk.
+    pub(crate) free_bytes: u64,
+}
+
+impl Space {
+    fn takes(self, bytes: usize) -> bool {
+        // Groups may leave the rest of a segment, and the database writes what the log has written.
+        !self.is_full && (bytes <= SMALL_BYTES || self.free_bytes / 4 >= bytes as u64)
+    }
 }
 
 /// What a node knows of the room on its disk, and of that on the disks of others.
@@ -50,7 +58,8 @@ pub(crate) struct Rooms {
     path: PathBuf,
     /// Entries that are decided wait until the database has room for them.
     applying_waits: AtomicBool,
-    others: Mutex<BTreeMap<u64, Space>>,
+    /// What others have said, and when, by the disk's monotonic clock.
+    others: Mutex<BTreeMap<u64, (Space, u64)>>,
     /// This node, and the voters: while they change, those before and after.
     voters: Mutex<(u64, Vec<BTreeSet<u64>>)>,
 }
@@ -82,54 +91,57 @@ impl Rooms {
     /// How much this node can still write.
     pub(crate) fn own(&self) -> Space {
         let is_full = self.log().is_some_and(|log| log.is_full());
-        if is_full || self.applying_waits.load(Ordering::Relaxed) {
-            return Space::Full;
-        }
+        let is_full = is_full || self.applying_waits.load(Ordering::Relaxed);
         // What is not known does not count.
-        let is_low = free_bytes(&*self.disk, &self.path).is_ok_and(|free| free < LOW_BYTES);
-        if is_low { Space::Low } else { Space::Enough }
+        let free_bytes = free_bytes(&*self.disk, &self.path).unwrap_or(u64::MAX);
+        Space { is_full, free_bytes }
     }
 
-    /// What another node has said of itself.
+    /// What another node has just said of itself.
     pub(crate) fn tells(&self, node: u64, space: Space) {
-        locked(&self.others).insert(node, space);
+        locked(&self.others).insert(node, (space, self.disk.monotonic_ns()));
     }
 
-    fn of(&self, node: u64) -> Space {
-        locked(&self.others).get(&node).copied().unwrap_or_default()
+    /// What another node has said of itself a moment ago.
+    fn of(&self, node: u64) -> Option<Space> {
+        let (space, at_ns) = *locked(&self.others).get(&node)?;
+        let ago = Duration::from_nanos(self.disk.monotonic_ns().saturating_sub(at_ns));
+        (ago < GONE_AFTER).then_some(space)
     }
 
-    /// Whether another node has last said that it takes nothing that needs room.
+    /// Whether another node has just said that it takes nothing that needs room.
     pub(crate) fn is_full(&self, other: u64) -> bool {
-        self.of(other) == Space::Full
+        self.of(other).is_some_and(|space| space.is_full)
     }
 
     /// Whether this one takes nothing that needs room.
     pub(crate) fn own_is_full(&self) -> bool {
-        self.own() == Space::Full
+        self.own().is_full
     }
 
-    /// Whether a majority of the voters can write what takes room.
-    fn has_majority(&self) -> bool {
+    /// Whether a majority of the voters can write what takes so much room.
+    fn has_majority(&self, bytes: usize) -> bool {
         let (own, voters) = locked(&self.voters).clone();
-        let can_write = |voter: &u64| {
-            if *voter == own { self.own() < Space::Full } else { self.of(*voter) < Space::Full }
+        let takes = |voter: &&u64| {
+            let space = if **voter == own { Some(self.own()) } else { self.of(**voter) };
+            space.is_some_and(|space| space.takes(bytes))
         };
-        voters.iter().all(|of| of.iter().filter(|voter| can_write(voter)).count() > of.len() / 2)
+        voters.iter().all(|of| of.iter().filter(takes).count() > of.len() / 2)
     }
 
     /// As [`duramen_engine::Proposer::make_room`].
     pub(crate) fn make_room(&self, entries: &[Entry], frees: bool) -> Result<()> {
         let Some(log) = self.log() else { return Ok(()) };
         let bytes = entries.iter().map(|entry| entry.bytes.len()).sum();
+        let wanted = if frees { EntriesFor::Deletes } else { EntriesFor::Puts };
         // They are proposed at once, and nothing else is.
-        drop(log.hold_room(entries.len(), bytes, frees)?);
-        if frees || self.has_majority() {
+        drop(log.hold_room(entries.len(), bytes, wanted)?);
+        if frees && bytes <= SMALL_BYTES || self.has_majority(bytes) {
             return Ok(());
         }
-        let what = "a majority of the cluster's nodes has no room on their disks";
+        let what = "no majority of the cluster's nodes has room for it on their disks";
         Err(Error::new(Code::DiskFull, what)
-            .with_hint("make room there: `duramen cluster status` shows which; deletes still pass"))
+            .with_hint("make room there: `duramen cluster status` shows where; small deletes pass"))
     }
 
     /// Holds room for entries of the leader.
@@ -139,15 +151,16 @@ impl Rooms {
     pub(crate) async fn hold<R: Runtime>(
         &self,
         node: u64,
-        entries: usize,
-        bytes: usize,
+        (entries, bytes): (usize, usize),
+        are_of_consensus: bool,
     ) -> std::result::Result<duramen_engine::Room, String> {
         let log = self.log().ok_or("the node has stopped")?;
-        // Whether they free room only the leader knows: it sends what takes room while there is some.
-        if let Some(room) = log.has_room(entries, bytes, true) {
+        // Whether others free room only the leader knows: it sends what takes room while there is some.
+        let wanted = if are_of_consensus { EntriesFor::Consensus } else { EntriesFor::Deletes };
+        if let Some(room) = log.has_room(entries, bytes, wanted) {
             return Ok(room);
         }
-        let made = R::run_blocking(move || log.hold_room(entries, bytes, true)).await;
+        let made = R::run_blocking(move || log.hold_room(entries, bytes, wanted)).await;
         let made = made.map_err(|error| error.to_string())?;
         made.map_err(|error| {
             format!("node {node} has no room for {bytes} bytes of entries: {}", error.message())
@@ -160,9 +173,8 @@ impl Rooms {
         raft: openraft::Raft<Types<R>, State>,
         replica: Weak<Replica>,
     ) {
-        let mut refusals = 0;
+        let (mut refusals, mut looks) = (0, AGAIN_LOOKS);
         loop {
-            Types::<R>::sleep(LOOK).await;
             let now = raft.metrics().borrow_watched().clone();
             if now.running_state.is_err() {
                 return;
@@ -173,22 +185,26 @@ impl Rooms {
                 return;
             };
             let has_refused = found > std::mem::replace(&mut refusals, found);
-            if now.state != ServerState::Leader || !(has_refused || self.own_is_full()) {
-                continue;
+            let own = self.own();
+            let is_short = own.is_full || has_refused && own.free_bytes < LOW_BYTES;
+            looks += 1;
+            if now.state == ServerState::Leader && is_short && looks > AGAIN_LOOKS {
+                let last = now.last_log_index;
+                let has_all = |node: u64| {
+                    let matched = now.replication.as_ref().and_then(|all| all.get(&node).copied().flatten());
+                    matched.map(|matched| matched.index) >= last
+                };
+                let has_room =
+                    |node: u64| self.of(node).is_some_and(|of| !of.is_full && of.free_bytes >= LOW_BYTES);
+                let mut voters = now.membership_config.voter_ids().filter(|voter| *voter != now.id);
+                if let Some(to) = voters.find(|voter| has_room(*voter) && has_all(*voter)) {
+                    looks = 0;
+                    if raft.trigger().transfer_leader(to).await.is_err() {
+                        return;
+                    }
+                }
             }
-            let last = now.last_log_index;
-            let lags = |node: u64| {
-                let matched = now.replication.as_ref().and_then(|all| all.get(&node).copied().flatten());
-                matched.map(|matched| matched.index) < last
-            };
-            let mut others = now.membership_config.voter_ids().filter(|voter| *voter != now.id);
-            let Some(to) = others.find(|voter| self.of(*voter) == Space::Enough && !lags(*voter)) else {
-                continue;
-            };
-            if raft.trigger().transfer_leader(to).await.is_err() {
-                return;
-            }
-            Types::<R>::sleep(AGAIN).await;
+            Types::<R>::sleep(LOOK).await;
         }
     }
 }

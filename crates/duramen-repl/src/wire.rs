@@ -257,9 +257,12 @@ struct WireEntry {
 pub(crate) struct AppendReply {
     #[prost(oneof = "Appended", tags = "1, 2, 3, 4")]
     appended: Option<Appended>,
-    /// How much room the follower has: 0 enough, 1 little, 2 none.
-    #[prost(uint32, tag = "5")]
-    space: u32,
+    /// The follower takes nothing that needs room.
+    #[prost(bool, tag = "5")]
+    is_full: bool,
+    /// What is free on its disk.
+    #[prost(uint64, tag = "6")]
+    free_bytes: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Oneof)]
@@ -416,6 +419,12 @@ impl Append {
         self.entries.len()
     }
 
+    /// Whether all of them are of consensus itself.
+    pub(crate) fn are_of_consensus(&self) -> bool {
+        // Those of the database are of kind 0.
+        self.entries.iter().all(|entry| entry.kind != 0)
+    }
+
     /// Bytes of the entries.
     pub(crate) fn bytes(&self) -> usize {
         self.entries.iter().map(|entry| entry.content.len()).sum()
@@ -437,7 +446,10 @@ impl Answer {
     /// An answer to entries, which says how much room is left.
     pub(crate) fn with(self, space: Space) -> Answer {
         match self {
-            Answer::Append(reply) => Answer::Append(AppendReply { space: space as u32, ..reply }),
+            Answer::Append(reply) => {
+                let Space { is_full, free_bytes } = space;
+                Answer::Append(AppendReply { is_full, free_bytes, ..reply })
+            }
             answer => answer,
         }
     }
@@ -453,16 +465,12 @@ impl AppendReply {
             AppendEntriesResponse::Conflict => Appended::Conflict(true),
             AppendEntriesResponse::HigherVote(vote) => Appended::Higher(vote.into()),
         };
-        AppendReply { appended: Some(appended), space: 0 }
+        AppendReply { appended: Some(appended), is_full: false, free_bytes: 0 }
     }
 
     /// How much room the follower has.
     pub(crate) fn space(&self) -> Space {
-        match self.space {
-            0 => Space::Enough,
-            1 => Space::Low,
-            _ => Space::Full,
-        }
+        Space { is_full: self.is_full, free_bytes: self.free_bytes }
     }
 
     /// Whether the follower knows of a later leader or candidate.

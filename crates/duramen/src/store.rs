@@ -91,9 +91,9 @@ impl<'e> Shared<'e> {
         self.inner.borrow_mut().frees_room();
     }
 
-    /// Whether the transaction deletes, and does nothing else so far.
-    pub(crate) fn only_deletes(&self) -> bool {
-        self.inner.borrow().only_deletes()
+    /// Whether the transaction deletes, and does nothing else so far that counts.
+    pub(crate) fn counts_as_deletes_now(&self) -> bool {
+        self.inner.borrow().is_for_deletes()
     }
 
     /// Lets what was written so far count as deletes, until the next put.

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use duramen::error::{Error, ErrorKind};
+use duramen::error::{Code, Error, ErrorKind};
 use duramen::prelude::*;
+use duramen::tuple::Element;
 use duramen_client::Remote;
 use duramen_disk::memory::Random;
+use duramen_proto::v1;
 
 use crate::history::{End, History, Part};
 use crate::machine;
@@ -27,7 +29,9 @@ const BALLAST: &str = "ballast";
 /// Large values, so that a full disk is met.
 const BALLAST_BYTES: usize = 256 << 10;
 const BALLAST_MAX: u64 = 200;
-const SNAPSHOT: &str = "snapshot";
+/// A leader whose disk is full lets another node lead within this time.
+const MOVES_WITHIN: Duration = Duration::from_secs(12);
+const ONE_READ: &str = "read of one node";
 
 /// A list that transactions append their ids to.
 #[derive(Debug, Serialize, Deserialize, Collection)]
@@ -67,6 +71,8 @@ struct Seen {
     wrong: Vec<String>,
     /// By code, and what was called.
     errors: BTreeMap<(String, &'static str), u64>,
+    /// What each client's count is, as far as it is known.
+    counts: BTreeMap<u64, i64>,
     reads: u64,
     writes: u64,
     last_write: Instant,
@@ -78,6 +84,7 @@ impl Load {
         let seen = Seen {
             wrong: Vec::new(),
             errors: BTreeMap::new(),
+            counts: BTreeMap::new(),
             reads: 0,
             writes: 0,
             last_write: Instant::now(),
@@ -104,6 +111,16 @@ impl Load {
 
     pub(crate) fn wrong(&self) -> Vec<String> {
         self.seen().wrong.clone()
+    }
+
+    /// Compares the counts that clients were told with those that are there.
+    pub(crate) fn lost_counts(&self, content: &Content) -> Vec<String> {
+        let seen = self.seen();
+        let there = |client: u64| content.counts.get(usize::try_from(client).ok()?).copied().flatten();
+        let is_other = |(client, told): &(&u64, &i64)| there(**client) != Some(**told);
+        let lost = seen.counts.iter().filter(is_other);
+        lost.map(|(client, told)| format!("client {client} was told {told}; {:?} is there", there(*client)))
+            .collect()
     }
 
     pub(crate) fn writes(&self) -> u64 {
@@ -137,10 +154,10 @@ impl Load {
     }
 
     /// What an error says about the transaction that it is of. No fault lasts so long that a call of the
-    /// library should end with one, those of snapshots apart.
+    /// library should end with one, but for reads that are not repeated.
     fn end(&self, call: &'static str, error: &Error) -> End {
         let is_full = error.kind() == ErrorKind::Full && self.may_be_full.load(Ordering::Relaxed);
-        if call != SNAPSHOT && !is_full {
+        if call != ONE_READ && !is_full {
             self.is_wrong(format!("{call}: {error:?}"));
         }
         *self.seen().errors.entry((error.code().to_string(), call)).or_default() += 1;
@@ -230,14 +247,9 @@ impl<'a> Client<'a> {
     /// Reads at one machine until the load is over.
     pub(crate) fn read(mut self) {
         while let Some(remote) = self.load.connect(self.machine()) {
-            while self.load.goes_on() {
-                let errors = self.load.errors().len();
-                self.read_once(&remote);
+            // The library goes elsewhere after an error; this client does not.
+            while self.load.goes_on() && self.read_once(&remote) {
                 self.rest();
-                if self.load.errors().len() != errors {
-                    // The library goes elsewhere after an error; this client does not.
-                    break;
-                }
             }
         }
     }
@@ -290,16 +302,18 @@ impl<'a> Client<'a> {
         });
     }
 
-    /// A state of one machine.
-    fn read_once(&mut self, remote: &Remote) {
+    /// A state of one machine, in one call that is not repeated. Returns whether it was answered.
+    fn read_once(&mut self, remote: &Remote) -> bool {
         let lists = self.load.some_lists(&mut self.random);
-        self.reads(&lists, SNAPSHOT, || {
-            let snapshot = remote.snapshot()?;
-            lists.iter().map(|list| Ok(found(snapshot.get::<List>(*list)?))).collect()
-        });
+        self.reads(&lists, ONE_READ, || lists_of(remote, &lists))
     }
 
-    fn reads(&mut self, lists: &[u64], call: &'static str, read: impl FnOnce() -> Result<Vec<Vec<u64>>>) {
+    fn reads(
+        &mut self,
+        lists: &[u64],
+        call: &'static str,
+        read: impl FnOnce() -> Result<Vec<Vec<u64>>>,
+    ) -> bool {
         let asked: Vec<Part> = lists.iter().map(|list| Part::Read(*list, None)).collect();
         self.load.history.begins(self.process, &asked);
         match read() {
@@ -307,11 +321,13 @@ impl<'a> Client<'a> {
                 let parts = lists.iter().zip(answers).map(|(list, ids)| Part::Read(*list, Some(ids)));
                 self.ends(&parts.collect::<Vec<_>>(), End::Happened);
                 self.load.seen().reads += 1;
+                true
             }
             Err(error) => {
                 // What only reads has changed nothing, whatever became of it.
                 let _ = self.load.end(call, &error);
                 self.ends(&asked, End::Never);
+                false
             }
         }
     }
@@ -325,11 +341,13 @@ impl<'a> Client<'a> {
                     self.load.is_wrong(what);
                 }
                 *count = Some(now);
+                self.load.seen().counts.insert(self.number, now);
                 self.load.has_written();
             }
             Err(error) => {
                 if self.load.end("increment", &error) == End::Unknown {
                     *count = None;
+                    self.load.seen().counts.remove(&self.number);
                 }
             }
         }
@@ -337,20 +355,27 @@ impl<'a> Client<'a> {
 }
 
 /// Puts large values until the cluster has no room for more of them, or has taken many, and deletes them all:
-/// that must always pass. Returns what happened.
-pub(crate) fn press(machine: usize, random: &mut Random) -> std::result::Result<String, String> {
+/// that must always pass. If a majority `has_room`, none may be refused for long. Returns what happened.
+pub(crate) fn press(
+    machine: usize,
+    has_room: bool,
+    random: &mut Random,
+) -> std::result::Result<String, String> {
     let failed = |what: &str, error: &Error| format!("{what} while disks are full: {error:?}");
     let remote = Remote::connect(&machine::steward(machine).to_string())
         .map_err(|error| failed("connecting", &error))?;
-    let mut puts = 0;
+    let (mut puts, mut taken) = (0, Instant::now());
     let refused = loop {
         if puts == BALLAST_MAX {
             break false;
         }
         let value: Vec<u64> = (0..BALLAST_BYTES / 8).map(|_| random.bits()).collect();
         match remote.kv(BALLAST).put(puts, &value) {
-            Ok(_) => puts += 1,
-            Err(error) if error.kind() == ErrorKind::Full => break true,
+            Ok(_) => (puts, taken) = (puts + 1, Instant::now()),
+            Err(error) if error.kind() == ErrorKind::Full && has_room && taken.elapsed() < MOVES_WITHIN => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Err(error) if error.kind() == ErrorKind::Full && !has_room => break true,
             Err(error) => return Err(failed("a put", &error)),
         }
     };
@@ -358,6 +383,33 @@ pub(crate) fn press(machine: usize, random: &mut Random) -> std::result::Result<
         remote.kv(BALLAST).delete(key).map_err(|error| failed("a delete", &error))?;
     }
     Ok(format!("{puts} large values, {}, deleted", if refused { "then refused" } else { "all taken" }))
+}
+
+/// Lists as they are in one state of the node that is connected.
+fn lists_of(remote: &Remote, lists: &[u64]) -> Result<Vec<Vec<u64>>> {
+    let get = |list: &u64| {
+        let key = Some(duramen_proto::key::of(&[Element::Int((*list).into())]));
+        let kind = v1::read::Kind::Get(v1::DocumentKey { collection: "list".to_owned(), key });
+        v1::Read { kind: Some(kind) }
+    };
+    let reads = lists.iter().map(get).collect();
+    let form = v1::DocumentForm::Json.into();
+    let reply = remote.client().read(v1::ReadRequest { reads, form, ..v1::ReadRequest::default() });
+    let results = match reply {
+        // Nothing was written yet.
+        Err(error) if error.code() == Code::NoSuchTree => return Ok(vec![Vec::new(); lists.len()]),
+        reply => reply?.results,
+    };
+    let ids = |result: v1::ReadResult| match result.kind {
+        Some(v1::read_result::Kind::Found(v1::Found { document: None })) => Ok(Vec::new()),
+        Some(v1::read_result::Kind::Found(v1::Found {
+            document: Some(v1::Document { form: Some(v1::document::Form::Json(json)) }),
+        })) => serde_json::from_str::<List>(&json)
+            .map(|list| list.ids)
+            .map_err(|why| Error::invalid(format!("a list is no list: {why}: {json}"))),
+        other => Err(Error::invalid(format!("an answer to something else: {other:?}"))),
+    };
+    results.into_iter().map(ids).collect()
 }
 
 fn found(list: Option<List>) -> Vec<u64> {

@@ -88,10 +88,11 @@ impl Cluster {
         self.links.iter().flatten().flatten().map(Arc::as_ref)
     }
 
-    /// All links from and to a machine.
+    /// All links from a machine to others, and from others to it.
     pub(crate) fn links_of(&self, machine: usize) -> impl Iterator<Item = &Conditions> {
-        let from = self.links[machine].iter();
-        from.chain(self.links.iter().map(move |of| &of[machine])).flatten().map(Arc::as_ref)
+        let of_machines = &self.links[..self.machines.len()];
+        let from = of_machines[machine].iter();
+        from.chain(of_machines.iter().map(move |of| &of[machine])).flatten().map(Arc::as_ref)
     }
 
     /// Fails if a node has ended by itself.

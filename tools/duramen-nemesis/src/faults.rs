@@ -185,12 +185,9 @@ impl Fault {
                 machines.iter().try_for_each(|machine| cluster.machines[*machine].pause())?;
             }
             Fault::Isolated(machine) => {
-                let clients = random.chance(1, 2);
-                for link in cluster.links_of(*machine) {
-                    link.cut(true, true);
-                }
-                if !clients {
-                    cluster.of_clients(*machine).heal();
+                cluster.links_of(*machine).for_each(|link| link.cut(true, true));
+                if random.chance(1, 2) {
+                    cluster.of_clients(*machine).cut(true, true);
                 }
             }
             Fault::OneWay(from, to) => {
@@ -208,11 +205,8 @@ impl Fault {
             Fault::Lossy => cluster.links().for_each(|link| link.lose(10)),
             Fault::Broken => cluster.links().for_each(|link| link.break_connections()),
             Fault::Garbled(machine) => {
-                for link in cluster.links_of(*machine) {
-                    link.flip(FLIPS);
-                }
                 // TLS guards what nodes say to each other; clients here have none.
-                cluster.of_clients(*machine).flip(0);
+                cluster.links_of(*machine).for_each(|link| link.flip(FLIPS));
             }
             Fault::Clock(machine, seconds) => {
                 cluster.machines[*machine].set_clock(seconds * 1_000_000_000)?;

@@ -170,7 +170,9 @@ impl History {
                 ));
             }
         }
-        wrong.extend(found.keys().map(|id| format!("nobody appended {id}, and it is there")));
+        wrong.extend(found.keys().map(|id| format!("no transaction appended {id}, and it is there")));
+        let inserted = documents.iter().filter(|id| !lines.told.contains_key(id));
+        wrong.extend(inserted.map(|id| format!("no transaction inserted {id}, and it is there")));
         wrong
     }
 

@@ -215,12 +215,12 @@ impl Faults<'_> {
                 println!("         {says}");
             }
         }
-        if fills {
+        if let [Fault::Full(full)] = faults {
+            let (machines, has_room) =
+                (cluster.machines.len(), full.len() <= (cluster.machines.len() - 1) / 2);
             // Asked at any machine.
-            println!(
-                "         {}",
-                clients::press(self.random.below(cluster.machines.len()), &mut self.random)?
-            );
+            let asked = self.random.below(machines);
+            println!("         {}", clients::press(asked, has_room, &mut self.random)?);
         }
         let lasts = LASTS_MS_MIN + self.random.below(self.args.lasts.max(1));
         let until = Instant::now() + Duration::from_millis(lasts as u64);
@@ -288,6 +288,7 @@ fn judge(load: &Load, cluster: &mut Cluster, clients: u64) -> Result<Vec<String>
         }
     }
     let documents = first.entries.iter().map(|(id, _)| *id).collect();
+    wrong.extend(load.lost_counts(&first));
     load.history.ends_with(&first.lists);
     wrong.extend(load.history.judge(&first.lists, &documents));
     cluster.stop_and_check()?;

@@ -13,8 +13,19 @@ use crate::error::Result;
 /// What an entry takes beside its bytes, at most.
 pub(super) const ENTRY_BYTES: usize = 128;
 
-/// Blocks that are left to entries of consensus itself: each takes one.
+/// Blocks that are left to entries of consensus itself, each of which takes one, if segments are long.
 const BLOCKS_OF_CONSENSUS: usize = 16;
+
+/// What entries are for. It decides how much of the room that a full disk has left they may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntriesFor {
+    /// Puts: not the segment that is kept for the others.
+    Puts,
+    /// Deletes: not the last blocks.
+    Deletes,
+    /// Consensus: all of it.
+    Consensus,
+}
 
 /// Room in Raft's log, for entries that are appended before this is dropped.
 #[derive(Debug)]
@@ -30,22 +41,22 @@ impl Drop for Room {
 }
 
 impl RaftLog {
-    /// Holds room for so many entries, of so many bytes in all, until it is dropped; `frees` if they delete
-    /// more than they store. It makes segments if need be: [`RaftLog::has_room`] does not.
+    /// Holds room for so many entries, of so many bytes in all, until it is dropped. It makes segments if
+    /// need be; [`RaftLog::has_room`] does not.
     ///
     /// # Errors
     /// `DiskFull` (E0301): nothing is held. `System` (E1001) if a segment cannot be made.
-    pub fn hold_room(&self, entries: usize, bytes: usize, frees: bool) -> Result<Room> {
-        let (room, wanted) = self.promise(entries, bytes, frees);
-        let made = self.inner.writer.log.make_room_for(wanted, frees);
+    pub fn hold_room(&self, entries: usize, bytes: usize, wanted: EntriesFor) -> Result<Room> {
+        let (room, bytes) = self.promise(entries, bytes, wanted);
+        let made = self.inner.writer.log.make_room_for(bytes, wanted != EntriesFor::Puts);
         made.map_err(|error| error.error().clone()).map(|()| room)
     }
 
     /// As [`RaftLog::hold_room`], if there is room already.
     #[must_use]
-    pub fn has_room(&self, entries: usize, bytes: usize, frees: bool) -> Option<Room> {
-        let (room, wanted) = self.promise(entries, bytes, frees);
-        self.inner.writer.log.has_room_for(wanted, frees).then_some(room)
+    pub fn has_room(&self, entries: usize, bytes: usize, wanted: EntriesFor) -> Option<Room> {
+        let (room, bytes) = self.promise(entries, bytes, wanted);
+        self.inner.writer.log.has_room_for(bytes, wanted != EntriesFor::Puts).then_some(room)
     }
 
     /// Whether the disk had no room for another segment when one was made last.
@@ -54,11 +65,14 @@ impl RaftLog {
         self.inner.writer.log.is_full()
     }
 
-    fn promise(&self, entries: usize, bytes: usize, frees: bool) -> (Room, usize) {
-        let block = self.inner.writer.geometry.block_bytes;
+    fn promise(&self, entries: usize, bytes: usize, wanted: EntriesFor) -> (Room, usize) {
+        let geometry = &self.inner.writer.geometry;
+        let block = geometry.block_bytes;
         let bytes = bytes + entries * ENTRY_BYTES + block;
         let promised = self.inner.promised.fetch_add(bytes, Ordering::AcqRel) + bytes;
         let room = Room { inner: Arc::clone(&self.inner), bytes };
-        (room, promised + if frees { BLOCKS_OF_CONSENSUS * block } else { 0 })
+        let in_a_segment = usize::try_from(geometry.segment_bytes_min).unwrap_or(usize::MAX) / block;
+        let left = BLOCKS_OF_CONSENSUS.min(in_a_segment / 4) * block;
+        (room, promised + if wanted == EntriesFor::Consensus { 0 } else { left })
     }
 }

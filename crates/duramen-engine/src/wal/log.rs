@@ -129,6 +129,13 @@ impl Log {
         self.state().refused
     }
 
+    /// Whether there was no room for a segment that is still wanted.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let state = self.state();
+        state.refused && state.needs_spare()
+    }
+
     /// Whether a segment is ready for use.
     #[must_use]
     pub fn has_spare(&self) -> bool {
@@ -219,33 +226,31 @@ impl Log {
     /// # Errors
     /// As [`Log::make_room`].
     pub fn make_room_for(&self, bytes: usize, use_reserve: bool) -> std::result::Result<(), LogWriteError> {
-        let (head, bytes) = self.any_groups(bytes);
+        let (head, bytes) = self.any_groups(bytes, use_reserve);
         self.plan(&head, &[bytes], use_reserve).map(|_| ())
     }
 
     /// Whether groups of so many bytes in all have room without another segment.
     #[must_use]
     pub fn has_room_for(&self, bytes: usize, use_reserve: bool) -> bool {
-        let (head, bytes) = self.any_groups(bytes);
+        let (head, bytes) = self.any_groups(bytes, use_reserve);
         self.places(&head, &[bytes], &self.state().usable(use_reserve)).is_some()
     }
 
     /// The end of the log, and as many bytes as groups of these take there at most. One that does not fit
     /// into the rest of a segment leaves that rest, which is smaller than the group: all of them take at most
     /// twice their bytes, from the next segment on.
-    fn any_groups(&self, bytes: usize) -> (Head, usize) {
-        let mut head = self.state().head.clone();
-        if frame_bytes([bytes].into_iter()) <= head.segment.bytes - head.offset {
+    fn any_groups(&self, bytes: usize, use_reserve: bool) -> (Head, usize) {
+        let state = self.state();
+        let mut head = state.head.clone();
+        // On a full disk without a segment ahead the log is in its reserve.
+        let is_reserve = state.refused && state.ready.is_empty();
+        let fits = frame_bytes([bytes].into_iter()) <= head.segment.bytes - head.offset;
+        if fits && (use_reserve || !is_reserve) {
             return (head, bytes);
         }
         head.offset = head.segment.bytes;
         (head, 2 * bytes)
-    }
-
-    /// Whether the disk had no room for a segment when one was made last.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.state().refused
     }
 
     /// Makes everything written so far durable and returns the end it covers. At most one sync for each

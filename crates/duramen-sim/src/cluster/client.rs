@@ -32,6 +32,8 @@ enum Kind {
     Next(usize),
     /// Appends to a list, and reads another one.
     Append(usize, usize),
+    /// Deletes a register.
+    Delete(usize),
 }
 
 /// What became of a try.
@@ -55,9 +57,10 @@ pub(super) async fn lives(world: Shared, until: SimInstant) {
         }
         let kind = {
             let random = &mut world.lock().random;
-            match random.below(3) {
-                0 => Kind::Put(random.below(REGISTERS)),
-                1 => Kind::Next(random.below(REGISTERS)),
+            match random.below(7) {
+                0 | 1 => Kind::Put(random.below(REGISTERS)),
+                2 => Kind::Delete(random.below(REGISTERS)),
+                3 | 4 => Kind::Next(random.below(REGISTERS)),
                 _ => Kind::Append(random.below(LISTS), random.below(LISTS)),
             }
         };
@@ -223,6 +226,9 @@ fn begins(
     if told.is_none() {
         change(&mut tx, values, kind, request, reads, writes)?;
         tx.put(requests, &request.to_be_bytes(), &number.to_be_bytes())?;
+        if matches!(kind, Kind::Delete(_)) {
+            tx.counts_as_deletes();
+        }
     }
     Ok((tx, told))
 }
@@ -308,6 +314,12 @@ fn change(
             read(tx, &list_key(other))?;
             value.extend_from_slice(&request.to_be_bytes());
             (key, value)
+        }
+        Kind::Delete(register) => {
+            let key = register_key(register);
+            tx.delete(tree, &key)?;
+            writes.insert(key, None);
+            return Ok(());
         }
     };
     tx.put(tree, &key, &value)?;

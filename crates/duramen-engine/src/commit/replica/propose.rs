@@ -152,7 +152,6 @@ impl Committer {
                     let replica = order.replica();
                     if why.code() == Code::DiskFull {
                         replica.no_room = Some((now_ns + NO_ROOM_MS * 1_000_000, why.clone()));
-                        self.throttle.refused_for_room();
                     }
                     replica.fates.failed(lineage, of, why);
                 }
@@ -195,7 +194,10 @@ impl Committer {
             let of = if why.code() == Code::DiskFull { take_room.clone() } else { Vec::new() };
             NotProposed { of, why }
         };
-        self.pipeline.make_room(&records, frees).map_err(no_room)?;
+        self.pipeline.make_room(&records, frees).map_err(|why| {
+            self.throttle.refused_for_room();
+            no_room(why)
+        })?;
         let mut entries = Vec::with_capacity(records.len());
         for (record, time_ns) in records.iter().zip(times) {
             let seq = end.id.seq.next();

@@ -6,6 +6,7 @@ use crate::error::Code;
 /// Whatever the appends and the order in which they are put together, what had room is written.
 #[test]
 fn an_append_that_had_room_is_written_on_a_full_disk() {
+    let mut all_deletes = 0;
     for seed in 0..400 {
         let disk = disk(seed);
         let log = created(&disk);
@@ -18,8 +19,8 @@ fn an_append_that_had_room_is_written_on_a_full_disk() {
         while refused < 20 {
             let group = entries(next, next + random.below(4) as u64, 1);
             let (count, bytes) = (group.len(), group.iter().map(|entry| entry.bytes.len()).sum());
-            let frees = random.chance(1, 3);
-            match log.hold_room(count, bytes, frees) {
+            let wanted = *random.pick(&[EntriesFor::Puts, EntriesFor::Puts, EntriesFor::Deletes]);
+            match log.hold_room(count, bytes, wanted) {
                 Ok(room) => {
                     next += count as u64;
                     log.append(group, Calls::default().done()).unwrap();
@@ -35,10 +36,21 @@ fn an_append_that_had_room_is_written_on_a_full_disk() {
             }
         }
         log.step().unwrap();
-        assert!(log.is_full());
-        // Consensus has entries of its own, also when deletes have used up what was theirs.
-        for _ in 0..4 {
-            append(&log, vec![Entry { bytes: Arc::from([]), ..entry(next, 1, 0) }]);
+        // What is too large for the room that is left may be refused before the log is full.
+        assert!(log.is_full() || log.has_room(1, 100, EntriesFor::Puts).is_some());
+        let small = |seq| vec![Entry { bytes: Arc::from([7; 8]), ..entry(seq, 1, 0) }];
+        let mut deletes = 0;
+        while let Ok(room) = log.hold_room(1, 8, EntriesFor::Deletes) {
+            append(&log, small(next));
+            drop(room);
+            (next, deletes) = (next + 1, deletes + 1);
+        }
+        all_deletes += deletes;
+        // Consensus has entries of its own.
+        for _ in 0..2 {
+            let room = log.hold_room(1, 8, EntriesFor::Consensus).unwrap();
+            append(&log, small(next));
+            drop(room);
             next += 1;
         }
         assert_eq!(log.end().id.seq, log.synced(), "seed {seed}");
@@ -50,6 +62,7 @@ fn an_append_that_had_room_is_written_on_a_full_disk() {
         assert_eq!(all(&log), wanted);
         log.step().unwrap();
         assert!(!log.is_full(), "there is room again");
-        assert!(log.hold_room(3, 9_000, false).is_ok());
+        assert!(log.hold_room(3, 9_000, EntriesFor::Puts).is_ok());
     }
+    assert!(all_deletes > 800, "{all_deletes} deletes on full disks");
 }

@@ -44,7 +44,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "duramen-server",
         ],
     ),
-    ("duramen-nemesis", &["duramen", "duramen-disk", "duramen-client"]),
+    ("duramen-nemesis", &["duramen", "duramen-disk", "duramen-proto", "duramen-client"]),
     ("tickets", &["duramen"]),
 ];
 
