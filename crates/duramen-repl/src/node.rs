@@ -318,8 +318,9 @@ impl<R: Runtime> Node<R> {
         }
         let handing = async {
             loop {
+                // One that lacks an entry, which it soon has, ignores this.
                 self.transfer(to).await?;
-                for _ in 0..20 {
+                for _ in 0..6 {
                     match self.leader().0 {
                         Some(leader) if leader == to => return Ok(()),
                         Some(leader) if leader != own => {

@@ -119,14 +119,28 @@ impl Rooms {
         self.own().is_full
     }
 
-    /// Whether a majority of the voters can write what takes so much room.
-    fn has_majority(&self, bytes: usize) -> bool {
+    /// Fails unless a majority of the voters has just said that it can write what takes so much room.
+    fn ask_majority(&self, bytes: usize) -> Result<()> {
         let (own, voters) = locked(&self.voters).clone();
-        let takes = |voter: &&u64| {
-            let space = if **voter == own { Some(self.own()) } else { self.of(**voter) };
-            space.is_some_and(|space| space.takes(bytes))
-        };
-        voters.iter().all(|of| of.iter().filter(takes).count() > of.len() / 2)
+        let space = |voter: &u64| if *voter == own { Some(self.own()) } else { self.of(*voter) };
+        for of in voters {
+            let told: Vec<Option<Space>> = of.iter().map(space).collect();
+            let takes = told.iter().flatten().filter(|space| space.takes(bytes)).count();
+            let unknown = told.iter().filter(|space| space.is_none()).count();
+            if takes > of.len() / 2 {
+                continue;
+            }
+            if takes + unknown > of.len() / 2 {
+                // A node that was suspended has heard of none for a while.
+                let what = "no majority has said of late how much room it has";
+                return Err(Error::new(Code::NoQuorum, what)
+                    .with_hint("nothing was changed: look at `duramen cluster status`, and try again"));
+            }
+            let what = "no majority of the cluster's nodes has room for it on their disks";
+            return Err(Error::new(Code::DiskFull, what)
+                .with_hint("make room there: `duramen cluster status` shows where; small deletes pass"));
+        }
+        Ok(())
     }
 
     /// As [`duramen_engine::Proposer::make_room`].
@@ -136,12 +150,7 @@ impl Rooms {
         let wanted = if frees { EntriesFor::Deletes } else { EntriesFor::Puts };
         // They are proposed at once, and nothing else is.
         drop(log.hold_room(entries.len(), bytes, wanted)?);
-        if frees && bytes <= SMALL_BYTES || self.has_majority(bytes) {
-            return Ok(());
-        }
-        let what = "no majority of the cluster's nodes has room for it on their disks";
-        Err(Error::new(Code::DiskFull, what)
-            .with_hint("make room there: `duramen cluster status` shows where; small deletes pass"))
+        if frees && bytes <= SMALL_BYTES { Ok(()) } else { self.ask_majority(bytes) }
     }
 
     /// Holds room for entries of the leader.
