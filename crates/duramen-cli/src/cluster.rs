@@ -111,7 +111,7 @@ fn status(args: &DatabaseArgs, out: Output) -> Result<()> {
     for member in told.members.iter().filter(|member| member.is_full) {
         out.warning(
             &format!("the disk of node {} is full: it takes nothing that needs room", member.node),
-            "make room there; while a majority has room, writes go on, and deletes always do",
+            "make room there; writes go on while a majority has room, and deletes beyond that",
         );
     }
     let mut table = new_table(&["node", "role", "behind", "answered", "peers at", "clients at"]);

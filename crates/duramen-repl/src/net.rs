@@ -329,14 +329,13 @@ impl<R: Runtime> Answering<R> {
             Asked::Append(append) => {
                 self.is_same_log(&append)?;
                 let lacked = append.lacked();
-                let room = match append.entries() {
-                    0 => None,
-                    entries => {
-                        let (wanted, is_own) = ((entries, append.bytes()), append.are_of_consensus());
-                        Some(self.rooms.hold::<R>(self.ident.node, wanted, is_own).await?)
-                    }
+                let lacking = append.lacking(|id| self.rooms.has(id));
+                let is_own = append.are_of_consensus();
+                let room = match lacking {
+                    (0, _) => None,
+                    wanted => Some(self.rooms.hold::<R>(self.ident.node, wanted, is_own).await?),
                 };
-                let answer = answer_to(&self.raft, Asked::Append(append)).await?.with(self.rooms.own());
+                let answer = answer_to(&self.raft, Asked::Append(append)).await?.with_space(self.rooms.own());
                 drop(room);
                 if matches!(&answer, Answer::Append(reply) if !reply.is_of_a_later_leader()) {
                     self.retained.set(lacked);

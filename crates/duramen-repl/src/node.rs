@@ -177,7 +177,7 @@ impl<R: Runtime> Node<R> {
         let (db, opened) = R::run_blocking(open).boxed().await.map_err(ended)??;
         let OpenReplica { engine, replica, log, found } = opened;
         let (replica, log) = (Arc::new(replica), Arc::new(log));
-        rooms.of_log(&log);
+        rooms.set_log(&log);
         let synced = Synced::new(Arc::clone(&log));
         let store = LogStore::new(Arc::clone(&log), found.vote, synced.clone());
         let state = State::new(&replica, synced, Arc::clone(&rooms));

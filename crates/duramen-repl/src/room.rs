@@ -8,13 +8,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use duramen_disk::Disk;
-use duramen_engine::{Code, EntriesFor, Entry, Error, RaftLog, Replica, Result};
+use duramen_engine::{Code, EntriesFor, Entry, EntryId, Error, RaftLog, Replica, Result};
 use openraft::ServerState;
+use openraft::metrics::RaftMetrics;
 use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
 
@@ -34,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const AGAIN_LOOKS: u32 = 6;
 
 /// How much a node can still write.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Space {
     /// Nothing that takes room.
     pub(crate) is_full: bool,
@@ -58,6 +59,8 @@ pub(crate) struct Rooms {
     path: PathBuf,
     /// Entries that are decided wait until the database has room for them.
     applying_waits: AtomicBool,
+    /// What was free on the disk at the last look.
+    free_bytes: AtomicU64,
     /// What others have said, and when, by the disk's monotonic clock.
     others: Mutex<BTreeMap<u64, (Space, u64)>>,
     /// This node, and the voters: while they change, those before and after.
@@ -70,12 +73,13 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Rooms {
     pub(crate) fn new(disk: Arc<dyn Disk>, path: PathBuf) -> Rooms {
-        let (others, voters) = Default::default();
-        Rooms { log: OnceLock::new(), disk, path, applying_waits: AtomicBool::new(false), others, voters }
+        let (log, applying_waits, others, voters) = Default::default();
+        // What is not known does not count.
+        Rooms { log, disk, path, applying_waits, free_bytes: AtomicU64::new(u64::MAX), others, voters }
     }
 
-    /// The log of the node.
-    pub(crate) fn of_log(&self, log: &Arc<RaftLog>) {
+    /// The log of the node is open.
+    pub(crate) fn set_log(&self, log: &Arc<RaftLog>) {
         self.log.get_or_init(|| Arc::downgrade(log));
     }
 
@@ -92,9 +96,7 @@ impl Rooms {
     pub(crate) fn own(&self) -> Space {
         let is_full = self.log().is_some_and(|log| log.is_full());
         let is_full = is_full || self.applying_waits.load(Ordering::Relaxed);
-        // What is not known does not count.
-        let free_bytes = free_bytes(&*self.disk, &self.path).unwrap_or(u64::MAX);
-        Space { is_full, free_bytes }
+        Space { is_full, free_bytes: self.free_bytes.load(Ordering::Relaxed) }
     }
 
     /// What another node has just said of itself.
@@ -103,7 +105,7 @@ impl Rooms {
     }
 
     /// What another node has said of itself a moment ago.
-    fn of(&self, node: u64) -> Option<Space> {
+    fn told_by(&self, node: u64) -> Option<Space> {
         let (space, at_ns) = *locked(&self.others).get(&node)?;
         let ago = Duration::from_nanos(self.disk.monotonic_ns().saturating_sub(at_ns));
         (ago < GONE_AFTER).then_some(space)
@@ -111,7 +113,7 @@ impl Rooms {
 
     /// Whether another node has just said that it takes nothing that needs room.
     pub(crate) fn is_full(&self, other: u64) -> bool {
-        self.of(other).is_some_and(|space| space.is_full)
+        self.told_by(other).is_some_and(|space| space.is_full)
     }
 
     /// Whether this one takes nothing that needs room.
@@ -121,8 +123,9 @@ impl Rooms {
 
     /// Fails unless a majority of the voters has just said that it can write what takes so much room.
     fn ask_majority(&self, bytes: usize) -> Result<()> {
-        let (own, voters) = locked(&self.voters).clone();
-        let space = |voter: &u64| if *voter == own { Some(self.own()) } else { self.of(*voter) };
+        let known = locked(&self.voters);
+        let (own, voters) = &*known;
+        let space = |voter: &u64| if voter == own { Some(self.own()) } else { self.told_by(*voter) };
         for of in voters {
             let told: Vec<Option<Space>> = of.iter().map(space).collect();
             let takes = told.iter().flatten().filter(|space| space.takes(bytes)).count();
@@ -151,6 +154,15 @@ impl Rooms {
         // They are proposed at once, and nothing else is.
         drop(log.hold_room(entries.len(), bytes, wanted)?);
         if frees && bytes <= SMALL_BYTES { Ok(()) } else { self.ask_majority(bytes) }
+    }
+
+    /// Whether the log has this entry for sure. A leader that got no answer sends it again, and it needs no
+    /// room then.
+    pub(crate) fn has(&self, id: EntryId) -> bool {
+        let Some(log) = self.log() else { return false };
+        id.seq <= log.end().id.seq
+            && log.is_in_memory(id.seq)
+            && log.end_after(id.seq).is_ok_and(|there| there.id == id)
     }
 
     /// Holds room for entries of the leader.
@@ -184,6 +196,10 @@ impl Rooms {
     ) {
         let (mut refusals, mut looks) = (0, AGAIN_LOOKS);
         loop {
+            let rooms = Arc::clone(&self);
+            if R::run_blocking(move || rooms.look()).await.is_err() {
+                return;
+            }
             let now = raft.metrics().borrow_watched().clone();
             if now.running_state.is_err() {
                 return;
@@ -197,23 +213,38 @@ impl Rooms {
             let own = self.own();
             let is_short = own.is_full || has_refused && own.free_bytes < LOW_BYTES;
             looks += 1;
-            if now.state == ServerState::Leader && is_short && looks > AGAIN_LOOKS {
-                let last = now.last_log_index;
-                let has_all = |node: u64| {
-                    let matched = now.replication.as_ref().and_then(|all| all.get(&node).copied().flatten());
-                    matched.map(|matched| matched.index) >= last
-                };
-                let has_room =
-                    |node: u64| self.of(node).is_some_and(|of| !of.is_full && of.free_bytes >= LOW_BYTES);
-                let mut voters = now.membership_config.voter_ids().filter(|voter| *voter != now.id);
-                if let Some(to) = voters.find(|voter| has_room(*voter) && has_all(*voter)) {
-                    looks = 0;
-                    if raft.trigger().transfer_leader(to).await.is_err() {
-                        return;
-                    }
+            if is_short
+                && looks > AGAIN_LOOKS
+                && let Some(to) = self.successor(&now)
+            {
+                looks = 0;
+                if raft.trigger().transfer_leader(to).await.is_err() {
+                    return;
                 }
             }
             Types::<R>::sleep(LOOK).await;
         }
+    }
+
+    /// Looks what is free on the disk.
+    fn look(&self) {
+        let free = free_bytes(&*self.disk, &self.path).unwrap_or(u64::MAX);
+        self.free_bytes.store(free, Ordering::Relaxed);
+    }
+
+    /// A node that can lead in the place of this one: it votes, has everything, and has room.
+    fn successor<R: Runtime>(&self, now: &RaftMetrics<Types<R>>) -> Option<u64> {
+        if now.state != ServerState::Leader {
+            return None;
+        }
+        let has_all = |node: u64| {
+            let matched = now.replication.as_ref().and_then(|all| all.get(&node).copied().flatten());
+            matched.map(|matched| matched.index) >= now.last_log_index
+        };
+        let has_room = |node: u64| {
+            self.told_by(node).is_some_and(|space| !space.is_full && space.free_bytes >= LOW_BYTES)
+        };
+        let mut others = now.membership_config.voter_ids().filter(|voter| *voter != now.id);
+        others.find(|voter| has_room(*voter) && has_all(*voter))
     }
 }

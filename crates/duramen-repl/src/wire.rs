@@ -414,9 +414,12 @@ impl Append {
         Some((EntryId { term: prev.term, seq: CommitSeq(prev.seq) }, self.prev_chain?))
     }
 
-    /// How many entries there are.
-    pub(crate) fn entries(&self) -> usize {
-        self.entries.len()
+    /// How many of the entries a follower lacks, which has those before them, and their bytes.
+    pub(crate) fn lacking(&self, has: impl Fn(EntryId) -> bool) -> (usize, usize) {
+        let is_there =
+            |entry: &&WireEntry| has(EntryId { term: entry.id.term, seq: CommitSeq(entry.id.seq) });
+        let lacking = self.entries.iter().skip_while(is_there);
+        lacking.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.content.len()))
     }
 
     /// Whether all of them are of consensus itself.
@@ -444,7 +447,7 @@ impl Append {
 
 impl Answer {
     /// An answer to entries, which says how much room is left.
-    pub(crate) fn with(self, space: Space) -> Answer {
+    pub(crate) fn with_space(self, space: Space) -> Answer {
         match self {
             Answer::Append(reply) => {
                 let Space { is_full, free_bytes } = space;
@@ -537,5 +540,26 @@ impl Transfer {
 
     pub(crate) fn into_request<R: Runtime>(self) -> TransferLeaderRequest<Types<R>> {
         TransferLeaderRequest::new(self.from.into(), self.to, self.last.map(Id::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Entries that are sent again, since the answer was lost, take no room on a full disk.
+    #[test]
+    fn entries_that_the_follower_has_need_no_room() {
+        let entry = |seq: u64| WireEntry {
+            id: WireId { term: 2, seq },
+            content: Bytes::from(vec![7; 100]),
+            ..WireEntry::default()
+        };
+        let append = Append { entries: (5..9).map(entry).collect(), ..Append::default() };
+        assert_eq!(append.lacking(|_| false), (4, 400));
+        assert_eq!(append.lacking(|id| id.seq <= CommitSeq(6)), (2, 200));
+        assert_eq!(append.lacking(|_| true), (0, 0));
+        // What follows one that it lacks is not the same, whatever stands there.
+        assert_eq!(append.lacking(|id| id.seq != CommitSeq(5)), (4, 400));
     }
 }

@@ -465,7 +465,7 @@ impl Place {
     /// Stores the row of a request that is new in this transaction. Beside deletes it takes the room that a
     /// full disk keeps for them.
     fn put(&self, tx: &Transaction<'_>, id: RequestId, row: &Row) -> Result<()> {
-        let only_deletes = tx.shared().counts_as_deletes_now();
+        let only_deletes = tx.shared().is_for_deletes();
         let tree = match self.tree {
             Some(tree) => tree,
             None => Place::first_of_minute(tx, id)?,

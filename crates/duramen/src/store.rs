@@ -91,8 +91,8 @@ impl<'e> Shared<'e> {
         self.inner.borrow_mut().frees_room();
     }
 
-    /// Whether the transaction deletes, and does nothing else so far that counts.
-    pub(crate) fn counts_as_deletes_now(&self) -> bool {
+    /// As [`duramen_engine::Transaction::is_for_deletes`].
+    pub(crate) fn is_for_deletes(&self) -> bool {
         self.inner.borrow().is_for_deletes()
     }
 

@@ -13,6 +13,7 @@ use duramen_client::Remote;
 use duramen_disk::memory::Random;
 use duramen_proto::v1;
 
+use crate::content::Content;
 use crate::history::{End, History, Part};
 use crate::machine;
 
@@ -24,13 +25,7 @@ const APPENDS_OF_LISTS: u64 = 120;
 const REST_MS_MAX: usize = 25;
 /// Processes of the history: a client is another one after a transaction whose end it does not know.
 const PROCESSES: u64 = 1000;
-const COUNTS: &str = "counts";
-const BALLAST: &str = "ballast";
-/// Large values, so that a full disk is met.
-const BALLAST_BYTES: usize = 256 << 10;
-const BALLAST_MAX: u64 = 200;
-/// A leader whose disk is full lets another node lead within this time.
-const MOVES_WITHIN: Duration = Duration::from_secs(12);
+pub(crate) const COUNTS: &str = "counts";
 const ONE_READ: &str = "read of one node";
 
 /// A list that transactions append their ids to.
@@ -156,21 +151,19 @@ impl Load {
     /// What an error says about the transaction that it is of. No fault lasts so long that a call of the
     /// library should end with one, but for reads that are not repeated.
     fn end(&self, call: &'static str, error: &Error) -> End {
-        let is_full = error.kind() == ErrorKind::Full && self.may_be_full.load(Ordering::Relaxed);
-        if call != ONE_READ && !is_full {
+        *self.seen().errors.entry((error.code().to_string(), call)).or_default() += 1;
+        let (end, is_excused) = match error.kind() {
+            ErrorKind::Unavailable | ErrorKind::Conflict | ErrorKind::Expired => {
+                (End::Never, call == ONE_READ)
+            }
+            ErrorKind::Full => (End::Never, self.may_be_full.load(Ordering::Relaxed)),
+            ErrorKind::Corrupt => (End::Unknown, self.may_find_damage.load(Ordering::Relaxed)),
+            _ => (End::Unknown, false),
+        };
+        if !is_excused {
             self.is_wrong(format!("{call}: {error:?}"));
         }
-        *self.seen().errors.entry((error.code().to_string(), call)).or_default() += 1;
-        match error.kind() {
-            ErrorKind::InDoubt | ErrorKind::Poisoned => End::Unknown,
-            ErrorKind::Unavailable | ErrorKind::Conflict | ErrorKind::Expired => End::Never,
-            ErrorKind::Full if is_full => End::Never,
-            ErrorKind::Corrupt if self.may_find_damage.load(Ordering::Relaxed) => End::Unknown,
-            _ => {
-                self.is_wrong(format!("{call}: {error:?}"));
-                End::Unknown
-            }
-        }
+        end
     }
 
     fn goes_on(&self) -> bool {
@@ -354,37 +347,6 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Puts large values until the cluster has no room for more of them, or has taken many, and deletes them all:
-/// that must always pass. If a majority `has_room`, none may be refused for long. Returns what happened.
-pub(crate) fn press(
-    machine: usize,
-    has_room: bool,
-    random: &mut Random,
-) -> std::result::Result<String, String> {
-    let failed = |what: &str, error: &Error| format!("{what} while disks are full: {error:?}");
-    let remote = Remote::connect(&machine::steward(machine).to_string())
-        .map_err(|error| failed("connecting", &error))?;
-    let (mut puts, mut taken) = (0, Instant::now());
-    let refused = loop {
-        if puts == BALLAST_MAX {
-            break false;
-        }
-        let value: Vec<u64> = (0..BALLAST_BYTES / 8).map(|_| random.bits()).collect();
-        match remote.kv(BALLAST).put(puts, &value) {
-            Ok(_) => (puts, taken) = (puts + 1, Instant::now()),
-            Err(error) if error.kind() == ErrorKind::Full && has_room && taken.elapsed() < MOVES_WITHIN => {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            Err(error) if error.kind() == ErrorKind::Full && !has_room => break true,
-            Err(error) => return Err(failed("a put", &error)),
-        }
-    };
-    for key in 0..puts {
-        remote.kv(BALLAST).delete(key).map_err(|error| failed("a delete", &error))?;
-    }
-    Ok(format!("{puts} large values, {}, deleted", if refused { "then refused" } else { "all taken" }))
-}
-
 /// Lists as they are in one state of the node that is connected.
 fn lists_of(remote: &Remote, lists: &[u64]) -> Result<Vec<Vec<u64>>> {
     let get = |list: &u64| {
@@ -414,32 +376,4 @@ fn lists_of(remote: &Remote, lists: &[u64]) -> Result<Vec<Vec<u64>>> {
 
 fn found(list: Option<List>) -> Vec<u64> {
     list.map(|list| list.ids).unwrap_or_default()
-}
-
-/// What a machine has at the end.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Content {
-    pub(crate) lists: BTreeMap<u64, Vec<u64>>,
-    pub(crate) entries: Vec<(u64, u64)>,
-    counts: Vec<Option<i64>>,
-}
-
-/// Reads everything at one machine, and checks that its view has what its documents have.
-pub(crate) fn content(machine: usize, clients: u64) -> Result<Content> {
-    let remote = Remote::connect(&machine::steward(machine).to_string())?;
-    let snapshot = remote.snapshot()?;
-    let lists = snapshot.collection::<List>().to_vec()?.into_iter().map(|list| (list.id, list.ids)).collect();
-    let entries = snapshot.collection::<Entry>().to_vec()?;
-    let (count, sum) = snapshot.view::<ByClient>().reduce()?;
-    let amounts: i64 = entries.iter().map(|entry| entry.amount).sum();
-    if (count, sum) != (entries.len() as u64, i128::from(amounts)) {
-        return Err(Error::invalid(format!(
-            "the view of machine {} has {count} documents of {sum}; there are {} of {amounts}",
-            machine + 1,
-            entries.len()
-        )));
-    }
-    let counts = (0..clients).map(|client| snapshot.kv(COUNTS).get(client)).collect::<Result<_>>()?;
-    let entries = entries.iter().map(|entry| (entry.id, entry.client)).collect();
-    Ok(Content { lists, entries, counts })
 }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
@@ -103,6 +104,8 @@ impl Machine {
             command.arg(word).arg(self.kit.work.join(file));
         }
         command.args(begin).stdout(log).stderr(says).stdin(std::process::Stdio::null());
+        // ^C is for the tool, which ends its nodes.
+        command.process_group(0);
         if let Some(clock) = &self.kit.clock {
             command.env("LD_PRELOAD", clock).env("NEMESIS_CLOCK", self.clock_file());
         }

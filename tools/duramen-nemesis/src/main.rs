@@ -8,9 +8,13 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a person")]
 
 #[cfg(target_os = "linux")]
+mod ballast;
+#[cfg(target_os = "linux")]
 mod clients;
 #[cfg(target_os = "linux")]
 mod cluster;
+#[cfg(target_os = "linux")]
+mod content;
 #[cfg(target_os = "linux")]
 mod failure;
 #[cfg(target_os = "linux")]

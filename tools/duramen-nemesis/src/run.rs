@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use duramen_disk::memory::Random;
+use tokio::runtime::{Handle, Runtime};
 
-use crate::clients::{self, Client, Load};
+use crate::clients::{Client, Load};
 use crate::cluster::{Cluster, LOOK};
 use crate::failure::{Result, failed};
 use crate::faults::{Choice, Fault};
 use crate::machine::{self, Kit};
-use crate::{kit, room};
+use crate::{ballast, content, kit, room};
 
 /// Writers; there is a reader for each machine besides.
 const WRITERS: u64 = 4;
@@ -62,7 +63,16 @@ pub(crate) fn main() -> ExitCode {
         eprintln!("nemesis: {why}");
         return ExitCode::from(2);
     }
-    match run(&args) {
+    let (runtime, cluster) = match prepare(&args) {
+        Ok(prepared) => prepared,
+        Err(why) => {
+            eprintln!("nemesis: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    let done = run(&args, cluster);
+    drop(runtime);
+    match done {
         Ok(wrong) if wrong.is_empty() => ExitCode::SUCCESS,
         Ok(wrong) => {
             for what in wrong.iter().take(20) {
@@ -78,17 +88,22 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
+/// Makes machines and links. The links end with the runtime.
+fn prepare(args: &Args) -> Result<(Runtime, Cluster)> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| failed("start", &"a runtime", &error))?;
+    let cluster = make(args, runtime.handle())?;
+    Ok((runtime, cluster))
+}
+
 /// Returns what was wrong.
-fn run(args: &Args) -> Result<Vec<String>> {
+fn run(args: &Args, mut cluster: Cluster) -> Result<Vec<String>> {
     let is_stopped = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&is_stopped))
             .map_err(|error| failed("wait for", &"signals", &error))?;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(|error| failed("start", &"a runtime", &error))?;
-    let count = usize::from(args.machines);
-    let mut cluster = make(args, count, runtime.handle())?;
+    let count = cluster.machines.len();
     cluster.begin()?;
     let load = Load::new(count);
     let clients = WRITERS + count as u64;
@@ -115,7 +130,8 @@ fn run(args: &Args) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-fn make(args: &Args, count: usize, handle: &tokio::runtime::Handle) -> Result<Cluster> {
+fn make(args: &Args, handle: &Handle) -> Result<Cluster> {
+    let count = usize::from(args.machines);
     std::fs::create_dir_all(&args.work).map_err(|error| failed("make", &args.work.display(), &error))?;
     let work = args.work.canonicalize().map_err(|error| failed("find", &args.work.display(), &error))?;
     let is_empty = std::fs::read_dir(&work).is_ok_and(|mut entries| entries.next().is_none());
@@ -220,7 +236,7 @@ impl Faults<'_> {
                 (cluster.machines.len(), full.len() <= (cluster.machines.len() - 1) / 2);
             // Asked at any machine.
             let asked = self.random.below(machines);
-            println!("         {}", clients::press(asked, has_room, &mut self.random)?);
+            println!("         {}", ballast::press(asked, has_room, &mut self.random)?);
         }
         let lasts = LASTS_MS_MIN + self.random.below(self.args.lasts.max(1));
         let until = Instant::now() + Duration::from_millis(lasts as u64);
@@ -278,7 +294,7 @@ impl Faults<'_> {
 /// Compares all machines with each other and with what clients were told.
 fn judge(load: &Load, cluster: &mut Cluster, clients: u64) -> Result<Vec<String>> {
     let read = |machine: usize| {
-        clients::content(machine, clients).map_err(|error| format!("machine {}: {error:?}", machine + 1))
+        content::read(machine, clients).map_err(|error| format!("machine {}: {error:?}", machine + 1))
     };
     let first = read(0)?;
     let mut wrong = Vec::new();

@@ -88,6 +88,18 @@ struct Cluster {
 }
 
 impl Cluster {
+    /// Three nodes; `None` if the test of `what` is skipped.
+    fn on_a_disk(what: &str) -> Option<Cluster> {
+        let scratch = Scratch::new();
+        if scratch.lies_in_memory() {
+            skipped(&format!(
+                "{what} — the target directory lies in memory, and they acknowledge at level disk"
+            ));
+            return None;
+        }
+        Some(Cluster::begin(scratch))
+    }
+
     fn begin(scratch: Scratch) -> Cluster {
         certificates(&scratch);
         let mut cluster = Cluster { scratch, nodes: Vec::new() };
@@ -142,13 +154,7 @@ impl Cluster {
 /// and no write is lost or done twice.
 #[test]
 fn a_program_loses_no_write_while_each_node_is_killed() {
-    let scratch = Scratch::new();
-    if scratch.lies_in_memory() {
-        return skipped(
-            "three nodes — the target directory lies in memory, and they acknowledge at level disk",
-        );
-    }
-    let mut cluster = Cluster::begin(scratch);
+    let Some(mut cluster) = Cluster::on_a_disk("three nodes") else { return };
     cluster.wait_for(0, "three vote", |status| status["spare"] == 1);
     let remote = Remote::connect(&cluster.nodes[1].serves).unwrap();
     let (mut count, mut longest) = (0_i64, Duration::ZERO);
@@ -185,13 +191,7 @@ fn a_program_loses_no_write_while_each_node_is_killed() {
 /// Clients that run nothing but closures go to the node that leads, whichever they have connected to.
 #[test]
 fn closures_go_to_the_node_that_leads() {
-    let scratch = Scratch::new();
-    if scratch.lies_in_memory() {
-        return skipped(
-            "closures at followers — the target directory lies in memory, and they acknowledge at level disk",
-        );
-    }
-    let cluster = Cluster::begin(scratch);
+    let Some(cluster) = Cluster::on_a_disk("closures at followers") else { return };
     cluster.wait_for(0, "three vote", |status| status["spare"] == 1);
     let remotes: Vec<Remote> =
         cluster.nodes.iter().map(|node| Remote::connect(&node.serves).unwrap()).collect();
@@ -215,13 +215,7 @@ fn closures_go_to_the_node_that_leads() {
 /// of another authority does not join, and one that is started at another address is refused.
 #[test]
 fn operators_see_hand_over_and_remove() {
-    let scratch = Scratch::new();
-    if scratch.lies_in_memory() {
-        return skipped(
-            "operators of a cluster — the target directory lies in memory, and they acknowledge at level disk",
-        );
-    }
-    let mut cluster = Cluster::begin(scratch);
+    let Some(mut cluster) = Cluster::on_a_disk("operators of a cluster") else { return };
     let status = cluster.wait_for(0, "three vote", |status| status["spare"] == 1);
     assert!(status["verdict"].as_str().unwrap().contains("one more failure: writes go on"), "{status}");
     let (first, second) = (cluster.nodes[0].node, cluster.nodes[1].node);

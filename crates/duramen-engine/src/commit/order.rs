@@ -404,7 +404,7 @@ impl Committer {
         invariant!(is_known, "a transaction that read {} is ordered after {newest}", base.seq);
         if prepared.decided_ns.is_none() {
             order.admits(base.rollback_epoch)?;
-            order.has_room_for(prepared.room_for, self.log().now_ns())?;
+            order.has_room_for(prepared.room_for, || self.log().now_ns())?;
         }
         self.validate(order, prepared, &latest)?;
         let seq = latest.seq.next();

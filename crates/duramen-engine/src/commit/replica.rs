@@ -143,10 +143,14 @@ impl Order {
     }
 
     /// Fails for a transaction that takes room shortly after there was none.
-    pub(super) fn has_room_for(&self, wanted: RoomFor, now_ns: u64) -> std::result::Result<(), EnterError> {
+    pub(super) fn has_room_for(
+        &self,
+        wanted: RoomFor,
+        now_ns: impl FnOnce() -> u64,
+    ) -> std::result::Result<(), EnterError> {
         let no_room = self.replica.as_ref().and_then(|replica| replica.no_room.as_ref());
         match no_room {
-            Some((until_ns, why)) if wanted != RoomFor::Deletes && now_ns < *until_ns => {
+            Some((until_ns, why)) if wanted != RoomFor::Deletes && now_ns() < *until_ns => {
                 Err(EnterError::Failed(why.clone()))
             }
             _ => Ok(()),

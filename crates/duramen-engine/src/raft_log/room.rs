@@ -59,7 +59,7 @@ impl RaftLog {
         self.inner.writer.log.has_room_for(bytes, wanted != EntriesFor::Puts).then_some(room)
     }
 
-    /// Whether the disk had no room for another segment when one was made last.
+    /// Whether the disk has no room for a segment that is wanted.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.inner.writer.log.is_full()

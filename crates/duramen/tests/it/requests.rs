@@ -430,9 +430,8 @@ fn an_answer_is_not_overwritten() -> Result<()> {
     Ok(())
 }
 
-/// D7: answers that have filled the disk are forgotten all the same, and the room is used again.
-#[test]
-fn a_disk_that_answers_have_filled_is_given_back() -> Result<()> {
+/// A database on a disk with so many bytes of room, whose background is stepped.
+fn open_with_room(bytes: u64) -> Result<(MemDisk, Db)> {
     let disk = MemDisk::new(1);
     disk.set_wall_clock(START);
     let options = Db::options().engine(|engine| {
@@ -440,7 +439,14 @@ fn a_disk_that_answers_have_filled_is_given_back() -> Result<()> {
         engine.checkpoint_log_bytes = Some(1 << 20);
     });
     let db = options.open_on(Arc::new(disk.clone()), "/db")?;
-    disk.set_capacity(Some(disk.used_bytes() + (4 << 20)));
+    disk.set_capacity(Some(disk.used_bytes() + bytes));
+    Ok((disk, db))
+}
+
+/// D7: answers that have filled the disk are forgotten all the same, and the room is used again.
+#[test]
+fn a_disk_that_answers_have_filled_is_given_back() -> Result<()> {
+    let (disk, db) = open_with_room(4 << 20)?;
     let full = loop {
         let request = Request::new(requests::new_id(&db)?, b"");
         let id = request.id();
@@ -465,14 +471,7 @@ fn a_disk_that_answers_have_filled_is_given_back() -> Result<()> {
 /// D7: what a program deletes under a request id passes on a full disk, as what it deletes without one.
 #[test]
 fn deletes_under_a_request_id_pass_on_a_full_disk() -> Result<()> {
-    let disk = MemDisk::new(1);
-    disk.set_wall_clock(START);
-    let options = Db::options().engine(|engine| {
-        engine.background = Background::Stepped;
-        engine.checkpoint_log_bytes = Some(1 << 20);
-    });
-    let db = options.open_on(Arc::new(disk.clone()), "/db")?;
-    disk.set_capacity(Some(disk.used_bytes() + (6 << 20)));
+    let (_, db) = open_with_room(6 << 20)?;
     let mut puts = 0_u64;
     let put = |key: u64| {
         requests::once(&db, &Request::new(requests::new_id(&db)?, b""), |tx| {

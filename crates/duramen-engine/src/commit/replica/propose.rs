@@ -195,7 +195,9 @@ impl Committer {
             NotProposed { of, why }
         };
         self.pipeline.make_room(&records, frees).map_err(|why| {
-            self.throttle.refused_for_room();
+            if why.code() == Code::DiskFull {
+                self.throttle.refused_for_room();
+            }
             no_room(why)
         })?;
         let mut entries = Vec::with_capacity(records.len());
