@@ -102,10 +102,8 @@ fn status(args: &DatabaseArgs, out: Output) -> Result<()> {
     for member in told.members.iter().filter(|member| member.needs_copy) {
         let node = member.node;
         out.warning(
-            &format!("node {node} lacks entries that the leader has let go: it takes no more"),
-            &format!(
-                "stop it, `duramen cluster remove {node}`, and start it with `--join` and an empty directory"
-            ),
+            &format!("node {node} lacks entries that the others have let go of: it copies the state"),
+            "it does so by itself, needs room for a second copy, and says if it cannot",
         );
     }
     for member in told.members.iter().filter(|member| member.is_full) {

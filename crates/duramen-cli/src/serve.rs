@@ -7,10 +7,11 @@ mod node;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use duramen::{Code, Durability, Error, Event, doc};
 use duramen_proto::discovery::PORT;
+use duramen_repl::CopyOf;
 use duramen_server::{Builder, Server};
 
 use crate::args::ServeArgs;
@@ -21,7 +22,7 @@ use crate::output::{Output, shell_word};
 use crate::signals::Signals;
 use handed_over::HandedOver;
 pub(crate) use node::failure as failure_of_node;
-use node::{Opened, Served};
+use node::{COPY_PAUSE, Opened, Served};
 
 /// Between two looks at the signals.
 const LOOK: Duration = Duration::from_millis(50);
@@ -40,20 +41,51 @@ pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
     if is_new && args.node.join.is_empty() {
         check_new(args)?;
     }
-    let opened = open(args, poisoned, &signals, out)?;
-    let server = start(&opened, args, handed_over)?;
-    told(&opened, &server, args, is_new, out)?;
-    handed_over::is_ready();
-    let failure = wait(&signals, &poison, &opened);
-    handed_over::is_stopping();
-    // No new calls; those under way end. Then the database is closed.
-    server.stop();
-    if let Some(failure) = failure {
-        return Err(failure);
+    let (mut copy, mut is_new, mut copies_from) = (None, is_new, Instant::now());
+    loop {
+        let again = handed_over.again().map_err(|error| no_listeners(&error))?;
+        let opened = open(args, copy.take(), poisoned.clone(), &signals, out)?;
+        let server = start(&opened, args, again)?;
+        told(&opened, &server, args, is_new, out)?;
+        handed_over::is_ready();
+        let ended = wait(&signals, &poison, &opened, copies_from);
+        if !matches!(ended, Ended::Copies(_)) {
+            handed_over::is_stopping();
+        }
+        // No new calls; those under way end. Then the database is closed.
+        server.stop();
+        match ended {
+            Ended::Failed(failure) => return Err(failure),
+            Ended::Stopped => {
+                let closed = opened.close();
+                out.note("stopped");
+                return Ok(closed?);
+            }
+            Ended::Copies(of) => {
+                opened.close()?;
+                let what = "this node lacks entries that the others have let go of: it stops serving, and copies the state";
+                out.warning(
+                    &format!("{what} of {}", of.from),
+                    "this takes about as long as a join; it goes on by itself",
+                );
+                (copy, is_new, copies_from) = (Some(of), false, Instant::now() + COPY_PAUSE);
+            }
+        }
     }
-    let closed = opened.close();
-    out.note("stopped");
-    Ok(closed?)
+}
+
+/// Why a database is not served any more, for now or for good.
+enum Ended {
+    /// A signal came.
+    Stopped,
+    /// It cannot commit any more.
+    Failed(Failure),
+    /// It is a node that needs a copy of another one's state.
+    Copies(CopyOf),
+}
+
+fn no_listeners(error: &std::io::Error) -> Failure {
+    Error::new(Code::System, format!("the listeners of LISTEN_FDS cannot be used: {error}")).into()
 }
 
 /// Refuses to make a database that could not be served: a new one has no user.
@@ -77,7 +109,13 @@ fn is_wide(address: &SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
 
-fn open(args: &ServeArgs, poisoned: Sender<String>, signals: &Signals, out: Output) -> Result<Opened> {
+fn open(
+    args: &ServeArgs,
+    copy: Option<CopyOf>,
+    poisoned: Sender<String>,
+    signals: &Signals,
+    out: Output,
+) -> Result<Opened> {
     let path = &args.database.db;
     if path.exists() && !args.node.is_node() {
         database::check_path(path)?;
@@ -90,7 +128,7 @@ fn open(args: &ServeArgs, poisoned: Sender<String>, signals: &Signals, out: Outp
         }
     });
     if args.node.is_node() {
-        return node::start(args, options, signals, out).map(Opened::Node);
+        return node::start(args, options, copy, signals, out).map(Opened::Node);
     }
     Ok(Opened::Alone(options.open(path)?))
 }
@@ -129,8 +167,8 @@ fn start(opened: &Opened, args: &ServeArgs, handed_over: HandedOver) -> Result<S
     }
 }
 
-/// Waits for a signal, or until the database cannot commit any more: then with the reason.
-fn wait(signals: &Signals, poison: &Receiver<String>, opened: &Opened) -> Option<Failure> {
+/// Waits until the database is not served any more. A copy is made from this time on.
+fn wait(signals: &Signals, poison: &Receiver<String>, opened: &Opened, copies_from: Instant) -> Ended {
     let poisoned = |cause: &str| {
         Failure::said(
             POISONED,
@@ -141,15 +179,18 @@ fn wait(signals: &Signals, poison: &Receiver<String>, opened: &Opened) -> Option
     };
     loop {
         match opened.failure() {
-            Some(removed) if removed.code() == Code::IdentityRetired => return Some(removed.into()),
-            Some(failure) => return Some(poisoned(failure.message())),
+            Some(removed) if removed.code() == Code::IdentityRetired => return Ended::Failed(removed.into()),
+            Some(failure) => return Ended::Failed(poisoned(failure.message())),
             None => {}
         }
+        if let Some(copy) = opened.needs_copy().filter(|_| copies_from <= Instant::now()) {
+            return Ended::Copies(copy);
+        }
         match poison.recv_timeout(LOOK) {
-            Ok(cause) => return Some(poisoned(&cause)),
+            Ok(cause) => return Ended::Failed(poisoned(&cause)),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 if signals.received().is_some() {
-                    return None;
+                    return Ended::Stopped;
                 }
             }
         }

@@ -48,7 +48,7 @@ use crate::verify::{Check, CheckReport};
 use crate::wal::{LogIdentity, read_through};
 
 pub use compact::{CompactProgress, CompactReport, HeldSnapshot};
-pub use copy::{CopyPart, CopyProgress, CopySource, CopyTarget, NodeHead};
+pub use copy::{CopyPart, CopyProgress, CopySource, CopyTarget, NodeHead, NodeTarget};
 use deferred_redo::DeferredRedo;
 pub use event::{Event, EventHook};
 pub use feed::{FeedReader, FeedStop, Wants};

@@ -60,7 +60,7 @@ pub use allocator::SpaceStats;
 pub use commit::{CommitStats, Condition, Fate, HotKey, Proposer, Role, SlowCommit, Timings};
 pub use duramen_disk::{Disk, SyncMethod};
 pub use engine::{CompactProgress, CompactReport, HeldSnapshot};
-pub use engine::{CopyPart, CopyProgress, CopySource, CopyTarget, NodeHead};
+pub use engine::{CopyPart, CopyProgress, CopySource, CopyTarget, NodeHead, NodeTarget};
 pub use engine::{DurabilityStatus, Engine, Event, EventHook, Hooks, RecoveryStats, Stats};
 pub use engine::{FeedReader, FeedStop, Wants, Woken};
 pub use engine::{FoundEntries, Keep, LostCommits, Repair, RepairProgress, TreeLoss, UncertainTree};

@@ -6,35 +6,28 @@
 //! does.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use duramen::DbOptions;
 use duramen::wire::begin_node;
 use duramen_disk::Disk;
-use duramen_engine::{CommitSeq, CopyTarget, Ident, RaftLog};
+use duramen_engine::{Ident, RaftLog};
 use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
 use openraft::{ChangeMembers, ServerState};
 use openraft_rt::Instant as _;
 
-use crate::net::{Lane, Transport, ask};
+use crate::copying::{Asking, PAUSE, copy, unexpected};
+use crate::net::{Lane, Transport};
 use crate::node::{GONE_AFTER, NodeError};
 use crate::runtime::Runtime;
-use crate::seed::{Part, head_of, part_of};
 use crate::state::State;
 use crate::types::{Peer, Types};
-use crate::wire::{Answer, Asked, Join, Joined, NextPiece, Piece, Seed, SeedHead};
+use crate::wire::{Answer, Asked, Join, Joined};
 
 type Raft<R> = openraft::Raft<Types<R>, State>;
-
-/// Between two tries.
-const PAUSE: Duration = Duration::from_millis(300);
-/// The time for one answer.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// A piece that is not answered after so many tries ends the copy.
-const TRIES: usize = 20;
 
 /// Admits a node, if this one leads. The caller admits one at a time.
 ///
@@ -95,12 +88,12 @@ pub struct Joining {
     pub watch: Arc<dyn Watch>,
 }
 
-/// Watches a node that joins.
+/// Watches a node that joins, or copies the state anew.
 pub trait Watch: Send + Sync {
-    /// It is not admitted yet, for this reason, and tries again.
+    /// It is not admitted yet, for this reason, and tries again; or it has no copy, for this reason.
     fn waits(&self, why: &str);
 
-    /// Whether it is to end before it has joined.
+    /// Whether it is to end before that is done.
     fn is_stopped(&self) -> bool;
 }
 
@@ -123,30 +116,10 @@ pub async fn join<R: Runtime>(
 ) -> Result<Ident, NodeError> {
     let (leader, ident) = ask_for_admission::<R>(&joining).await?;
     let at_leader = Asking { transport: joining.transport, peer: leader, ident: Some(ident) };
-    let asked = Asked::Seed(Seed { at_least: ident.node, address: joining.own.address });
-    let head = match at_leader.ask::<R>(Lane::Bulk, asked).await.map_err(NodeError::Refused)? {
-        Answer::SeedHead(head) => head,
-        answer => return Err(unexpected(&answer)),
-    };
-    copy::<R>(disk, path.to_owned(), options, &at_leader, head, ident).await?;
+    let path = path.to_owned();
+    let begin = move |head| begin_node(options, disk, &path, head, ident).map(Some);
+    copy::<R>(&at_leader, (ident.node, joining.own.address), begin).await?;
     Ok(ident)
-}
-
-/// A peer that is asked.
-struct Asking {
-    transport: Arc<dyn Transport>,
-    peer: Peer,
-    ident: Option<Ident>,
-}
-
-impl Asking {
-    async fn ask<R: Runtime>(&self, lane: Lane, asked: Asked) -> Result<Answer, String> {
-        ask::<R>(&*self.transport, self.ident, (0, &self.peer), lane, asked, ANSWER_MAX).await
-    }
-}
-
-fn unexpected(answer: &Answer) -> NodeError {
-    NodeError::Refused(format!("an answer to something else: {answer:?}"))
 }
 
 /// The peer that has admitted this node, and which node it is.
@@ -190,57 +163,4 @@ async fn ask_for_admission<R: Runtime>(joining: &Joining) -> Result<(Peer, Ident
         Types::<R>::sleep(PAUSE).await;
     }
     Err(NodeError::Refused(why))
-}
-
-/// Copies the state piece by piece.
-async fn copy<R: Runtime>(
-    disk: Arc<dyn Disk>,
-    path: PathBuf,
-    options: DbOptions,
-    from: &Asking,
-    head: SeedHead,
-    ident: Ident,
-) -> Result<(), NodeError> {
-    let of = (CommitSeq(head.last.seq), head.entries);
-    let begin = move || begin_node(options, disk, &path, of);
-    let mut target: CopyTarget = blocking::<R, _>(begin).await??;
-    for number in 0.. {
-        let piece = piece::<R>(from, NextPiece { seed: head.seed, number }).await?;
-        match part_of(piece).map_err(NodeError::Refused)? {
-            Part::Of(tree, part) => {
-                let take = move || {
-                    let taken = target.take_of(tree, part);
-                    (target, taken)
-                };
-                let (again, taken) = blocking::<R, _>(take).await?;
-                taken?;
-                target = again;
-            }
-            Part::End(digest) => {
-                let head = head_of(&head);
-                blocking::<R, _>(move || target.finish_as_node(digest, &head, ident)).await??;
-                return Ok(());
-            }
-        }
-    }
-    unreachable!("there is a piece of every number, or an error")
-}
-
-async fn piece<R: Runtime>(from: &Asking, next: NextPiece) -> Result<Piece, NodeError> {
-    let mut why = String::new();
-    for _ in 0..TRIES {
-        match from.ask::<R>(Lane::Bulk, Asked::NextPiece(next)).await {
-            Ok(Answer::Piece(piece)) => return Ok(piece),
-            Ok(answer) => return Err(unexpected(&answer)),
-            Err(failed) => why = failed,
-        }
-        Types::<R>::sleep(PAUSE).await;
-    }
-    Err(NodeError::Refused(format!("piece {} of the state has not come: {why}", next.number)))
-}
-
-async fn blocking<R: Runtime, T: Send + 'static>(
-    call: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, NodeError> {
-    R::run_blocking(call).await.map_err(NodeError::ended)
 }

@@ -11,6 +11,7 @@
 
 mod change;
 mod config;
+mod copying;
 mod detach;
 mod join;
 mod log_store;
@@ -37,6 +38,7 @@ mod tls;
 mod types;
 mod wire;
 
+pub use copying::{CopyOf, copy_anew};
 pub use detach::{Detached, detach, detach_on};
 pub use duramen_engine::Ident;
 pub use join::{Joining, Watch, join};

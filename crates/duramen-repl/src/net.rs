@@ -1,13 +1,13 @@
 //! Requests of consensus to peers: encoded here, carried by a transport.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use duramen_disk::Disk;
-use duramen_engine::{Code, CommitSeq, Error, Ident, RaftLog};
+use duramen_engine::{Code, CommitSeq, EntryId, Error, Ident, LogEnd, RaftLog};
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::metrics::RaftMetrics;
 use openraft::network::RPCOption;
@@ -18,7 +18,7 @@ use openraft::raft::{
 use openraft::type_config::alias::SnapshotOf;
 use openraft::type_config::async_runtime::WatchReceiver;
 use openraft::{OptionalSend, Raft, RaftNetworkFactory, RaftNetworkV2, ServerState};
-use openraft_rt::Instant as _;
+use openraft_rt::{Instant as _, Select2};
 use prost::Message;
 
 use crate::node::GONE_AFTER;
@@ -29,7 +29,8 @@ use crate::seed::Seeds;
 use crate::state::{State, StateAt};
 use crate::types::{Peer, Types, VoteOf};
 use crate::wire::{
-    Answer, Append, AppendReply, AskVote, Asked, NextPiece, Reply, Request, Seed, Transfer, VoteReply,
+    Answer, Append, AppendReply, AskVote, Asked, NeedsCopy, NextPiece, Reply, Request, Seed, Transfer,
+    VoteReply, WireId,
 };
 use crate::{join, read};
 
@@ -53,6 +54,9 @@ pub enum Lane {
     Bulk,
 }
 
+/// A member that needs a copy of the state is told this often.
+const TELL_EVERY: Duration = Duration::from_millis(500);
+
 /// Entries are sent anew if a follower has not answered for so long: long enough for a slow link and disk.
 /// The limit that consensus gives, a heartbeat, would cut large entries short for ever.
 fn time_for(bytes: usize) -> Duration {
@@ -68,6 +72,8 @@ pub(crate) struct Links {
     pub(crate) log: Weak<RaftLog>,
     pub(crate) retained: Arc<Retained>,
     pub(crate) rooms: Arc<Rooms>,
+    /// What this node gives of its state.
+    pub(crate) seeds: Weak<Seeds>,
     /// The newest entry of which a leader said that it names the members, without this node; 0 if none did.
     pub(crate) removed_by: Arc<AtomicU64>,
 }
@@ -90,6 +96,13 @@ impl Links {
             return Err(removed(self.ident).message().to_owned());
         }
         answered
+    }
+
+    /// A member was told to copy the state after an entry, or after a later one.
+    fn is_told(&self, peer: &Peer, seq: u64) {
+        if let Some(seeds) = self.seeds.upgrade() {
+            seeds.tell(&peer.address, seq);
+        }
     }
 
     /// The chain after an entry, if it is at hand.
@@ -150,6 +163,25 @@ impl Link {
         };
         let answered = self.links.ask::<R>((self.node, &self.peer), lane, asked, within);
         answered.await.map_err(|why| RPCError::Unreachable(Unreachable::from_string(why)))
+    }
+
+    /// Tells the member that it needs a copy of the state after an entry, until it has that or a later one.
+    /// Consensus goes on behind that entry then: it fails once the entry is let go of here.
+    async fn tell_until_copied<R: Runtime>(&self, at_least: EntryId, leader: String) -> Result<(), String> {
+        let at = WireId { term: at_least.term, seq: at_least.seq.0 };
+        let asked = Asked::NeedsCopy(NeedsCopy { at_least: at, leader });
+        loop {
+            let to = (self.node, &self.peer);
+            let answer = self.links.ask::<R>(to, Lane::Control, asked.clone(), GONE_AFTER).await;
+            let is_purged = || self.links.log.upgrade().is_none_or(|log| log.purged().id.seq > at_least.seq);
+            match answer {
+                Ok(Answer::Applied(applied)) if applied >= at.seq => return Ok(()),
+                _ if is_purged() => return Err(format!("node {} has no copy of the state", self.node)),
+                Ok(Answer::Applied(_)) => self.links.is_told(&self.peer, at.seq),
+                Ok(_) | Err(_) => {}
+            }
+            R::sleep(TELL_EVERY).await;
+        }
     }
 
     async fn ask_vote<R: Runtime>(
@@ -229,15 +261,22 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Link {
         self.ask_vote(Asked::PreVote(AskVote::new(&rpc)), &option).await
     }
 
+    /// Sends nothing of the state: the member is told that it needs a copy, and fetches one.
     async fn full_snapshot(
         &mut self,
-        _vote: VoteOf,
-        _snapshot: SnapshotOf<Types<R>, StateAt>,
-        _cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        vote: VoteOf,
+        snapshot: SnapshotOf<Types<R>, StateAt>,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<Types<R>>, StreamingError<Types<R>>> {
-        let why = format!("node {} needs entries that are purged here", self.node);
-        Err(StreamingError::Unreachable(Unreachable::from_string(why)))
+        let at_least = snapshot.snapshot.end.id;
+        let leader = snapshot.meta.last_membership.get_node(&self.links.ident.node);
+        let leader = leader.map_or_else(String::new, |leader| leader.address.clone());
+        match R::select2(pin!(cancel), pin!(self.tell_until_copied::<R>(at_least, leader))).await {
+            Select2::First(canceled) => Err(StreamingError::Closed(canceled)),
+            Select2::Second(Ok(())) => Ok(SnapshotResponse::new(vote)),
+            Select2::Second(Err(why)) => Err(StreamingError::Unreachable(Unreachable::from_string(why))),
+        }
     }
 
     async fn transfer_leader(
@@ -269,6 +308,8 @@ pub(crate) struct Answering<R: Runtime> {
     pub(crate) refuses: OnceLock<Error>,
     /// When the node that leads was last heard, by the disk's monotonic clock.
     pub(crate) heard_ns: AtomicU64,
+    /// The address of a node that has the state which this one needs a copy of.
+    pub(crate) needs_copy_of: OnceLock<String>,
 }
 
 impl<R: Runtime> Answering<R> {
@@ -279,8 +320,8 @@ impl<R: Runtime> Answering<R> {
         disk: Arc<dyn Disk>,
     ) -> Answering<R> {
         let Links { ident, log, retained, rooms, .. } = links.clone();
-        let (admits, refuses, heard_ns) = Default::default();
-        Answering { raft, ident, log, seeds, retained, rooms, disk, admits, refuses, heard_ns }
+        let (admits, refuses, heard_ns, needs_copy_of) = Default::default();
+        Answering { raft, ident, log, seeds, retained, rooms, disk, admits, refuses, heard_ns, needs_copy_of }
     }
 
     /// Answers a request of a peer.
@@ -317,24 +358,20 @@ impl<R: Runtime> Answering<R> {
             }
             Asked::Seed(Seed { at_least, address }) => {
                 self.wait_applied(at_least).await?;
-                let (seeds, now_ns) = (Arc::clone(&self.seeds), self.disk.monotonic_ns());
-                let begun = R::run_blocking(move || seeds.begin(address, now_ns)).await.map_err(text)?;
+                let seeds = Arc::clone(&self.seeds);
+                let begun = R::run_blocking(move || seeds.begin(address)).await.map_err(text)?;
                 begun.map(Answer::SeedHead)
             }
             Asked::NextPiece(NextPiece { seed, number }) => {
-                let (seeds, now_ns) = (Arc::clone(&self.seeds), self.disk.monotonic_ns());
-                let piece = R::run_blocking(move || seeds.piece(seed, number, now_ns)).await.map_err(text)?;
+                let seeds = Arc::clone(&self.seeds);
+                let piece = R::run_blocking(move || seeds.piece(seed, number)).await.map_err(text)?;
                 piece.map(Answer::Piece)
             }
+            Asked::NeedsCopy(needed) => self.needs_copy(needed).await,
             Asked::Append(append) => {
                 self.is_same_log(&append)?;
                 let lacked = append.lacked();
-                let lacking = append.lacking(|id| self.rooms.has(id));
-                let is_own = append.are_of_consensus();
-                let room = match lacking {
-                    (0, _) => None,
-                    wanted => Some(self.rooms.hold::<R>(self.ident.node, wanted, is_own).await?),
-                };
+                let room = self.rooms.hold::<R>(self.ident.node, &append).await?;
                 let answer = answer_to(&self.raft, Asked::Append(append)).await?.with_space(self.rooms.own());
                 drop(room);
                 if matches!(&answer, Answer::Append(reply) if !reply.is_of_a_later_leader()) {
@@ -358,6 +395,22 @@ impl<R: Runtime> Answering<R> {
         let knows = now.state == ServerState::Leader && (is_alone || is_confirmed);
         let named = now.membership_config.log_id().as_ref()?.index;
         (knows && is_no_member(&now, node)).then_some(named)
+    }
+
+    /// Notes whom to ask for a copy of the state, unless the log of this node has the entry. Answers how far
+    /// this node is.
+    async fn needs_copy(&self, NeedsCopy { at_least, leader }: NeedsCopy) -> Result<Answer, String> {
+        let log = self.log.upgrade().ok_or("the node has stopped")?;
+        let (term, seq) = (at_least.term, CommitSeq(at_least.seq));
+        let has_it = move || {
+            let is_that = |end: LogEnd| end.id == EntryId { term, seq };
+            seq <= log.purged().id.seq || log.end_after(seq).is_ok_and(is_that)
+        };
+        if !R::run_blocking(has_it).await.map_err(text)? {
+            self.needs_copy_of.get_or_init(|| leader);
+        }
+        let applied = self.raft.metrics().borrow_watched().last_applied;
+        Ok(Answer::Applied(applied.map_or(0, |applied| applied.index)))
     }
 
     /// Waits until an entry is applied here.
@@ -392,7 +445,7 @@ impl<R: Runtime> Answering<R> {
 
 async fn answer_to<R: Runtime>(raft: &Raft<Types<R>, State>, asked: Asked) -> Result<Answer, String> {
     Ok(match asked {
-        Asked::Join(_) | Asked::Seed(_) | Asked::NextPiece(_) => {
+        Asked::Join(_) | Asked::Seed(_) | Asked::NextPiece(_) | Asked::NeedsCopy(_) => {
             return Err("consensus does not know that request".to_owned());
         }
         Asked::Append(append) => {

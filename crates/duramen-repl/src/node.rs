@@ -16,6 +16,7 @@ use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
 
 use crate::config::{HEARTBEAT_MS, config};
+use crate::copying::CopyOf;
 use crate::log_store::LogStore;
 use crate::net::{Answering, Links, Transport, is_no_member, removed};
 use crate::proposer::Groups;
@@ -184,30 +185,30 @@ impl<R: Runtime> Node<R> {
         let config = config(heartbeat_ms.unwrap_or(HEARTBEAT_MS)).validate().map_err(ended)?;
         let ident = found.ident;
         let retained = Arc::new(Retained::default());
+        let seeds = Seeds::new(engine.clone(), Arc::downgrade(&log), Arc::clone(&of_answers), db.opening());
+        let seeds = Arc::new(seeds);
         let links = Links {
             transport,
             ident,
             log: Arc::downgrade(&log),
             retained: Arc::clone(&retained),
             rooms: Arc::clone(&rooms),
+            seeds: Arc::downgrade(&seeds),
             removed_by: Arc::default(),
         };
         let raft = openraft::Raft::new(ident.node, Arc::new(config), links.clone(), store, state).await;
         let raft = raft.map_err(ended)?;
-        let seeds = Arc::new(Seeds::new(engine.clone(), Arc::downgrade(&log), db.opening()));
         let answering = Answering::new(&links, raft.clone(), seeds, Arc::clone(&of_answers));
         let (nudge, nudges) = roles::nudges();
         drop(Types::<R>::spawn(proposals.run(raft.clone(), Arc::downgrade(&replica), nudge)));
         if promotes {
-            drop(Types::<R>::spawn(seed::let_go::<R>(
-                Arc::downgrade(&answering.seeds),
-                Arc::clone(&answering.disk),
-            )));
+            drop(Types::<R>::spawn(seed::let_go::<R>(Arc::downgrade(&answering.seeds))));
         }
         let keeper = Keeper {
             replica: Arc::downgrade(&replica),
             log: Arc::downgrade(&log),
             retained,
+            seeds: Arc::downgrade(&answering.seeds),
             disk: of_answers,
             path: of_path,
             lagging_bytes: lagging_bytes.unwrap_or(LAGGING_BYTES),
@@ -379,6 +380,14 @@ impl<R: Runtime> Node<R> {
     #[must_use]
     pub fn refuses(&self) -> Option<Error> {
         self.answering.refuses.get().cloned()
+    }
+
+    /// If this node lacks entries that the others have let go of: what [`copy_anew`](crate::copy_anew) needs
+    /// to know, once it is stopped.
+    #[must_use]
+    pub fn needs_copy(&self) -> Option<CopyOf> {
+        let from = self.answering.needs_copy_of.get()?.clone();
+        Some(CopyOf { ident: self.ident(), from })
     }
 
     /// Takes no more part. The database stays open, and takes no writes.

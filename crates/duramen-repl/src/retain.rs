@@ -18,6 +18,7 @@ use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
 
 use crate::runtime::Runtime;
+use crate::seed::Seeds;
 use crate::state::State;
 use crate::types::Types;
 
@@ -34,7 +35,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct Lacked {
     /// A member that has taken entries before.
     pub(crate) by_lagging: u64,
-    /// One that has not, and does not vote: it copies the state, and then needs what was written meanwhile.
+    /// One that copies the state, and then needs what was written meanwhile.
     pub(crate) by_joining: u64,
 }
 
@@ -57,6 +58,8 @@ pub(crate) struct Keeper {
     pub(crate) replica: Weak<Replica>,
     pub(crate) log: Weak<RaftLog>,
     pub(crate) retained: Arc<Retained>,
+    /// What this node gives of its state.
+    pub(crate) seeds: Weak<Seeds>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) path: PathBuf,
     /// Bytes of log that are kept for members that lag.
@@ -75,7 +78,8 @@ impl Keeper {
             }
             let Some(synced) = keeper.log.upgrade().map(|log| log.synced()) else { return };
             if now.state == ServerState::Leader {
-                keeper.retained.set(lacked(&now, synced, keeper.retained.get()));
+                keeper.let_go_of_taken(&now);
+                keeper.retained.set(lacked(&now, synced, keeper.retained.get(), keeper.given()));
             }
             let looking = Arc::clone(&keeper);
             let Ok(Some(found)) = R::run_blocking(move || looking.not_needed()).await else { return };
@@ -90,6 +94,21 @@ impl Keeper {
                 return;
             }
         }
+    }
+
+    /// What a member has copied, and then continued, is not held for it any longer.
+    fn let_go_of_taken<R: Runtime>(&self, now: &RaftMetrics<Types<R>>) {
+        let Some(seeds) = self.seeds.upgrade() else { return };
+        let members = now.membership_config.membership();
+        seeds.let_go_of_taken(|address| {
+            let (node, _) = members.nodes().find(|(_, peer)| peer.address == address)?;
+            matched(now, *node)
+        });
+    }
+
+    /// What nodes that copy the state of this one go on after.
+    fn given(&self) -> u64 {
+        self.seeds.upgrade().and_then(|seeds| seeds.go_on_after()).unwrap_or(u64::MAX)
     }
 
     /// The last entry that nothing needs, if a segment would be free then; the outer `None` once the node has
@@ -118,15 +137,19 @@ pub(crate) fn free_bytes(disk: &dyn Disk, path: &Path) -> Result<u64> {
     Ok(found.free_bytes)
 }
 
+/// The last entry that a member has, as far as this node, which leads, knows.
+fn matched<R: Runtime>(now: &RaftMetrics<Types<R>>, node: u64) -> Option<u64> {
+    now.replication.as_ref()?.get(&node).copied().flatten().map(|matched| matched.index)
+}
+
 /// What members lack of the log of this node, which leads. What it has not synced it may lack itself after a
 /// power cut.
-fn lacked<R: Runtime>(now: &RaftMetrics<Types<R>>, synced: CommitSeq, before: Lacked) -> Lacked {
+fn lacked<R: Runtime>(now: &RaftMetrics<Types<R>>, synced: CommitSeq, before: Lacked, given: u64) -> Lacked {
     let members = now.membership_config.membership();
-    let mut lacked = Lacked { by_lagging: synced.0, by_joining: u64::MAX };
+    let mut lacked = Lacked { by_lagging: synced.0, by_joining: given };
     for (node, _) in members.nodes().filter(|(node, _)| **node != now.id) {
-        let matched = now.replication.as_ref().and_then(|all| all.get(node).copied().flatten());
         let votes = members.voter_ids().any(|voter| voter == *node);
-        match matched.map(|matched| matched.index) {
+        match matched(now, *node) {
             Some(has) => lacked.by_lagging = lacked.by_lagging.min(has),
             // It has not answered this leader yet. It may have been one that joins until a moment ago.
             None if votes => {

@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use duramen_disk::Disk;
-use duramen_engine::{Code, EntriesFor, Entry, EntryId, Error, RaftLog, Replica, Result};
+use duramen_engine::{
+    Code, CommitSeq, EntriesFor, Entry, EntryId, Error, LogEnd, RaftLog, Replica, Result, Room,
+};
 use openraft::ServerState;
 use openraft::metrics::RaftMetrics;
 use openraft::type_config::TypeConfigExt;
@@ -24,6 +26,7 @@ use crate::retain::free_bytes;
 use crate::runtime::Runtime;
 use crate::state::State;
 use crate::types::Types;
+use crate::wire::{Append, Lacking};
 
 /// A disk with less than this is soon full.
 const LOW_BYTES: u64 = 32 << 20;
@@ -160,30 +163,46 @@ impl Rooms {
     /// room then.
     pub(crate) fn has(&self, id: EntryId) -> bool {
         let Some(log) = self.log() else { return false };
-        id.seq <= log.end().id.seq
-            && log.is_in_memory(id.seq)
-            && log.end_after(id.seq).is_ok_and(|there| there.id == id)
+        let end = log.end().id;
+        let is_there = || log.is_in_memory(id.seq) && log.end_after(id.seq).is_ok_and(|there| there.id == id);
+        id == end || id.seq < end.seq && is_there()
     }
 
-    /// Holds room for entries of the leader.
+    /// Holds room for what the log lacks of entries of the leader, and for the cut before them if it has
+    /// other ones in their place.
     ///
     /// # Errors
     /// Why there is none.
     pub(crate) async fn hold<R: Runtime>(
         &self,
         node: u64,
-        (entries, bytes): (usize, usize),
-        are_of_consensus: bool,
-    ) -> std::result::Result<duramen_engine::Room, String> {
+        append: &Append,
+    ) -> std::result::Result<Option<Room>, String> {
         let log = self.log().ok_or("the node has stopped")?;
-        // Whether others free room only the leader knows: it sends what takes room while there is some.
-        let wanted = if are_of_consensus { EntriesFor::Consensus } else { EntriesFor::Deletes };
-        if let Some(room) = log.has_room(entries, bytes, wanted) {
-            return Ok(room);
+        let Some(lacking) = append.lacking(|id| self.has(id)) else { return Ok(None) };
+        let Lacking { first, entries, bytes } = lacking;
+        let may_cut = first.seq <= log.end().id.seq;
+        if entries == 0 && !may_cut {
+            return Ok(None);
         }
-        let made = R::run_blocking(move || log.hold_room(entries, bytes, wanted)).await;
-        let made = made.map_err(|error| error.to_string())?;
-        made.map_err(|error| {
+        // Whether others free room only the leader knows: it sends what takes room while there is some.
+        let wanted = if append.are_of_consensus() { EntriesFor::Consensus } else { EntriesFor::Deletes };
+        if !may_cut && let Some(room) = log.has_room(entries, bytes, wanted) {
+            return Ok(Some(room));
+        }
+        let hold = move || {
+            // What is purged is the same everywhere.
+            let is_other = |there: LogEnd| there.id != first;
+            let cuts =
+                may_cut && first.seq > log.purged().id.seq && log.end_after(first.seq).is_ok_and(is_other);
+            match cuts {
+                true => log.hold_room_to_cut(CommitSeq(first.seq.0 - 1), entries, bytes).map(Some),
+                false if entries == 0 => Ok(None),
+                false => log.hold_room(entries, bytes, wanted).map(Some),
+            }
+        };
+        let held = R::run_blocking(hold).await.map_err(|error| error.to_string())?;
+        held.map_err(|error| {
             format!("node {node} has no room for {bytes} bytes of entries: {}", error.message())
         })
     }

@@ -3,17 +3,19 @@
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use duramen::{Code, DbOptions, Error};
 use duramen_disk::{Disk, OsDisk, PathKind};
-use duramen_engine::CopyTarget;
+use duramen_engine::NodeTarget;
 use futures_util::future::{Either, select};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
 use crate::TokioRuntime;
+use crate::copying::{CopyOf, copy_anew};
 use crate::join::{Joining, Watch, join};
 use crate::net::Transport;
 use crate::node::{First, Node, NodeError, Start};
@@ -44,6 +46,8 @@ pub struct Run {
     pub begin: Begin,
     /// Milliseconds between two heartbeats; `None` for 150.
     pub heartbeat_ms: Option<u64>,
+    /// Bytes of Raft's log that are kept for members that lack entries; `None` for 1 GiB.
+    pub lagging_bytes: Option<u64>,
 }
 
 impl fmt::Debug for Run {
@@ -67,6 +71,13 @@ pub enum Begin {
         /// Is told why it takes long, and may end it.
         watch: Arc<dyn Watch>,
     },
+    /// A node that takes the state of another one first, in place of its own.
+    Copies {
+        /// What [`Node::needs_copy`] has said.
+        copy: CopyOf,
+        /// May end it. Is told why there is no copy: the node goes on as it was then.
+        watch: Arc<dyn Watch>,
+    },
 }
 
 impl fmt::Debug for Begin {
@@ -75,6 +86,7 @@ impl fmt::Debug for Begin {
             Begin::GoesOn => f.write_str("GoesOn"),
             Begin::First => f.write_str("First"),
             Begin::Joins { at, .. } => f.debug_tuple("Joins").field(at).finish(),
+            Begin::Copies { copy, .. } => f.debug_tuple("Copies").field(copy).finish(),
         }
     }
 }
@@ -162,7 +174,7 @@ impl Drop for Running {
 type Begun = (Arc<Node<TokioRuntime>>, JoinHandle<()>, SocketAddr);
 
 async fn begin(options: DbOptions, run: Run) -> Result<Begun, NodeError> {
-    let Run { path, listen: at, own, tls, begin, heartbeat_ms } = run;
+    let Run { path, listen: at, own, tls, begin, heartbeat_ms, lagging_bytes } = run;
     // Before anything is written: a port that is taken is the usual mistake.
     let cannot = |error: std::io::Error| system(&format!("the peer port cannot listen on {at}"), &error);
     let listener = TcpListener::bind(at).map_err(cannot)?;
@@ -176,20 +188,22 @@ async fn begin(options: DbOptions, run: Run) -> Result<Begun, NodeError> {
         Begin::GoesOn => {}
         Begin::First => first = Some(First::alone(&*disk, own.clone())),
         Begin::Joins { at, within, watch } if must_join(&*disk, &path)? => {
-            let (transport, stopped) = (Arc::clone(&transport), stopped(Arc::clone(&watch)));
+            let (transport, stops) = (Arc::clone(&transport), Arc::clone(&watch));
             let joining = Joining { own: own.clone(), at, transport, within, watch };
             let joins = join::<TokioRuntime>(Arc::clone(&disk), &path, options.clone(), joining);
-            match select(Box::pin(joins), Box::pin(stopped)).await {
-                Either::Left((joined, _)) => drop(joined?),
-                Either::Right(((), _)) => {
-                    let why = "it was stopped before it had joined: start it again".to_owned();
-                    return Err(NodeError::Refused(why));
-                }
-            }
+            unless_stopped(joins, &*stops, "joined").await??;
         }
         Begin::Joins { .. } => {}
+        Begin::Copies { copy, watch } => {
+            let (disk, transport) = (Arc::clone(&disk), Arc::clone(&transport));
+            let copies =
+                copy_anew::<TokioRuntime>(disk, &path, options.clone(), copy, own.address.clone(), transport);
+            if let Err(why) = unless_stopped(copies, &*watch, "copied the state").await? {
+                watch.waits(&why.to_string());
+            }
+        }
     }
-    let start = Start { first, promotes: true, transport, heartbeat_ms, lagging_bytes: None };
+    let start = Start { first, promotes: true, transport, heartbeat_ms, lagging_bytes };
     let node = Node::start(disk, path, options, start).await?;
     let known = node.members_applied()?.peers.remove(&node.ident().node);
     if let Some(known) = known.filter(|known| known.address != own.address) {
@@ -213,10 +227,22 @@ async fn begin(options: DbOptions, run: Run) -> Result<Begun, NodeError> {
     Ok((node, tokio::spawn(listen(listener, tls, answers)), address))
 }
 
-/// Waits until a node that joins is to end.
-async fn stopped(watch: Arc<dyn Watch>) {
-    while !watch.is_stopped() {
-        tokio::time::sleep(WATCH).await;
+/// Fails if the node is to end before this is `done`.
+async fn unless_stopped<T>(
+    doing: impl Future<Output = T>,
+    watch: &dyn Watch,
+    done: &str,
+) -> Result<T, NodeError> {
+    let stopped = async {
+        while !watch.is_stopped() {
+            tokio::time::sleep(WATCH).await;
+        }
+    };
+    match select(pin!(doing), pin!(stopped)).await {
+        Either::Left((out, _)) => Ok(out),
+        Either::Right(((), _)) => {
+            Err(NodeError::Refused(format!("it was stopped before it had {done}: start it again")))
+        }
     }
 }
 
@@ -227,7 +253,7 @@ fn must_join(disk: &dyn Disk, path: &Path) -> Result<bool, NodeError> {
         return Ok(true);
     }
     let is_empty = disk.list(path).map_err(|error| Error::io("list", path, &error))?.is_empty();
-    Ok(is_empty || CopyTarget::is_unfinished(disk, path)?)
+    Ok(is_empty || NodeTarget::is_unfinished(disk, path)?)
 }
 
 pub(crate) fn system(what: &str, error: &std::io::Error) -> NodeError {

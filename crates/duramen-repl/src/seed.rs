@@ -2,7 +2,7 @@
 //!
 //! A piece that was lost on the way is asked for once more. What is not asked for any longer is let go.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -29,9 +29,19 @@ const HELD_MAX: usize = 4;
 pub(crate) struct Seeds {
     engine: Engine,
     log: Weak<RaftLog>,
+    disk: Arc<dyn Disk>,
     /// Counts them, from a random number on: none is taken for one of an earlier process.
     last: AtomicU64,
     held: Mutex<HashMap<u64, Arc<Mutex<Held>>>>,
+    /// Members that were told to copy a state, by their addresses.
+    told: Mutex<HashMap<String, Told>>,
+}
+
+/// A member was told to copy the state after an entry, or a later one.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    seq: u64,
+    at_ns: u64,
 }
 
 /// A state, and how far it is given.
@@ -39,6 +49,8 @@ pub(crate) struct Seeds {
 struct Held {
     /// The address of the node that asks.
     of: String,
+    /// The commit of the state.
+    seq: u64,
     /// `None` once all of it was given.
     source: Option<CopySource>,
     next: u64,
@@ -48,17 +60,37 @@ struct Held {
 }
 
 impl Seeds {
-    pub(crate) fn new(engine: Engine, log: Weak<RaftLog>, opening: u64) -> Seeds {
-        Seeds { engine, log, last: AtomicU64::new(opening), held: Mutex::default() }
+    pub(crate) fn new(engine: Engine, log: Weak<RaftLog>, disk: Arc<dyn Disk>, opening: u64) -> Seeds {
+        Seeds {
+            engine,
+            log,
+            disk,
+            last: AtomicU64::new(opening),
+            held: Mutex::default(),
+            told: Mutex::default(),
+        }
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<u64, Arc<Mutex<Held>>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn told(&self) -> MutexGuard<'_, HashMap<String, Told>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The member at an address is about to copy the state after an entry, or a later one.
+    pub(crate) fn tell(&self, address: &str, seq: u64) {
+        self.told().insert(address.to_owned(), Told { seq, at_ns: self.disk.monotonic_ns() });
+    }
+
     /// Lets go what was not asked for in a while.
-    pub(crate) fn let_go(&self, now_ns: u64) {
-        self.keep(|held| Duration::from_nanos(now_ns.saturating_sub(held.asked_ns)) < HELD_FOR);
+    pub(crate) fn let_go(&self) {
+        let now_ns = self.disk.monotonic_ns();
+        let is_new = |at_ns: u64| Duration::from_nanos(now_ns.saturating_sub(at_ns)) < HELD_FOR;
+        self.keep(|held| is_new(held.asked_ns));
+        let copying: HashSet<String> = self.each(|held| held.of.clone()).into_iter().collect();
+        self.told().retain(|address, told| is_new(told.at_ns) || copying.contains(address));
     }
 
     fn keep(&self, is_wanted: impl Fn(&Held) -> bool) {
@@ -68,12 +100,30 @@ impl Seeds {
         self.held().retain(wanted);
     }
 
+    /// Lets go of what was given to nodes whose logs have its commit now, as this call says of an address.
+    pub(crate) fn let_go_of_taken(&self, has: impl Fn(&str) -> Option<u64>) {
+        self.keep(|held| has(&held.of).is_none_or(|has| has < held.seq));
+        self.told().retain(|address, told| has(address).is_none_or(|has| has < told.seq));
+    }
+
+    /// The entry behind which the nodes that copy a state now, or are about to, need every one.
+    pub(crate) fn go_on_after(&self) -> Option<u64> {
+        self.let_go();
+        let told: Vec<u64> = self.told().values().map(|told| told.seq).collect();
+        self.each(|held| held.seq).into_iter().chain(told).min()
+    }
+
+    fn each<T>(&self, of: impl Fn(&Held) -> T) -> Vec<T> {
+        let held: Vec<_> = self.held().values().cloned().collect();
+        held.iter().map(|held| of(&held.lock().unwrap_or_else(PoisonError::into_inner))).collect()
+    }
+
     /// Holds the newest state for the node at an address. Returns what it is.
     ///
     /// # Errors
     /// Those of a read; a text if too many are held.
-    pub(crate) fn begin(&self, of: String, now_ns: u64) -> std::result::Result<SeedHead, String> {
-        self.let_go(now_ns);
+    pub(crate) fn begin(&self, of: String) -> std::result::Result<SeedHead, String> {
+        self.let_go();
         self.keep(|held| held.of != of);
         if self.held().len() >= HELD_MAX {
             return Err(format!("this node gives its state to {HELD_MAX} others already"));
@@ -81,7 +131,9 @@ impl Seeds {
         let log = self.log.upgrade().ok_or("the node has stopped")?;
         let (source, head) = self.engine.node_source(&log).map_err(|error| error.to_string())?;
         let number = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let held = Held { of, source: Some(source), next: 0, given: Vec::new(), asked_ns: now_ns };
+        let seq = head.end.id.seq.0;
+        let (source, asked_ns) = (Some(source), self.disk.monotonic_ns());
+        let held = Held { of, seq, source, next: 0, given: Vec::new(), asked_ns };
         self.held().insert(number, Arc::new(Mutex::new(held)));
         Ok(SeedHead {
             seed: number,
@@ -97,11 +149,11 @@ impl Seeds {
     ///
     /// # Errors
     /// Those of a read; a text if that state is not held, or the piece is another one.
-    pub(crate) fn piece(&self, seed: u64, number: u64, now_ns: u64) -> std::result::Result<Piece, String> {
+    pub(crate) fn piece(&self, seed: u64, number: u64) -> std::result::Result<Piece, String> {
         let held = self.held().get(&seed).cloned();
         let held = held.ok_or("this node does not hold that state any more: it has to be asked for anew")?;
         let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.asked_ns = now_ns;
+        held.asked_ns = self.disk.monotonic_ns();
         if number == held.next {
             let piece = held.read().map_err(|error| error.to_string())?;
             held.given = piece.encode_to_vec();
@@ -146,11 +198,11 @@ impl Held {
 }
 
 /// Lets go what no node asks for any longer, as long as this node runs.
-pub(crate) async fn let_go<R: Runtime>(seeds: Weak<Seeds>, disk: Arc<dyn Disk>) {
+pub(crate) async fn let_go<R: Runtime>(seeds: Weak<Seeds>) {
     loop {
         Types::<R>::sleep(HELD_FOR / 4).await;
         let Some(seeds) = seeds.upgrade() else { return };
-        seeds.let_go(disk.monotonic_ns());
+        seeds.let_go();
     }
 }
 

@@ -17,7 +17,7 @@ use crate::types::{Id, LogEntry, Types, VoteOf, id_of, stored_vote, vote_of};
 /// A request to a peer.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Request {
-    #[prost(oneof = "Asked", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "Asked", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub(crate) asked: Option<Asked>,
     /// The cluster of the node that asks, sixteen bytes; empty if it has none yet.
     #[prost(bytes = "vec", tag = "14")]
@@ -53,12 +53,15 @@ pub(crate) enum Asked {
     /// The next piece of it.
     #[prost(message, tag = "8")]
     NextPiece(NextPiece),
+    /// The member lacks entries that the leader has let go of: it needs a copy of the state.
+    #[prost(message, tag = "9")]
+    NeedsCopy(NeedsCopy),
 }
 
 /// The answer to a request.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Reply {
-    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     pub(crate) answer: Option<Answer>,
 }
 
@@ -92,6 +95,9 @@ pub(crate) enum Answer {
     /// Why a node does not become a member, also if it asks again.
     #[prost(string, tag = "11")]
     NotAdmitted(String),
+    /// The last entry that the peer has applied.
+    #[prost(uint64, tag = "12")]
+    Applied(u64),
 }
 
 /// Where the new node can be reached.
@@ -110,6 +116,17 @@ pub(crate) struct Joined {
     pub(crate) cluster: Vec<u8>,
     #[prost(uint64, tag = "2")]
     pub(crate) node: u64,
+}
+
+/// What a member needs a copy of.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct NeedsCopy {
+    /// The state after this entry, or after a later one.
+    #[prost(message, required, tag = "1")]
+    pub(crate) at_least: WireId,
+    /// The address of the leader's peer port.
+    #[prost(string, tag = "2")]
+    pub(crate) leader: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -380,6 +397,17 @@ impl WireEntry {
     }
 }
 
+/// What a follower lacks of the entries of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lacking {
+    /// The first that it does not have: the one before the entries, or one of them.
+    pub(crate) first: EntryId,
+    /// How many of the entries; none if it lacks the one before them, since consensus takes none then.
+    pub(crate) entries: usize,
+    /// Their bytes.
+    pub(crate) bytes: usize,
+}
+
 impl Append {
     pub(crate) fn new<R: Runtime>(
         request: AppendEntriesRequest<Types<R>>,
@@ -414,12 +442,17 @@ impl Append {
         Some((EntryId { term: prev.term, seq: CommitSeq(prev.seq) }, self.prev_chain?))
     }
 
-    /// How many of the entries a follower lacks, which has those before them, and their bytes.
-    pub(crate) fn lacking(&self, has: impl Fn(EntryId) -> bool) -> (usize, usize) {
-        let is_there =
-            |entry: &&WireEntry| has(EntryId { term: entry.id.term, seq: CommitSeq(entry.id.seq) });
-        let lacking = self.entries.iter().skip_while(is_there);
-        lacking.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.content.len()))
+    /// What a follower lacks, whose log `has` some of the entries; `None` if it has all of them.
+    pub(crate) fn lacking(&self, has: impl Fn(EntryId) -> bool) -> Option<Lacking> {
+        let id_of = |id: &WireId| EntryId { term: id.term, seq: CommitSeq(id.seq) };
+        if let Some(prev) = self.prev.as_ref().map(id_of).filter(|prev| !has(*prev)) {
+            return Some(Lacking { first: prev, entries: 0, bytes: 0 });
+        }
+        let mut lacking = self.entries.iter().skip_while(|entry| has(id_of(&entry.id))).peekable();
+        let first = id_of(&lacking.peek()?.id);
+        let (entries, bytes) =
+            lacking.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.content.len()));
+        Some(Lacking { first, entries, bytes })
     }
 
     /// Whether all of them are of consensus itself.
@@ -556,10 +589,16 @@ mod tests {
             ..WireEntry::default()
         };
         let append = Append { entries: (5..9).map(entry).collect(), ..Append::default() };
-        assert_eq!(append.lacking(|_| false), (4, 400));
-        assert_eq!(append.lacking(|id| id.seq <= CommitSeq(6)), (2, 200));
-        assert_eq!(append.lacking(|_| true), (0, 0));
+        let lacks = |first, entries| {
+            let first = EntryId { term: 2, seq: CommitSeq(first) };
+            Some(Lacking { first, entries, bytes: 100 * entries })
+        };
+        assert_eq!(append.lacking(|_| false), lacks(5, 4));
+        assert_eq!(append.lacking(|id| id.seq <= CommitSeq(6)), lacks(7, 2));
+        assert_eq!(append.lacking(|_| true), None);
+        let behind = Append { prev: Some(WireId { term: 2, seq: 4 }), ..append.clone() };
+        assert_eq!(behind.lacking(|_| false), lacks(4, 0), "consensus takes none of the entries then");
         // What follows one that it lacks is not the same, whatever stands there.
-        assert_eq!(append.lacking(|id| id.seq != CommitSeq(5)), (4, 400));
+        assert_eq!(append.lacking(|id| id.seq != CommitSeq(5)), lacks(5, 4));
     }
 }

@@ -61,9 +61,11 @@ pub(crate) enum Met {
     Purge,
     FullDisk,
     RefusedForRoom,
+    Copied,
+    CopyCutShort,
 }
 
-const MET: [(Met, &str); 22] = [
+const MET: [(Met, &str); 24] = [
     (Met::Acknowledged, "an acknowledged write"),
     (Met::Unknown, "a write of unknown outcome"),
     (Met::Never, "a write that was told never to happen"),
@@ -86,6 +88,8 @@ const MET: [(Met, &str); 22] = [
     (Met::Purge, "a log that lets go of entries"),
     (Met::FullDisk, "a full disk"),
     (Met::RefusedForRoom, "a write refused since a disk is full"),
+    (Met::Copied, "a node that has copied the state"),
+    (Met::CopyCutShort, "a copy that was cut short"),
 ];
 
 /// How often each was met.

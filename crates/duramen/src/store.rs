@@ -18,10 +18,10 @@ pub(crate) use duramen_engine::side_by_side;
 pub(crate) use duramen_engine::{
     Background, CheckReport, CommitSeq, Condition, CopySource, CopyTarget, Direction, Durability,
     DurabilityStatus, Engine, Event, EventHook, FeedChange, FeedCommit, FeedHold, FeedNeed, FeedReader,
-    FeedRule, FeedStats, FeedStop, FeedWhat, Founding, Hooks, HotKey, Keep, KeyRange, LogEntry, LostCommits,
-    LostRange, Observer, OpenReplica, Options, Proposer, Receipt, Reduced, Reducer, Repair, RepairProgress,
-    Rest, Running, SlowCommit, Snapshot, Stats, Timings, Transaction, TreeInfo, TreeLoss, TreeMark,
-    TreeShape, UncertainTree, Worker,
+    FeedRule, FeedStats, FeedStop, FeedWhat, Founding, Hooks, HotKey, Ident, Keep, KeyRange, LogEntry,
+    LostCommits, LostRange, NodeHead, NodeTarget, Observer, OpenReplica, Options, Proposer, Receipt, Reduced,
+    Reducer, Repair, RepairProgress, Rest, Running, SlowCommit, Snapshot, Stats, Timings, Transaction,
+    TreeInfo, TreeLoss, TreeMark, TreeShape, UncertainTree, Worker,
 };
 pub use duramen_engine::{CompactProgress, CopyPart, CopyProgress, HeldSnapshot, ObserveFrom, Observed};
 pub use duramen_engine::{Features, ReducerSpec};

@@ -15,7 +15,7 @@ pub use crate::access::user_rows::{
 #[cfg(feature = "async")]
 pub use crate::asynchronous::CallThreads;
 pub use crate::db::backup::{BackupSource, BackupTarget, CopyPart};
-pub use crate::db::node::{begin_node, open_node};
+pub use crate::db::node::{begin_node, begin_node_anew, open_node};
 pub use crate::feed::consumer::{advance, consumer_named};
 pub use crate::kv::Lifetime;
 pub use crate::store::{Features, ReducerSpec};

@@ -1,4 +1,4 @@
-//! Large values that are put while disks are full, and deleted again.
+//! Large values that are put while disks are full, or while a machine is down, and deleted again.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,8 @@ const BALLAST: &str = "ballast";
 /// Large values, so that a full disk is met.
 const BALLAST_BYTES: usize = 256 << 10;
 const BALLAST_MAX: u64 = 200;
+/// So many large values are several times what nodes keep.
+const BEHIND: u64 = 300;
 /// A leader whose disk is full lets another node lead within this time.
 const MOVES_WITHIN: Duration = Duration::from_secs(12);
 
@@ -42,4 +44,16 @@ pub(crate) fn press(machine: usize, has_room: bool, random: &mut Random) -> Resu
         remote.kv(BALLAST).delete(key).map_err(|error| failed("a delete", &error))?;
     }
     Ok(format!("{puts} large values, {}, deleted", if refused { "then refused" } else { "all taken" }))
+}
+
+/// Writes more than nodes keep for one that lacks it, asked at a machine, and deletes it again.
+pub(crate) fn leave_behind(machine: usize, random: &mut Random) -> Result<String> {
+    let failed = |error: Error| format!("while a machine is down: {error:?}");
+    let remote = Remote::connect(&machine::steward(machine).to_string()).map_err(failed)?;
+    for key in 0..BEHIND {
+        let value: Vec<u64> = (0..BALLAST_BYTES / 8).map(|_| random.bits()).collect();
+        remote.kv(BALLAST).put(key, &value).map_err(failed)?;
+    }
+    (0..BEHIND).try_for_each(|key| remote.kv(BALLAST).delete(key).map(drop)).map_err(failed)?;
+    Ok(format!("{BEHIND} large values are written, and deleted"))
 }

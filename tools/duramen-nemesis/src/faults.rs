@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use duramen_disk::memory::Random;
 
+use crate::ballast;
 use crate::cluster::Cluster;
 use crate::failure::Result;
 
@@ -49,6 +50,8 @@ pub(crate) enum Fault {
     FileFlipped(usize),
     /// No block of the disk is free.
     Full(Vec<usize>),
+    /// Killed, and started again when the others do not have all entries any more that it lacks.
+    Behind(usize),
 }
 
 /// What faults are drawn from.
@@ -69,7 +72,7 @@ pub(crate) struct Choice<'a> {
 
 impl Fault {
     /// All kinds: for the report.
-    pub(crate) const KINDS: [&'static str; 16] = [
+    pub(crate) const KINDS: [&'static str; 17] = [
         "killed",
         "stopped",
         "paused",
@@ -86,6 +89,7 @@ impl Fault {
         "disk lost",
         "file flipped",
         "full",
+        "behind",
     ];
 
     pub(crate) fn kind(&self) -> &'static str {
@@ -106,6 +110,7 @@ impl Fault {
             Fault::DiskLost(_) => 13,
             Fault::FileFlipped(_) => 14,
             Fault::Full(_) => 15,
+            Fault::Behind(_) => 16,
         };
         Fault::KINDS[number]
     }
@@ -116,9 +121,9 @@ impl Fault {
     }
 
     /// Whether no other fault may meet it. A node that is started on a full disk again and again finds no
-    /// room at last.
+    /// room at last. Whoever leaves another one behind must be able to write.
     pub(crate) fn is_alone(&self) -> bool {
-        self.takes_a_machine() || matches!(self, Fault::Full(_))
+        self.takes_a_machine() || matches!(self, Fault::Full(_) | Fault::Behind(_))
     }
 
     /// Whether a node was asked to stop.
@@ -151,7 +156,7 @@ impl Fault {
             all.push(one);
             all
         };
-        match random.below(if has_small_disks { 22 } else { 20 }) {
+        match random.below(if has_small_disks { 23 } else { 21 }) {
             0..=3 => Fault::Killed(several(random)),
             4 => Fault::Stopped(one),
             5..=6 => Fault::Paused(several(random)),
@@ -170,6 +175,7 @@ impl Fault {
             16 | 17 => Fault::HandedOver(other),
             18 => Fault::DiskLost(one),
             19 => Fault::FileFlipped(one),
+            20 => Fault::Behind(one),
             _ => Fault::Full(several(random)),
         }
     }
@@ -217,6 +223,10 @@ impl Fault {
                 machines.iter().try_for_each(|machine| cluster.machines[*machine].fill())?;
             }
             Fault::FileFlipped(machine) => return flip(cluster, *machine, random),
+            Fault::Behind(machine) => {
+                cluster.machines[*machine].kill()?;
+                return ballast::leave_behind((*machine + 1) % cluster.machines.len(), random);
+            }
         }
         Ok(String::new())
     }
@@ -231,6 +241,9 @@ impl Fault {
                         cluster.machines[*machine].start(&[])?;
                     }
                 }
+            }
+            Fault::Behind(machine) if !cluster.machines[*machine].is_up() => {
+                cluster.machines[*machine].start(&[])?;
             }
             Fault::Stopped(machine) => {
                 let machine = &mut cluster.machines[*machine];
@@ -276,6 +289,7 @@ impl fmt::Display for Fault {
             | Fault::Garbled(machine)
             | Fault::HandedOver(machine)
             | Fault::DiskLost(machine)
+            | Fault::Behind(machine)
             | Fault::FileFlipped(machine) => f.write_str(&name(machine)),
             Fault::Lossy | Fault::Broken => Ok(()),
         }

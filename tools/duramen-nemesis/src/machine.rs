@@ -18,6 +18,7 @@ use crate::room::Room;
 
 const PEER_PORT: u16 = 7421;
 const PORT: u16 = 7420;
+const KEEP_LOG_MIB: &str = "16";
 const SMALL_DISK_BYTES: u64 = 768 << 20;
 /// A node that is told to stop ends within this time.
 const STOPS_WITHIN: Duration = Duration::from_secs(40);
@@ -97,6 +98,8 @@ impl Machine {
         let says = log.try_clone().map_err(|error| failed("open", &self.log().display(), &error))?;
         let mut command = Command::new(&self.kit.duramen);
         command.arg("serve").arg(self.database()).args(["--json", "--no-auth"]);
+        // Little, so that one that was down for a while needs a copy of the state.
+        command.args(["--keep-log", KEEP_LOG_MIB]);
         command.arg("--peer-listen").arg(peers(self.number).to_string());
         command.arg("--listen").arg(serves(self.number).to_string());
         for (word, file) in [("--peer-cert", "node.pem"), ("--peer-key", "node.key"), ("--peer-ca", "ca.pem")]

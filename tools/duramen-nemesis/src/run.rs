@@ -216,9 +216,11 @@ impl Faults<'_> {
     /// Lets faults begin, last, and end.
     fn one_round(&mut self, cluster: &mut Cluster, faults: &[Fault]) -> Result<()> {
         let takes_a_machine = faults[0].takes_a_machine();
-        if takes_a_machine {
-            // The others have everything.
+        if takes_a_machine || matches!(faults, [Fault::Behind(_)]) {
+            // The others have everything, and serve.
             cluster.wait_until_whole()?;
+        }
+        if takes_a_machine {
             self.load.may_find_damage.store(true, Ordering::Relaxed);
         }
         let fills = faults.iter().any(|fault| matches!(fault, Fault::Full(_)));

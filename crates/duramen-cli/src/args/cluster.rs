@@ -97,12 +97,21 @@ pub(crate) struct NodeArgs {
     /// is gone is replaced after about ten
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(20..=60_000))]
     pub(crate) heartbeat: Option<u64>,
+
+    /// MiB of Raft's log that this node keeps for members that lack entries. One that lacks more copies the
+    /// state, which takes longer
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub(crate) keep_log: Option<u64>,
 }
 
 impl NodeArgs {
+    fn has_times_or_sizes(&self) -> bool {
+        self.heartbeat.is_some() || self.keep_log.is_some()
+    }
+
     /// Whether the database is served as a node.
     pub(crate) fn is_node(&self) -> bool {
         let has_peers = self.peer_listen.is_some() || self.peer_address.is_some() || self.peer_cert.is_some();
-        self.cluster.is_some() || !self.join.is_empty() || has_peers || self.heartbeat.is_some()
+        self.cluster.is_some() || !self.join.is_empty() || has_peers || self.has_times_or_sizes()
     }
 }

@@ -42,6 +42,17 @@ impl HandedOver {
         Ok(handed_over)
     }
 
+    /// The same listeners, for a server after this one.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn again(&self) -> io::Result<HandedOver> {
+        Ok(HandedOver {
+            tcp: self.tcp.iter().map(TcpListener::try_clone).collect::<io::Result<_>>()?,
+            sockets: self.sockets.iter().map(UnixListener::try_clone).collect::<io::Result<_>>()?,
+        })
+    }
+
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.tcp.is_empty() && self.sockets.is_empty()

@@ -9,7 +9,9 @@ use std::time::Duration;
 use duramen::error::{Code, Error};
 use duramen::{Db, DbOptions};
 use duramen_proto::v1;
-use duramen_repl::{Begin, Node, NodeError, NodeStatus, Peer, PeerTls, Run, Running, TokioRuntime, Watch};
+use duramen_repl::{
+    Begin, CopyOf, Node, NodeError, NodeStatus, Peer, PeerTls, Run, Running, TokioRuntime, Watch,
+};
 use duramen_server::{Cluster, Doing};
 
 use super::is_wide;
@@ -22,13 +24,21 @@ use crate::signals::Signals;
 const PEER_PORT: u16 = 7421;
 /// How long a new node looks for a leader.
 const JOIN_WITHIN: Duration = Duration::from_secs(60);
+/// A node that has made a copy, or could not, makes the next one after so long.
+pub(super) const COPY_PAUSE: Duration = Duration::from_secs(30);
 /// How long a call waits for a leader that a majority confirms.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 /// How long another node may take to begin to lead.
 const HAND_OVER_WITHIN: Duration = Duration::from_secs(10);
 
-/// Starts the node that the arguments describe.
-pub(super) fn start(args: &ServeArgs, options: DbOptions, signals: &Signals, out: Output) -> Result<Running> {
+/// Starts the node that the arguments describe. It makes a copy first, if it needs one.
+pub(super) fn start(
+    args: &ServeArgs,
+    options: DbOptions,
+    copy: Option<CopyOf>,
+    signals: &Signals,
+    out: Output,
+) -> Result<Running> {
     let node = &args.node;
     let listen = node.peer_listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, PEER_PORT)));
     let tls = match (&node.peer_cert, &node.peer_key, &node.peer_ca) {
@@ -56,11 +66,13 @@ pub(super) fn start(args: &ServeArgs, options: DbOptions, signals: &Signals, out
         ));
     }
     let serves = node.serve_address.clone().or_else(|| args.listen.first().map(ToString::to_string));
-    let begin = match (&node.cluster, &node.join[..]) {
-        (Some(_), _) => Begin::First,
-        (None, []) => Begin::GoesOn,
-        (None, at) => {
-            let watch = Arc::new(Joins { signals: signals.clone(), out, told: Mutex::default() });
+    let signals = signals.clone();
+    let begin = match (copy, &node.cluster, &node.join[..]) {
+        (Some(copy), ..) => Begin::Copies { copy, watch: Arc::new(Copies { signals, out }) },
+        (None, Some(_), _) => Begin::First,
+        (None, None, []) => Begin::GoesOn,
+        (None, None, at) => {
+            let watch = Arc::new(Joins { signals, out, told: Mutex::default() });
             Begin::Joins { at: at.to_vec(), within: JOIN_WITHIN, watch }
         }
     };
@@ -71,6 +83,7 @@ pub(super) fn start(args: &ServeArgs, options: DbOptions, signals: &Signals, out
         tls,
         begin,
         heartbeat_ms: node.heartbeat,
+        lagging_bytes: node.keep_log.map(|mib| mib << 20),
     };
     Running::start(options, run).map_err(|error| failure(error).into())
 }
@@ -88,6 +101,25 @@ impl Watch for Joins {
             let hint = format!("it tries again, for {} s at most", JOIN_WITHIN.as_secs());
             self.out.warning(&format!("no leader has admitted this node yet: {why}"), &hint);
         }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.signals.received().is_some()
+    }
+}
+
+/// Tells why a node has no copy of the state that it lacks, and ends it with a signal.
+struct Copies {
+    signals: Signals,
+    out: Output,
+}
+
+impl Watch for Copies {
+    fn waits(&self, why: &str) {
+        let what =
+            format!("this node could not copy the state of another one, and goes on with its own: {why}");
+        let hint = format!("it tries again in {} s; there must be room for both", COPY_PAUSE.as_secs());
+        self.out.warning(&what, &hint);
     }
 
     fn is_stopped(&self) -> bool {
@@ -213,6 +245,14 @@ impl Opened {
         match self {
             Opened::Alone(_) => None,
             Opened::Node(running) => running.node().failure().map(failure),
+        }
+    }
+
+    /// What it must copy, if it is a node that lacks entries which the others have let go of.
+    pub(super) fn needs_copy(&self) -> Option<CopyOf> {
+        match self {
+            Opened::Alone(_) => None,
+            Opened::Node(running) => running.node().needs_copy(),
         }
     }
 

@@ -12,6 +12,9 @@ pub(super) struct Watermarks {
     marked: AtomicU64,
     unsynced_bytes: AtomicU64,
     log_bytes: AtomicU64,
+    /// In a node of a cluster: what was decided since the last checkpoint began. Raft's log has large values
+    /// in it, and the engine's only names them.
+    decided_bytes: AtomicU64,
 }
 
 impl Watermarks {
@@ -23,6 +26,7 @@ impl Watermarks {
             marked: AtomicU64::new(0),
             unsynced_bytes: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
+            decided_bytes: AtomicU64::new(0),
         }
     }
 
@@ -63,14 +67,19 @@ impl Watermarks {
         self.unsynced_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Bytes written to the log since the last checkpoint began.
+    /// Notes decided entries of so many bytes.
+    pub(super) fn decided(&self, bytes: u64) {
+        self.decided_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes written to the log since the last checkpoint began: in a node, to the one of both that has more.
     pub(super) fn log_bytes(&self) -> u64 {
-        self.log_bytes.load(Ordering::Relaxed)
+        self.log_bytes.load(Ordering::Relaxed).max(self.decided_bytes.load(Ordering::Relaxed))
     }
 
     /// Starts counting for the next checkpoint. Returns what was counted for the one that begins now.
     pub(super) fn restart_log_bytes(&self) -> u64 {
-        self.log_bytes.swap(0, Ordering::Relaxed)
+        self.log_bytes.swap(0, Ordering::Relaxed).max(self.decided_bytes.swap(0, Ordering::Relaxed))
     }
 
     /// Adds bytes of the log that the newest checkpoint does not cover.

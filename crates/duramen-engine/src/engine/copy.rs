@@ -8,6 +8,7 @@
 //! A copy is read from a [`CopySource`] part by part, and each part is given to a [`CopyTarget`]: in this
 //! process, or in another one, to which the parts are sent.
 
+mod incoming;
 mod node;
 mod source;
 mod target;
@@ -29,7 +30,8 @@ use crate::limits::MEMORY_BYTES_MIN;
 use crate::options::Options;
 use crate::tree::ReducerSpec;
 
-pub use node::NodeHead;
+pub(super) use incoming::{is_there as has_incoming, take_over};
+pub use node::{NodeHead, NodeTarget};
 pub use source::CopySource;
 pub use target::CopyTarget;
 
@@ -204,11 +206,12 @@ pub(super) fn begin(disk: &dyn Disk, path: &Path) -> Result<()> {
     disk.sync_dir(path).map_err(|e| Error::io("sync", path, &e))
 }
 
-/// Fails on an unfinished copy, and on the unfinished result of a repair.
+/// Fails on an unfinished copy, on the unfinished result of a repair, and on a node that has not taken over
+/// the state that it has copied.
 pub(super) fn refuse_unfinished(disk: &dyn Disk, path: &Path) -> Result<()> {
     match disk.kind(&path.join(UNFINISHED)) {
         Ok(Some(_)) => {}
-        Ok(None) => return Ok(()),
+        Ok(None) => return incoming::refuse_between(disk, path),
         // The path is a file, which opening refuses.
         Err(e) if e.kind() == ErrorKind::NotADirectory => return Ok(()),
         Err(e) => return Err(Error::io("look into", path, &e)),

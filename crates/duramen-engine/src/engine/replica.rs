@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use duramen_disk::{Disk, PathKind};
 
+use super::directory::{LOCK, lock};
 use super::maintenance::Maintenance;
 use super::{Engine, Hooks, copy, open};
 use crate::commit::members::{self, CLUSTER, MEMBERS};
@@ -75,10 +76,14 @@ impl Engine {
         proposer: Arc<dyn Proposer>,
     ) -> Result<OpenReplica> {
         let path = path.as_ref();
-        copy::refuse_unfinished(&*disk, path)?;
         if options.read_only {
             return Err(Error::new(Code::ReadOnly, "a node of a cluster writes its database"));
         }
+        if copy::has_incoming(&*disk, path)? {
+            let _lock = lock(&*disk, &path.join(LOCK), &options)?;
+            copy::take_over(&*disk, path)?;
+        }
+        copy::refuse_unfinished(&*disk, path)?;
         // Patches are merged by commits of this database alone, which a node has none of. What is no node and
         // becomes none is not made either.
         let create = options.create && founding.is_some();
@@ -137,7 +142,7 @@ impl Engine {
                 )
             })?;
             clear(&*place.disk, &inner.path, &place.dir)?;
-            place.create(founding.ident, self.found_cluster(founding)?)?;
+            place.create(founding.ident, None, self.found_cluster(founding)?)?;
             mark(maintenance, NODE_OF_A_CLUSTER)?;
             return place.open();
         }

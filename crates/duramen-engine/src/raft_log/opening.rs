@@ -53,6 +53,13 @@ pub struct Found {
     pub torn: bool,
 }
 
+/// The files `start` and `vote`, and the identity of the log.
+struct Twins {
+    start: (Twin, Start),
+    vote: (Twin, Option<Vote>),
+    identity: LogIdentity,
+}
+
 impl RaftPlace {
     /// The identity under which `start` is read: it names the log.
     fn unnamed(&self) -> LogIdentity {
@@ -72,12 +79,12 @@ impl RaftPlace {
         Ok(self.disk.kind(&path).map_err(|error| Error::io("look at", &path, &error))?.is_some())
     }
 
-    /// Creates an empty log of a node that goes on after `purged`. All is durable but the directory's own
-    /// name; a creation that was cut short is begun anew.
+    /// Creates an empty log of a node that goes on after `purged`, and has voted so. All is durable but the
+    /// directory's own name; a creation that was cut short is begun anew.
     ///
     /// # Errors
     /// `AlreadyExists` (E0210) if there is a log with entries; `DiskFull` (E0301); `System` (E1001).
-    pub(crate) fn create(&self, ident: Ident, purged: LogEnd) -> Result<()> {
+    pub(crate) fn create(&self, ident: Ident, vote: Option<Vote>, purged: LogEnd) -> Result<()> {
         let disk = &*self.disk;
         let identity = LogIdentity { database: self.database, log: LogId(draw(disk)) };
         for name in [VOTE, "start.new"] {
@@ -89,7 +96,8 @@ impl RaftPlace {
         let seq = purged.id.seq;
         let (log, place) = Log::create(&self.disk, &self.dir, identity, self.geometry, self.sync, seq)?;
         drop(log);
-        Twin::create(disk, &self.path(VOTE), identity, &Vote::NONE)?;
+        let vote = vote.map_or_else(|| Vote::NONE.to_vec(), |vote| vote.encode().to_vec());
+        Twin::create(disk, &self.path(VOTE), identity, &vote)?;
         let start = Start { log: identity.log, ident, purged, place };
         let (fresh, named) = (self.path("start.new"), self.path(START));
         Twin::create(disk, &fresh, self.unnamed(), &start.encode())?;
@@ -103,12 +111,7 @@ impl RaftPlace {
         self.disk.sync_dir(&self.dir).map_err(|error| Error::io("sync", &self.dir, &error))
     }
 
-    /// Opens the log.
-    ///
-    /// # Errors
-    /// `LogMissing` (E0503), `CorruptLog` (E0502): the log or the vote is gone or damaged. The node may have
-    /// forgotten something then. `DiskFull` (E0301); `System` (E1001).
-    pub(crate) fn open(&self) -> Result<(RaftLog, Found)> {
+    fn twins(&self) -> Result<Twins> {
         if !self.is_there()? {
             return Err(missing(&self.path(START), "Raft's log"));
         }
@@ -117,7 +120,29 @@ impl RaftPlace {
         let identity = LogIdentity { database: self.database, log: start.log };
         let (vote_twin, vote) = Twin::open(&*self.disk, &self.path(VOTE), identity)?;
         let vote = Vote::decode(&vote).ok_or_else(|| no_content(&self.path(VOTE)))?;
-        let (recovered, end) = self.replay(identity, &start)?;
+        Ok(Twins { start: (start_twin, start), vote: (vote_twin, vote), identity })
+    }
+
+    /// Which node it is and its vote, if its log does not have an entry, which is decided. The log stays as
+    /// it is.
+    ///
+    /// # Errors
+    /// As [`RaftPlace::open`].
+    pub(crate) fn lacks(&self, decided: LogEnd) -> Result<Option<(Ident, Option<Vote>)>> {
+        let Twins { start: (_, start), vote: (_, vote), identity } = self.twins()?;
+        let mut has_it = decided.id.seq <= start.purged.id.seq;
+        self.replay(identity, &start, &mut |end| has_it |= end == decided)?;
+        Ok((!has_it).then_some((start.ident, vote)))
+    }
+
+    /// Opens the log.
+    ///
+    /// # Errors
+    /// `LogMissing` (E0503), `CorruptLog` (E0502): the log or the vote is gone or damaged. The node may have
+    /// forgotten something then. `DiskFull` (E0301); `System` (E1001).
+    pub(crate) fn open(&self) -> Result<(RaftLog, Found)> {
+        let Twins { start: (start_twin, start), vote: (vote_twin, vote), identity } = self.twins()?;
+        let (recovered, end) = self.replay(identity, &start, &mut |_| ())?;
         let decided = recovered.marked_seq.max(start.purged.id.seq);
         let continued = Continued {
             recovered: &recovered,
@@ -155,8 +180,13 @@ impl RaftPlace {
         Ok((RaftLog { inner, threads: Mutex::new(threads), _held: Arc::clone(&self.held) }, found))
     }
 
-    /// Reads the whole log and checks that its entries follow one another.
-    fn replay(&self, identity: LogIdentity, start: &Start) -> Result<(Recovered, LogEnd)> {
+    /// Reads the whole log, checks that its entries follow one another, and tells each.
+    fn replay(
+        &self,
+        identity: LogIdentity,
+        start: &Start,
+        told: &mut dyn FnMut(LogEnd),
+    ) -> Result<(Recovered, LogEnd)> {
         let mut end = LogEnd { id: EntryId { seq: start.place.seq, ..start.purged.id }, ..start.purged };
         let purged = start.purged.id.seq;
         let mut visit = |record: ReplayedRecord, ()| {
@@ -170,6 +200,7 @@ impl RaftPlace {
             if seq == purged && end != start.purged {
                 return Err(bad_entry(seq, "it is not the entry that was purged"));
             }
+            told(end);
             Ok(())
         };
         let recovered = recover(

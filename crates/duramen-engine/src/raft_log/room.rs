@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Inner, RaftLog};
 use crate::error::Result;
+use crate::ids::CommitSeq;
 
 /// What an entry takes beside its bytes, at most.
 pub(super) const ENTRY_BYTES: usize = 128;
@@ -49,6 +50,24 @@ impl RaftLog {
     pub fn hold_room(&self, entries: usize, bytes: usize, wanted: EntriesFor) -> Result<Room> {
         let (room, bytes) = self.promise(entries, bytes, wanted);
         let made = self.inner.writer.log.make_room_for(bytes, wanted != EntriesFor::Puts);
+        made.map_err(|error| error.error().clone()).map(|()| room)
+    }
+
+    /// The same for a cut behind an entry, and the entries that follow. A cut begins a segment with a copy of
+    /// what no watermark covers, and may take the last one. This reads what the cut would copy.
+    ///
+    /// # Errors
+    /// As [`RaftLog::hold_room`]; as [`RaftLog::entries`].
+    pub fn hold_room_to_cut(&self, kept: CommitSeq, entries: usize, bytes: usize) -> Result<Room> {
+        let marked = self.inner.writer.lock().marked();
+        let copied =
+            if kept > marked { self.entries(marked.next()..kept.next(), usize::MAX)? } else { Vec::new() };
+        // At worst each has a frame of its own, behind one with a watermark.
+        let block = self.inner.writer.geometry.block_bytes;
+        let copied: usize =
+            copied.iter().map(|entry| entry.bytes.len() + ENTRY_BYTES + block).sum::<usize>() + block;
+        let (room, bytes) = self.promise(entries, bytes + copied, EntriesFor::Consensus);
+        let made = self.inner.writer.log.make_room_behind_a_cut(bytes);
         made.map_err(|error| error.error().clone()).map(|()| room)
     }
 

@@ -51,7 +51,7 @@ fn place(disk: &MemDisk) -> RaftPlace {
 }
 
 fn created(disk: &MemDisk) -> RaftLog {
-    place(disk).create(IDENT, BEGINS).unwrap();
+    place(disk).create(IDENT, None, BEGINS).unwrap();
     open(disk).unwrap().0
 }
 

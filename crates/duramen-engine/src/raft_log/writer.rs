@@ -149,6 +149,11 @@ impl Held<'_> {
         self.writer.log.give_back_one(READY_SEGMENTS_MAX).map_err(|failure| failure.0)
     }
 
+    /// The newest watermark that was written.
+    pub(super) fn marked(&self) -> CommitSeq {
+        self.writing.marked
+    }
+
     /// Writes a watermark, if one is due. Returns whether one will be.
     pub(super) fn mark(&mut self, view: &Mutex<View>, now: bool) -> Result<bool> {
         let decided = markable(view);

@@ -230,6 +230,16 @@ impl Log {
         self.plan(&head, &[bytes], use_reserve).map(|_| ())
     }
 
+    /// The same for groups behind a cut, which begins a segment.
+    ///
+    /// # Errors
+    /// As [`Log::make_room`].
+    pub fn make_room_behind_a_cut(&self, bytes: usize) -> std::result::Result<(), LogWriteError> {
+        let mut head = self.state().head.clone();
+        head.offset = head.segment.bytes;
+        self.plan(&head, &[2 * bytes], true).map(|_| ())
+    }
+
     /// Whether groups of so many bytes in all have room without another segment.
     #[must_use]
     pub fn has_room_for(&self, bytes: usize, use_reserve: bool) -> bool {

@@ -31,6 +31,8 @@ mod memory;
 #[cfg(not(feature = "shuttle"))]
 mod node;
 #[cfg(not(feature = "shuttle"))]
+mod node_anew;
+#[cfg(not(feature = "shuttle"))]
 mod observe;
 #[cfg(not(feature = "shuttle"))]
 mod panics;

@@ -10,8 +10,8 @@ use duramen_disk::memory::CrashChoice;
 use duramen_disk::{Access, Disk, MemDisk};
 use duramen_engine::data_file::SUPERBLOCK_OFFSETS;
 use duramen_engine::{
-    Background, Code, CommitSeq, CopyTarget, Durability, Engine, Entry, EntryKind, Founding, Hooks, Ident,
-    NodeHead, OpenReplica, Options, OrderedOn, Proposer, RaftLog, Replica, Result, TreeId, Vote,
+    Background, Code, CommitSeq, CopySource, Durability, Engine, Entry, EntryKind, Founding, Hooks, Ident,
+    NodeHead, NodeTarget, OpenReplica, Options, OrderedOn, Proposer, RaftLog, Replica, Result, TreeId, Vote,
 };
 
 const FOUNDING: Founding<'_> = Founding { ident: Ident { cluster: 7, node: 1 }, members: b"one", time_ns: 1 };
@@ -298,19 +298,50 @@ fn the_time_of_commits_is_in_the_log_and_never_goes_back() {
     assert!(commit() >= ahead_ns);
 }
 
+/// Raft's log has large values in it, and is let go of with checkpoints. The engine's log only names them.
+#[test]
+fn large_values_bring_checkpoints() {
+    let disk = MemDisk::new(59);
+    let engine = plain(&disk).unwrap();
+    let (tree, _) = engine.transact(Durability::Disk, |tx| tx.create_tree("large", None)).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let proposals = Arc::new(Recorder::default());
+    let options = Options { checkpoint_log_bytes: Some(1 << 20), ..stepped() };
+    let (at, proposer) = (Arc::new(disk), Arc::clone(&proposals) as Arc<dyn Proposer>);
+    let leader =
+        Engine::open_replica(at, "/db", options, Hooks::default(), Some(FOUNDING), proposer).unwrap();
+    leader.replica.lead(1, leader.replica.end().unwrap()).unwrap();
+    let begun = leader.replica.checkpointed().unwrap();
+    for n in 0..12_u8 {
+        let put = |tx: &mut duramen_engine::Transaction| tx.put(tree, &[n], &vec![n; 300_000]);
+        leader.engine.transact_and_wait_later(Durability::Disk, put).unwrap();
+        leader.engine.step().unwrap();
+        let decided = std::mem::take(&mut *proposals.0.lock().unwrap());
+        leader.log.append(decided.clone(), Box::new(|synced| synced.unwrap())).unwrap();
+        leader.log.step().unwrap();
+        leader.replica.apply(&decided).unwrap();
+        leader.engine.step().unwrap();
+    }
+    assert!(leader.replica.checkpointed().unwrap() > begun, "3.6 MB were decided");
+}
+
 const JOINED: Ident = Ident { cluster: FOUNDING.ident.cluster, node: 9 };
 
 /// Copies the state of a node, and makes the copy one.
 fn join(first: &OpenReplica, disk: &MemDisk) -> NodeHead {
     let (mut source, head) = first.engine.node_source(&first.log).unwrap();
-    let (at, of) = (Arc::new(disk.clone()), (head.end.id.seq, head.entries));
-    let target = CopyTarget::begin_node(at, Path::new("/copy"), stepped(), Hooks::default(), of);
-    let mut target = target.unwrap();
-    while let Some(part) = source.next(&|_, value| value).unwrap() {
-        target.take_of(source.tree().unwrap(), part).unwrap();
-    }
-    target.finish_as_node(source.digest(), &head, JOINED).unwrap();
+    let (at, path) = (Arc::new(disk.clone()), Path::new("/copy"));
+    let mut target = NodeTarget::begin(at, path, stepped(), Hooks::default(), head, JOINED).unwrap();
+    copy(&mut source, &mut target);
+    target.finish(source.digest()).unwrap();
     head
+}
+
+fn copy(source: &mut CopySource, target: &mut NodeTarget) {
+    while let Some(part) = source.next(&|_, value| value).unwrap() {
+        target.take(source.tree().unwrap(), part).unwrap();
+    }
 }
 
 fn joined(disk: &MemDisk) -> Result<OpenReplica> {

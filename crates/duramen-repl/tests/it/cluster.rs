@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use duramen::{Code, Db, DbOptions, Error};
 use duramen_disk::MemDisk;
 use duramen_repl::{
-    Called, First, Ident, Joining, Lane, Members, Node, NodeError, Peer, Start, TokioRuntime, Transport,
-    Watch, join,
+    Called, CopyOf, First, Ident, Joining, Lane, Members, Node, NodeError, Peer, Start, TokioRuntime,
+    Transport, Watch, copy_anew, join,
 };
 use futures_util::future::Either;
 use openraft_rt::{AsyncRuntime, Instant as _};
@@ -41,6 +41,14 @@ impl Transport for Calls {
 struct Cut {
     carries: Arc<dyn Transport>,
     left: AtomicUsize,
+    /// A request was not carried: whoever asks does nothing else.
+    waits: AtomicBool,
+}
+
+impl Cut {
+    fn after(pieces: usize, carries: Arc<dyn Transport>) -> Arc<Cut> {
+        Arc::new(Cut { carries, left: AtomicUsize::new(pieces + 1), waits: AtomicBool::new(false) })
+    }
 }
 
 impl Transport for Cut {
@@ -49,7 +57,18 @@ impl Transport for Cut {
         if lane != Lane::Bulk || self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
             return self.carries.call(node, peer, lane, request);
         }
+        self.waits.store(true, Ordering::SeqCst);
         Box::pin(std::future::pending())
+    }
+}
+
+/// Stops making a copy once so many pieces of it were carried.
+async fn stop_after<T: std::fmt::Debug>(copies: impl Future<Output = T>, cut: &Cut) {
+    let stops = until("it has got so far", || cut.waits.load(Ordering::SeqCst).then_some(()));
+    futures_util::pin_mut!(copies, stops);
+    match futures_util::future::select(copies, stops).await {
+        Either::Left((copied, _)) => panic!("it is whole before: {copied:?}"),
+        Either::Right(((), _)) => {}
     }
 }
 
@@ -131,15 +150,9 @@ impl Cluster {
 
     /// The same, and the machine stops after so many pieces of the state.
     pub(crate) async fn join_and_stop_after(&self, machine: u64, pieces: usize) {
-        let left = AtomicUsize::new(pieces + 1);
-        let cut = Arc::new(Cut { carries: self.transport(), left });
+        let cut = Cut::after(pieces, self.transport());
         let joins = self.join_over(machine, cut.clone());
-        let stops = until("it has got so far", || (cut.left.load(Ordering::SeqCst) == 0).then_some(()));
-        futures_util::pin_mut!(joins, stops);
-        match futures_util::future::select(joins, stops).await {
-            Either::Left((joined, _)) => panic!("it has joined before: {joined:?}"),
-            Either::Right(((), _)) => {}
-        }
+        stop_after(joins, &cut).await;
     }
 
     async fn join_over(&self, machine: u64, transport: Arc<dyn Transport>) -> Result<Ident, NodeError> {
@@ -152,6 +165,29 @@ impl Cluster {
         };
         let disk = Arc::new(self.disks[&machine].clone());
         join::<TokioRuntime>(disk, Path::new("/db"), DbOptions::default(), joining).await
+    }
+
+    /// Replaces the state of the machine's node, which is stopped, with a copy of what it needs. Returns
+    /// whether it needed it.
+    pub(crate) async fn copy_anew(&self, machine: u64, copy: CopyOf) -> Result<bool, NodeError> {
+        self.copy_over(machine, copy, self.transport()).await
+    }
+
+    /// The same, and the machine stops after so many pieces of the state.
+    pub(crate) async fn copy_and_stop_after(&self, machine: u64, copy: CopyOf, pieces: usize) {
+        let cut = Cut::after(pieces, self.transport());
+        let copies = self.copy_over(machine, copy, cut.clone());
+        stop_after(copies, &cut).await;
+    }
+
+    async fn copy_over(
+        &self,
+        machine: u64,
+        copy: CopyOf,
+        transport: Arc<dyn Transport>,
+    ) -> Result<bool, NodeError> {
+        let (disk, own) = (Arc::new(self.disks[&machine].clone()), peer(machine).address);
+        copy_anew::<TokioRuntime>(disk, Path::new("/db"), DbOptions::default(), copy, own, transport).await
     }
 
     /// Starts two nodes that are founded apart under one cluster's id: the second as no join ever makes one.

@@ -66,29 +66,35 @@ fn what_a_member_lacks_is_kept_until_it_has_it() {
     });
 }
 
+/// Three nodes that keep little of their logs, and the third has been away for too long. Returns its id.
+async fn lag(cluster: &mut Cluster) -> u64 {
+    cluster.stop_node(1).await;
+    cluster.lagging_bytes = Some(16 << 20);
+    cluster.start_node(1).await;
+    for machine in [2, 3] {
+        cluster.join(machine).await.unwrap();
+        cluster.start_node(machine).await;
+    }
+    until("three vote", || (cluster.node(1).members().voters.len() == 3).then_some(())).await;
+    cluster.settle().await;
+    let third = cluster.node(3).ident().node;
+    cluster.stop_node(3).await;
+    let has = cluster.node(1).log().end().id.seq.0;
+    write(cluster, 60).await;
+    for machine in [1, 2] {
+        until("it lets go", || (purged(cluster, machine) > has + 20).then_some(())).await;
+    }
+    third
+}
+
 /// A member that lacks more than is kept does not keep the others from letting go.
 #[test]
 fn a_member_that_is_gone_holds_a_bounded_log() {
     TokioRuntime::new(4).block_on(async {
         let mut cluster = Cluster::start_first(|_| ()).await;
-        cluster.stop_node(1).await;
-        cluster.lagging_bytes = Some(16 << 20);
-        cluster.start_node(1).await;
-        for machine in [2, 3] {
-            cluster.join(machine).await.unwrap();
-            cluster.start_node(machine).await;
-        }
-        until("three vote", || (cluster.node(1).members().voters.len() == 3).then_some(())).await;
-        cluster.settle().await;
-        cluster.stop_node(3).await;
-        let has = cluster.node(1).log().end().id.seq.0;
-        write(&cluster, 60).await;
-        for machine in [1, 2] {
-            until("it lets go", || (purged(&cluster, machine) > has + 20).then_some(())).await;
-        }
+        let third = lag(&mut cluster).await;
         cluster.start_node(3).await;
         let (_, leader) = cluster.leader().await;
-        let third = cluster.node(3).ident().node;
         until("the leader knows", || leader.status().members[&third].needs_copy.then_some(())).await;
         cluster.on_leader(|db| db.kv("counts").put("after", &1).map(drop)).await;
         // A new leader has never had an answer that tells how far it is.
@@ -98,5 +104,44 @@ fn a_member_that_is_gone_holds_a_bounded_log() {
         let first = leader.ident().node;
         assert!(matches!(next.remove(first).await, Err(NodeError::Refused(_))), "one of two would be left");
         assert!(leader.failure().is_none() && cluster.node(3).failure().is_none());
+    });
+}
+
+/// Such a member copies the state, and goes on as the node that it was. Until the copy is whole it has its
+/// own state, and votes.
+#[test]
+fn a_member_that_lacks_too_much_copies_the_state() {
+    TokioRuntime::new(4).block_on(async {
+        let mut cluster = Cluster::start_first(|_| ()).await;
+        let third = lag(&mut cluster).await;
+        for pieces in [0, 1, 3] {
+            cluster.start_node(3).await;
+            let copy = until("it is told", || cluster.node(3).needs_copy()).await;
+            cluster.stop_node(3).await;
+            cluster.copy_and_stop_after(3, copy, pieces).await;
+        }
+        cluster.start_node(3).await;
+        let copy = until("it is told", || cluster.node(3).needs_copy()).await;
+        cluster.stop_node(3).await;
+        let writes = cluster.on_leader(|db| (0..30).try_for_each(|n| db.kv("counts").put("n", &n).map(drop)));
+        let (copied, ()) = futures_util::join!(cluster.copy_anew(3, copy.clone()), writes);
+        assert!(copied.unwrap(), "it lacked entries");
+        // They keep what it lacks behind the copy, and that is more than they keep for one that lags.
+        write(&cluster, 60).await;
+        cluster.start_node(3).await;
+        cluster.settle().await;
+        assert_eq!(cluster.node(3).ident().node, third);
+        assert!(cluster.node(3).needs_copy().is_none() && cluster.node(3).db().check().unwrap().is_clean());
+        let (_, leader) = cluster.leader().await;
+        until("the leader knows", || (!leader.status().members[&third].needs_copy).then_some(())).await;
+        assert_eq!(leader.members().voters.len(), 3);
+        // It counts for a majority again.
+        drop(leader);
+        cluster.stop_node(2).await;
+        write(&cluster, 1).await;
+        cluster.start_node(2).await;
+        cluster.settle().await;
+        cluster.stop_node(3).await;
+        assert!(!cluster.copy_anew(3, copy).await.unwrap(), "it has the state");
     });
 }

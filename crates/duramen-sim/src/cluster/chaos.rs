@@ -13,6 +13,8 @@ use super::world::{MACHINES, Shared, World};
 
 /// A machine that lost its process starts the next one after so long at most.
 const REST_MAX_US: usize = 800_000;
+/// The same where nodes keep little for those that lag.
+const LONG_REST_MAX_US: usize = 3_000_000;
 
 /// Breaks things until the run ends.
 pub(super) async fn lives(world: Shared, until: SimInstant) {
@@ -50,27 +52,27 @@ async fn breaks(world: &Shared) {
         9..=10 => {
             if is_up(world, machine) {
                 world.lock().meets(Met::Kill, "a kill");
-                ends(world, machine, End::Kill, REST_MAX_US);
+                ends(world, machine, End::Kill, rest_max_us(world));
             }
         }
         11..=13 => {
             if is_up(world, machine) {
                 world.lock().meets(Met::PowerCut, "a power cut");
-                ends(world, machine, End::PowerCut, REST_MAX_US);
+                ends(world, machine, End::PowerCut, rest_max_us(world));
             }
         }
         14 => {
             world.lock().meets(Met::PowerCutOfAll, "a power cut of all");
             for machine in 0..MACHINES {
                 if is_up(world, machine) {
-                    ends(world, machine, End::PowerCut, REST_MAX_US);
+                    ends(world, machine, End::PowerCut, rest_max_us(world));
                 }
             }
         }
         15 => {
             let node = world.lock().machines[machine].node.clone();
-            // It may fail: a database that is closed, or one whose disk is gone.
-            drop(node.map(|node| node.engine().checkpoint()));
+            // Both superblocks have it then. A database that is closed fails, and one whose disk is gone.
+            drop(node.map(|node| node.engine().checkpoint().and_then(|()| node.engine().checkpoint())));
         }
         16 => transfers(world, machine).await,
         17 => changes_voters(world),
@@ -83,6 +85,10 @@ async fn breaks(world: &Shared) {
             disk.set_wall_clock(duramen_disk::Disk::wall_ns(disk) + hour_ns);
         }
     }
+}
+
+fn rest_max_us(world: &Shared) -> usize {
+    if world.lock().lagging_bytes.is_some() { LONG_REST_MAX_US } else { REST_MAX_US }
 }
 
 fn is_up(world: &Shared, machine: usize) -> bool {

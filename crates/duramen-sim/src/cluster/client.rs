@@ -84,7 +84,11 @@ async fn writes(world: &Shared, kind: Kind, node: &mut usize) -> bool {
                 return true;
             }
             Tried::Never => {}
-            Tried::NotHere => *node = world.lock().random.below(MACHINES),
+            Tried::NotHere => {
+                let mut world = world.lock();
+                // Chance may leave one out for long.
+                *node = if world.is_healed { (*node + 1) % MACHINES } else { world.random.below(MACHINES) };
+            }
             Tried::Unknown => {
                 let mut world = world.lock();
                 world.meets(Met::Unknown, &format!("request {request}: outcome unknown"));

@@ -16,7 +16,7 @@ use duramen_engine::{
     Background, Code, CommitSeq, Durability, Engine, Geometry, Hooks, Options, Receipt, Role,
 };
 use duramen_repl::simulation::{AsyncRuntime, Instant, SimInstant, SimRuntime};
-use duramen_repl::{First, Ident, Members, Node, NodeError, Peer, Start};
+use duramen_repl::{CopyOf, First, Ident, Members, Node, NodeError, Peer, Start, copy_anew};
 
 use super::Met;
 use super::network::Wire;
@@ -26,6 +26,8 @@ use crate::search::random::{Random, joined};
 pub(super) type SimNode = Node<SimRuntime>;
 
 pub(super) const PATH: &str = "/db";
+/// A copy that has not come in this time is given up.
+const COPY_MAX: Duration = Duration::from_secs(2);
 /// A process that found no room is started again after so long at most, with room.
 const REST_WITHOUT_ROOM_US: usize = 500_000;
 /// The tree of registers and lists.
@@ -48,6 +50,8 @@ pub(super) struct Machine {
     applied: u64,
     /// The last entry that its log has let go.
     purged: u64,
+    /// What its next process copies first.
+    copy: Option<CopyOf>,
 }
 
 /// What a process leaves that ends.
@@ -105,9 +109,20 @@ pub(super) fn machines(seed: u64) -> Result<Vec<Machine>, duramen_engine::Error>
             receipts: Vec::new(),
             applied: 0,
             purged: 0,
+            copy: None,
         }
     };
     Ok((0..MACHINES).map(copy).collect())
+}
+
+/// The address of the node of a machine.
+fn address_of(machine: usize) -> String {
+    format!("machine-{machine}:1")
+}
+
+pub(super) fn machine_at(address: &str) -> usize {
+    let number = address.strip_prefix("machine-").and_then(|rest| rest.strip_suffix(":1"));
+    number.and_then(|number| number.parse().ok()).expect("an address of a machine")
 }
 
 /// The id of the node of a machine.
@@ -176,6 +191,34 @@ pub(super) fn ends(world: &Shared, machine: usize, how: End, rest_max_us: usize)
     goes_on(world, machine, left, rest_max_us);
 }
 
+/// Ends the process of a machine in an orderly way, and lets the next one copy the state first.
+fn ends_to_copy(world: &Shared, machine: usize, copy: CopyOf) {
+    let left = {
+        let mut world = world.lock();
+        world.happens(&format!("node {} needs a copy: {}", id_of(machine), copy.from));
+        world.machines[machine].copy = Some(copy);
+        world.machines[machine].disk.deep_clone()
+    };
+    goes_on(world, machine, left, 20_000);
+}
+
+/// Copies the state to a machine that needs it, unless that takes too long or fails: it has its own then.
+async fn copies(world: &Shared, machine: usize, transport: Arc<Wire>) {
+    let (copy, disk) = {
+        let machine = &mut world.lock().machines[machine];
+        (machine.copy.take(), machine.disk.clone())
+    };
+    let Some(copy) = copy else { return };
+    let own = address_of(machine);
+    let copies = copy_anew::<SimRuntime>(Arc::new(disk), Path::new(PATH), db_options(), copy, own, transport);
+    let copied = SimRuntime::timeout(COPY_MAX, copies).await;
+    let mut world = world.lock();
+    match copied {
+        Ok(Ok(true)) => world.meets(Met::Copied, &format!("node {} has copied the state", id_of(machine))),
+        other => world.meets(Met::CopyCutShort, &format!("node {}: {other:?}", id_of(machine))),
+    }
+}
+
 /// Ends the process of a machine, and starts the next one on what is left.
 fn goes_on(world: &Shared, machine: usize, left: MemDisk, rest_max_us: usize) {
     let rest_us = {
@@ -220,13 +263,13 @@ impl CutAtSync {
     }
 }
 
-/// Cuts the power at a sync of what follows, now and then.
-fn may_cut(world: &Shared, machine: usize, once_in: usize) -> Option<CutAtSync> {
+/// Cuts the power at one of the first syncs of what follows, now and then.
+fn may_cut(world: &Shared, machine: usize, once_in: usize, syncs: usize) -> Option<CutAtSync> {
     let mut world = world.lock();
     if world.is_healed || !world.random.chance(1, once_in) {
         return None;
     }
-    let (nth, seed) = (world.random.below(4), world.random.bits());
+    let (nth, seed) = (world.random.below(syncs), world.random.bits());
     Some(CutAtSync::new(&world.machines[machine].disk, nth, seed))
 }
 
@@ -245,15 +288,20 @@ pub(super) async fn start(world: &Shared, machine: usize) {
         machine.is_starting = true;
         (machine.disk.clone(), machine.incarnation)
     };
-    let cut = may_cut(world, machine, 8);
-    let peer =
-        |machine| (id_of(machine), Peer { address: format!("machine-{machine}:1"), ..Peer::default() });
-    let members = Members { voters: (1..=FIRST_VOTERS).collect(), peers: (0..MACHINES).map(peer).collect() };
     let transport = Arc::new(Wire { world: world.clone(), from: machine, incarnation });
+    let cut = if world.lock().machines[machine].copy.is_some() {
+        let cut = may_cut(world, machine, 2, 80);
+        copies(world, machine, Arc::clone(&transport)).await;
+        cut
+    } else {
+        may_cut(world, machine, 8, 4)
+    };
+    let peer = |machine| (id_of(machine), Peer { address: address_of(machine), ..Peer::default() });
+    let members = Members { voters: (1..=FIRST_VOTERS).collect(), peers: (0..MACHINES).map(peer).collect() };
     // They begin as copies of one database, each as another node, with one time whatever their clocks say.
     let first = First { ident: Ident { cluster: 1, node: id_of(machine) }, members, time_ns: 0 };
-    let start =
-        Start { first: Some(first), promotes: false, transport, heartbeat_ms: None, lagging_bytes: None };
+    let lagging_bytes = world.lock().lagging_bytes;
+    let start = Start { first: Some(first), promotes: false, transport, heartbeat_ms: None, lagging_bytes };
     let opened: Result<SimNode, _> =
         Node::start(Arc::new(disk), PathBuf::from(PATH), db_options(), start).await;
     let has_ended = world.lock().machines[machine].incarnation != incarnation;
@@ -301,6 +349,16 @@ async fn works(world: Shared, machine: usize, incarnation: u64, work: Work) {
     loop {
         let slow = world.lock().random.chance(1, 200);
         world.rest(100, if slow { 40_000 } else { 2_000 }).await;
+        let needs_copy = {
+            let world = world.lock();
+            let here = &world.machines[machine];
+            let is_awake = here.incarnation == incarnation && here.is_awake();
+            here.node.as_ref().filter(|_| is_awake).and_then(|node| node.needs_copy())
+        };
+        if let Some(copy) = needs_copy {
+            ends_to_copy(&world, machine, copy);
+            return;
+        }
         let (node, disk) = {
             let mut world = world.lock();
             let here = &world.machines[machine];
@@ -314,7 +372,7 @@ async fn works(world: Shared, machine: usize, incarnation: u64, work: Work) {
         };
         let failed = match work {
             Work::Log => {
-                let cut = may_cut(&world, machine, 150);
+                let cut = may_cut(&world, machine, 150, 4);
                 if world.lock().random.chance(1, 2) {
                     node.log().step_once();
                 }

@@ -8,7 +8,7 @@ use duramen_repl::simulation::{AsyncRuntime, Instant, SimInstant, SimRuntime};
 use duramen_repl::{Called, Lane, Peer, Transport};
 
 use super::Met;
-use super::machine::{End, ends};
+use super::machine::{End, ends, machine_at};
 use super::world::{Shared, pass};
 
 /// A request for a vote begins with this byte on the wire.
@@ -46,9 +46,9 @@ struct Fate {
 }
 
 impl Transport for Wire {
-    fn call(&self, node: u64, _: &Peer, _: Lane, request: Vec<u8>) -> Called {
+    fn call(&self, _: u64, peer: &Peer, _: Lane, request: Vec<u8>) -> Called {
         let (world, from, incarnation) = (self.world.clone(), self.from, self.incarnation);
-        let to = usize::try_from(node - 1).expect("few nodes");
+        let to = machine_at(&peer.address);
         // What was sent arrives, even if its sender waits no more.
         let carried = SimRuntime::spawn(async move { carry(&world, (from, incarnation), to, request).await });
         Box::pin(async move {

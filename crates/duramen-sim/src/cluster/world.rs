@@ -19,6 +19,9 @@ use crate::search::random::Random;
 pub(super) const MACHINES: usize = 5;
 pub(super) const FIRST_VOTERS: u64 = 3;
 
+/// Less than a segment of Raft's log.
+const LAGGING_BYTES: u64 = 512;
+
 /// Is told everything that happens.
 pub(super) type Tell = Option<Box<dyn FnMut(&str) + Send>>;
 
@@ -42,6 +45,8 @@ pub(super) struct World {
     failure: Option<String>,
     /// Nothing breaks any more.
     pub(super) is_healed: bool,
+    /// Bytes of Raft's log that nodes keep for members that lack entries.
+    pub(super) lagging_bytes: Option<u64>,
 }
 
 /// The world, as tasks share it.
@@ -54,7 +59,9 @@ pub(super) async fn pass(time: Duration) {
 }
 
 impl Shared {
-    pub(super) fn new(random: Random, machines: Vec<Machine>, tell: Tell) -> Shared {
+    pub(super) fn new(mut random: Random, machines: Vec<Machine>, tell: Tell) -> Shared {
+        // Some clusters keep so little that members need copies of the state.
+        let lagging_bytes = random.chance(1, 3).then_some(LAGGING_BYTES);
         Shared(Arc::new(Mutex::new(World {
             random,
             machines,
@@ -69,6 +76,7 @@ impl Shared {
             tell,
             failure: None,
             is_healed: false,
+            lagging_bytes,
         })))
     }
 

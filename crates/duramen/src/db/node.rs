@@ -12,7 +12,7 @@ use duramen_disk::Disk;
 use crate::access::handle::Db;
 use crate::db::options::DbOptions;
 use crate::store::error::Result;
-use crate::store::{CommitSeq, CopyTarget, Founding, OpenReplica, Proposer};
+use crate::store::{Founding, Ident, NodeHead, NodeTarget, OpenReplica, Proposer};
 
 /// Opens a database as a node of a cluster: see [`OpenReplica`]. One that is no node yet becomes the first of
 /// a cluster, as `founding` says.
@@ -31,18 +31,33 @@ pub fn open_node(
     options.open_node_on(disk, path, founding, proposer)
 }
 
-/// Begins a copy that becomes a node of a cluster, of the state of a commit with so many entries. What an
-/// earlier call has left unfinished in the directory is removed.
+/// Begins a new node of a cluster, with the state of another one. What an earlier call has left unfinished in
+/// the directory is removed.
 ///
 /// # Errors
-/// `AlreadyExists` (E0210) if something else is there; those of [opening](crate::Error#opening).
+/// `AlreadyExists` (E0210) if something else is there; `InvalidArgument` (E0201) if the log is to lie
+/// elsewhere; those of [opening](crate::Error#opening).
 pub fn begin_node(
     options: DbOptions,
     disk: Arc<dyn Disk>,
     path: &Path,
-    of: (CommitSeq, u64),
-) -> Result<CopyTarget> {
-    options.begin_copy_on(disk, path, |disk, path, options, hooks| {
-        CopyTarget::begin_node(disk, path, options, hooks, of)
-    })
+    head: NodeHead,
+    ident: Ident,
+) -> Result<NodeTarget> {
+    let (options, hooks) = options.for_copy()?;
+    NodeTarget::begin(disk, path, options, hooks, head, ident)
+}
+
+/// Begins a copy that takes the place of the state of a node: see [`NodeTarget::begin_anew`].
+///
+/// # Errors
+/// As [`NodeTarget::begin_anew`].
+pub fn begin_node_anew(
+    options: DbOptions,
+    disk: Arc<dyn Disk>,
+    path: &Path,
+    head: NodeHead,
+) -> Result<Option<NodeTarget>> {
+    let (options, hooks) = options.for_copy()?;
+    NodeTarget::begin_anew(disk, path, options, hooks, head)
 }

@@ -378,22 +378,16 @@ impl DbOptions {
 
     /// Begins a copy in a new directory, of a state with so many entries.
     pub(crate) fn begin_copy(self, path: &Path, of: (CommitSeq, u64)) -> Result<CopyTarget> {
-        self.begin_copy_on(Arc::new(OsDisk::default()), path, |disk, path, options, hooks| {
-            CopyTarget::begin(disk, path, options, hooks, of)
-        })
+        let (options, hooks) = self.for_copy()?;
+        CopyTarget::begin(Arc::new(OsDisk::default()), path, options, hooks, of)
     }
 
-    /// As [`DbOptions::begin_copy`], on a given disk, and as this call begins it.
-    pub(crate) fn begin_copy_on(
-        self,
-        disk: Arc<dyn Disk>,
-        path: &Path,
-        begin: impl FnOnce(Arc<dyn Disk>, &Path, Options, Hooks) -> Result<CopyTarget>,
-    ) -> Result<CopyTarget> {
+    /// What the engine needs to make a copy.
+    pub(crate) fn for_copy(self) -> Result<(Options, Hooks)> {
         if let Some(refused) = self.refused {
             return Err(refused);
         }
-        begin(disk, path, self.engine, with_reducers(self.hooks, self.codes))
+        Ok((self.engine, with_reducers(self.hooks, self.codes)))
     }
 
     /// Opens an empty database on a disk in memory; for tests.

@@ -61,6 +61,8 @@ impl Committer {
             let own = self.take_own(entries);
             let count =
                 if own.is_empty() { self.apply_others(entries)? } else { self.publish_own(own, entries)? };
+            let bytes = entries[..count].iter().map(|entry| entry.bytes.len() as u64).sum();
+            self.pipeline.watermarks.decided(bytes);
             entries = &entries[count..];
         }
         Ok(())

@@ -235,7 +235,7 @@ fn every_cut_leaves_what_was_acknowledged_and_a_vote_that_belongs_to_it() {
 fn creation_survives_a_cut_at_any_operation() {
     let disk = disk(32);
     disk.record();
-    place(&disk).create(IDENT, BEGINS).unwrap();
+    place(&disk).create(IDENT, None, BEGINS).unwrap();
     let trace = disk.stop_recording();
     let mut draw = Draw(Random::new(32));
     let mut cursor = trace.cursor();
@@ -245,7 +245,7 @@ fn creation_survives_a_cut_at_any_operation() {
             let place = place(&image);
             if !place.is_there().unwrap() {
                 assert!(cursor.at() < trace.len(), "a complete creation is there");
-                place.create(IDENT, BEGINS).unwrap();
+                place.create(IDENT, None, BEGINS).unwrap();
             }
             let (log, found) = place.open().unwrap();
             assert_eq!((found.purged, found.last, found.vote), (BEGINS, BEGINS.id, None));

@@ -8,7 +8,7 @@ use duramen_disk::memory::CallKind;
 fn entries_are_read_at_once_and_acknowledged_after_one_sync() {
     let disk = disk(1);
     let place = RaftPlace { geometry: Geometry::default(), ..place(&disk) };
-    place.create(IDENT, BEGINS).unwrap();
+    place.create(IDENT, None, BEGINS).unwrap();
     let (log, _) = place.open().unwrap();
     let calls = Calls::default();
     disk.reset_call_counts();
@@ -181,7 +181,7 @@ fn a_watermark_is_written_when_the_log_is_idle() {
 fn threads_carry_out_what_is_asked_for() {
     let disk = disk(9);
     let place = RaftPlace { background: Background::Threads, ..place(&disk) };
-    place.create(IDENT, BEGINS).unwrap();
+    place.create(IDENT, None, BEGINS).unwrap();
     let (log, _) = place.open().unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
     for seq in 101..=150 {

@@ -66,3 +66,47 @@ fn an_append_that_had_room_is_written_on_a_full_disk() {
     }
     assert!(all_deletes > 800, "{all_deletes} deletes on full disks");
 }
+
+/// Each cut takes a segment. What had room is cut, and the rest stays as it is.
+#[test]
+fn a_cut_that_had_room_is_made_on_a_full_disk() {
+    let mut cuts = 0;
+    for seed in 0..200 {
+        let disk = disk(seed);
+        let log = created(&disk);
+        let mut random = Random::new(seed);
+        append(&log, entries(101, 101 + random.below(30) as u64, 1));
+        let decided = log.end().id.seq;
+        log.decide(decided).unwrap();
+        // The frame says what is decided.
+        append(&log, entries(decided.0 + 1, decided.0 + 1 + random.below(5) as u64, 1));
+        disk.set_capacity(Some(disk.used_bytes() + random.below(12) as u64 * 4096));
+        let (mut term, mut refused) = (1, 0);
+        while refused < 3 {
+            let end = log.end().id.seq;
+            let kept = CommitSeq(decided.0.max(end.0 - random.below(4) as u64));
+            let group = entries(kept.0 + 1, kept.0 + 1 + random.below(4) as u64, term + 1);
+            let (count, bytes) = (group.len(), group.iter().map(|entry| entry.bytes.len()).sum());
+            match log.hold_room_to_cut(kept, count, bytes) {
+                Ok(room) => {
+                    log.cut_after(kept, Calls::default().done()).unwrap();
+                    log.append(group, Calls::default().done()).unwrap();
+                    (term, cuts) = (term + 1, cuts + 1);
+                    drop(room);
+                }
+                Err(error) => {
+                    assert_eq!(error.code(), Code::DiskFull, "{error}");
+                    refused += 1;
+                }
+            }
+            log.step().unwrap();
+        }
+        assert_eq!(log.end().id.seq, log.synced(), "seed {seed}");
+        let wanted = all(&log);
+        log.close().unwrap();
+        drop(log);
+        disk.set_capacity(None);
+        assert_eq!(all(&open(&disk).unwrap().0), wanted);
+    }
+    assert!(cuts > 200, "{cuts} cuts on full disks");
+}

@@ -1,0 +1,151 @@
+//! Copies the state of a peer, piece by piece: for a new node, or in place of the state of one that lacks
+//! entries which no other node has any more.
+//!
+//! The peer holds its state, and the log behind it, as long as pieces are asked for.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duramen::DbOptions;
+use duramen::wire::begin_node_anew;
+use duramen_disk::Disk;
+use duramen_engine::{Ident, NodeHead, NodeTarget};
+use futures_util::{FutureExt as _, pin_mut};
+use openraft_rt::Select2;
+
+use crate::net::{Lane, Transport, ask};
+use crate::node::NodeError;
+use crate::runtime::Runtime;
+use crate::seed::{Part, head_of, part_of};
+use crate::types::Peer;
+use crate::wire::{Answer, Asked, NextPiece, Piece, Seed};
+
+/// Between two tries.
+pub(crate) const PAUSE: Duration = Duration::from_millis(300);
+/// The time for one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// A piece that is not answered after so many tries ends the copy.
+const TRIES: usize = 20;
+/// While the copy is checked, the peer is asked this often, so that it keeps the log behind its state.
+const HOLD_EVERY: Duration = Duration::from_secs(15);
+
+/// What a node needs a copy of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyOf {
+    /// The node that needs it.
+    pub ident: Ident,
+    /// The address of the peer port of a node that has the state.
+    pub from: String,
+}
+
+/// Replaces the state of a node, which does not run, with a copy of a peer's. The node keeps its id and its
+/// vote. Until the copy is whole it has its old state, also if the call ends before: the disk must have room
+/// for both. Returns whether it needed the copy: its log may have got what it lacked.
+///
+/// `own` is the address of the node's peer port.
+///
+/// # Errors
+/// Those of [beginning](duramen_engine::NodeTarget::begin_anew) and making a copy; `Refused` if the peer does
+/// not answer.
+pub async fn copy_anew<R: Runtime>(
+    disk: Arc<dyn Disk>,
+    path: &Path,
+    options: DbOptions,
+    copy_of: CopyOf,
+    own: String,
+    transport: Arc<dyn Transport>,
+) -> Result<bool, NodeError> {
+    let CopyOf { ident, from } = copy_of;
+    let peer = Peer { address: from, ..Peer::default() };
+    let from = Asking { transport, peer, ident: Some(ident) };
+    let path = path.to_owned();
+    // Boxed: Rust 1.89 does not see that the bare future is `Send`.
+    copy::<R>(&from, (0, own), move |head| begin_node_anew(options, disk, &path, head)).boxed().await
+}
+
+/// A peer that is asked.
+pub(crate) struct Asking {
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) peer: Peer,
+    pub(crate) ident: Option<Ident>,
+}
+
+impl Asking {
+    pub(crate) async fn ask<R: Runtime>(&self, lane: Lane, asked: Asked) -> Result<Answer, String> {
+        ask::<R>(&*self.transport, self.ident, (0, &self.peer), lane, asked, ANSWER_MAX).await
+    }
+
+    async fn piece<R: Runtime>(&self, next: NextPiece) -> Result<Piece, NodeError> {
+        let mut why = String::new();
+        for _ in 0..TRIES {
+            match self.ask::<R>(Lane::Bulk, Asked::NextPiece(next)).await {
+                Ok(Answer::Piece(piece)) => return Ok(piece),
+                Ok(answer) => return Err(unexpected(&answer)),
+                Err(failed) => why = failed,
+            }
+            R::sleep(PAUSE).await;
+        }
+        Err(NodeError::Refused(format!("piece {} of the state has not come: {why}", next.number)))
+    }
+}
+
+pub(crate) fn unexpected(answer: &Answer) -> NodeError {
+    NodeError::Refused(match answer {
+        Answer::Removed(_) => "this node was removed from it meanwhile".to_owned(),
+        answer => format!("an answer to something else: {answer:?}"),
+    })
+}
+
+/// Copies the state of a peer, which has this entry, to the node at an address. Returns whether there was
+/// something to copy to.
+pub(crate) async fn copy<R: Runtime>(
+    from: &Asking,
+    (at_least, address): (u64, String),
+    begin: impl FnOnce(NodeHead) -> duramen_engine::Result<Option<NodeTarget>> + Send + 'static,
+) -> Result<bool, NodeError> {
+    let asked = Asked::Seed(Seed { at_least, address });
+    let head = match from.ask::<R>(Lane::Bulk, asked).await.map_err(NodeError::Refused)? {
+        Answer::SeedHead(head) => head,
+        answer => return Err(unexpected(&answer)),
+    };
+    let begun = head_of(&head);
+    let Some(mut target) = blocking::<R, _>(move || begin(begun)).await?? else { return Ok(false) };
+    for number in 0.. {
+        let next = NextPiece { seed: head.seed, number };
+        match part_of(from.piece::<R>(next).await?).map_err(NodeError::Refused)? {
+            Part::Of(tree, part) => {
+                let take = move || target.take(tree, part).map(|()| target);
+                target = blocking::<R, _>(take).await??;
+            }
+            Part::End(digest) => return finish::<R>(from, next, target, digest).await,
+        }
+    }
+    unreachable!("there is a piece of every number, or an error")
+}
+
+async fn finish<R: Runtime>(
+    from: &Asking,
+    last: NextPiece,
+    target: NodeTarget,
+    digest: u128,
+) -> Result<bool, NodeError> {
+    let finishing = blocking::<R, _>(move || target.finish(digest));
+    pin_mut!(finishing);
+    loop {
+        match R::select2(&mut finishing, R::sleep(HOLD_EVERY)).await {
+            Select2::First(finished) => {
+                finished??;
+                return Ok(true);
+            }
+            // The last piece once more. Whether it comes does not matter.
+            Select2::Second(()) => drop(from.ask::<R>(Lane::Bulk, Asked::NextPiece(last)).await),
+        }
+    }
+}
+
+async fn blocking<R: Runtime, T: Send + 'static>(
+    call: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, NodeError> {
+    R::run_blocking(call).await.map_err(NodeError::ended)
+}
