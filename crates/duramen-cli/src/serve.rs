@@ -22,8 +22,10 @@ use crate::output::{Output, shell_word};
 use crate::signals::Signals;
 use handed_over::HandedOver;
 pub(crate) use node::failure as failure_of_node;
-use node::{COPY_PAUSE, Opened, Served};
+use node::{COPY_PAUSE_MAX, COPY_PAUSE_MIN, Opened, Served};
 
+/// Longer than any process runs.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// Between two looks at the signals.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -41,14 +43,31 @@ pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
     if is_new && args.node.join.is_empty() {
         check_new(args)?;
     }
-    let (mut copy, mut is_new, mut copies_from) = (None, is_new, Instant::now());
+    let (mut copy, mut is_new, mut pause) = (None, is_new, COPY_PAUSE_MIN);
     loop {
         let again = handed_over.again().map_err(|error| no_listeners(&error))?;
-        let opened = open(args, copy.take(), poisoned.clone(), &signals, out)?;
+        let copies = copy.is_some();
+        let opened = match open(args, copy.take(), poisoned.clone(), &signals, out) {
+            Err(_) if copies && signals.received().is_some() => {
+                out.note("stopped");
+                return Ok(());
+            }
+            opened => opened?,
+        };
+        let copies_from = Instant::now() + if copies { pause } else { Duration::ZERO };
         let server = start(&opened, args, again)?;
         told(&opened, &server, args, is_new, out)?;
         handed_over::is_ready();
-        let ended = wait(&signals, &poison, &opened, copies_from);
+        let mut ended = wait(&signals, &poison, &opened, copies_from);
+        if let Ended::Copies(_) = ended
+            && args.database.wal.is_some()
+        {
+            let what = "this node lacks entries that the others have let go of, and takes no copy, since its log lies elsewhere (--wal)";
+            let hint =
+                "remove it from the cluster with `duramen cluster remove`, and join with an empty directory";
+            out.warning(what, hint);
+            ended = wait(&signals, &poison, &opened, Instant::now() + FOR_EVER);
+        }
         if !matches!(ended, Ended::Copies(_)) {
             handed_over::is_stopping();
         }
@@ -62,13 +81,17 @@ pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
                 return Ok(closed?);
             }
             Ended::Copies(of) => {
-                opened.close()?;
+                if let Err(error) = opened.close() {
+                    // On a full disk, for example. What is acknowledged is in Raft's log.
+                    out.warning(&error.to_string(), "the node goes on: it is opened as after a crash");
+                }
                 let what = "this node lacks entries that the others have let go of: it stops serving, and copies the state";
                 out.warning(
                     &format!("{what} of {}", of.from),
                     "this takes about as long as a join; it goes on by itself",
                 );
-                (copy, is_new, copies_from) = (Some(of), false, Instant::now() + COPY_PAUSE);
+                pause = if copies { (2 * pause).min(COPY_PAUSE_MAX) } else { COPY_PAUSE_MIN };
+                (copy, is_new) = (Some(of), false);
             }
         }
     }

@@ -10,16 +10,17 @@ use std::time::Duration;
 use duramen::DbOptions;
 use duramen::wire::begin_node_anew;
 use duramen_disk::Disk;
-use duramen_engine::{Ident, NodeHead, NodeTarget};
+use duramen_engine::{Code, Error, Ident, NodeTarget};
 use futures_util::{FutureExt as _, pin_mut};
 use openraft_rt::Select2;
 
 use crate::net::{Lane, Transport, ask};
 use crate::node::NodeError;
+use crate::retain::free_bytes;
 use crate::runtime::Runtime;
 use crate::seed::{Part, head_of, part_of};
 use crate::types::Peer;
-use crate::wire::{Answer, Asked, NextPiece, Piece, Seed};
+use crate::wire::{Answer, Asked, NextPiece, Piece, Seed, SeedHead};
 
 /// Between two tries.
 pub(crate) const PAUSE: Duration = Duration::from_millis(300);
@@ -27,7 +28,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// A piece that is not answered after so many tries ends the copy.
 const TRIES: usize = 20;
-/// While the copy is checked, the peer is asked this often, so that it keeps the log behind its state.
+/// While a copy is begun, or checked, the peer is asked this often, so that it holds the state.
 const HOLD_EVERY: Duration = Duration::from_secs(15);
 
 /// What a node needs a copy of.
@@ -60,8 +61,22 @@ pub async fn copy_anew<R: Runtime>(
     let peer = Peer { address: from, ..Peer::default() };
     let from = Asking { transport, peer, ident: Some(ident) };
     let path = path.to_owned();
+    let begin = move |head: &SeedHead| {
+        has_room(&*disk, &path, head.bytes)?;
+        begin_node_anew(options, disk, &path, head_of(head))
+    };
     // Boxed: Rust 1.89 does not see that the bare future is `Send`.
-    copy::<R>(&from, (0, own), move |head| begin_node_anew(options, disk, &path, head)).boxed().await
+    copy::<R>(&from, (0, own), begin).boxed().await
+}
+
+/// Fails if the disk has not this much room: better than to fill it first.
+fn has_room(disk: &dyn Disk, path: &Path, bytes: u64) -> duramen_engine::Result<()> {
+    let free = free_bytes(disk, path)?;
+    if free >= bytes {
+        return Ok(());
+    }
+    let what = format!("the copy takes about {bytes} bytes, and {free} are free at {}", path.display());
+    Err(Error::new(Code::DiskFull, what).with_hint("make room for it beside the state that is there"))
 }
 
 /// A peer that is asked.
@@ -102,15 +117,16 @@ pub(crate) fn unexpected(answer: &Answer) -> NodeError {
 pub(crate) async fn copy<R: Runtime>(
     from: &Asking,
     (at_least, address): (u64, String),
-    begin: impl FnOnce(NodeHead) -> duramen_engine::Result<Option<NodeTarget>> + Send + 'static,
+    begin: impl FnOnce(&SeedHead) -> duramen_engine::Result<Option<NodeTarget>> + Send + 'static,
 ) -> Result<bool, NodeError> {
     let asked = Asked::Seed(Seed { at_least, address });
     let head = match from.ask::<R>(Lane::Bulk, asked).await.map_err(NodeError::Refused)? {
         Answer::SeedHead(head) => head,
         answer => return Err(unexpected(&answer)),
     };
-    let begun = head_of(&head);
-    let Some(mut target) = blocking::<R, _>(move || begin(begun)).await?? else { return Ok(false) };
+    let first = NextPiece { seed: head.seed, number: 0 };
+    let begun = while_held::<R, _>(from, first, move || begin(&head)).await??;
+    let Some(mut target) = begun else { return Ok(false) };
     for number in 0.. {
         let next = NextPiece { seed: head.seed, number };
         match part_of(from.piece::<R>(next).await?).map_err(NodeError::Refused)? {
@@ -118,28 +134,28 @@ pub(crate) async fn copy<R: Runtime>(
                 let take = move || target.take(tree, part).map(|()| target);
                 target = blocking::<R, _>(take).await??;
             }
-            Part::End(digest) => return finish::<R>(from, next, target, digest).await,
+            Part::End(digest) => {
+                while_held::<R, _>(from, next, move || target.finish(digest)).await??;
+                return Ok(true);
+            }
         }
     }
     unreachable!("there is a piece of every number, or an error")
 }
 
-async fn finish<R: Runtime>(
+/// Runs a call that may take long. The peer is asked for a piece now and then, so that it holds the state.
+async fn while_held<R: Runtime, T: Send + 'static>(
     from: &Asking,
-    last: NextPiece,
-    target: NodeTarget,
-    digest: u128,
-) -> Result<bool, NodeError> {
-    let finishing = blocking::<R, _>(move || target.finish(digest));
-    pin_mut!(finishing);
+    piece: NextPiece,
+    call: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, NodeError> {
+    let running = blocking::<R, _>(call);
+    pin_mut!(running);
     loop {
-        match R::select2(&mut finishing, R::sleep(HOLD_EVERY)).await {
-            Select2::First(finished) => {
-                finished??;
-                return Ok(true);
-            }
-            // The last piece once more. Whether it comes does not matter.
-            Select2::Second(()) => drop(from.ask::<R>(Lane::Bulk, Asked::NextPiece(last)).await),
+        match R::select2(&mut running, R::sleep(HOLD_EVERY)).await {
+            Select2::First(done) => return done,
+            // It can be asked for again. Whether it comes does not matter.
+            Select2::Second(()) => drop(from.ask::<R>(Lane::Bulk, Asked::NextPiece(piece)).await),
         }
     }
 }

@@ -23,9 +23,10 @@ use crate::copying::{Asking, PAUSE, copy, unexpected};
 use crate::net::{Lane, Transport};
 use crate::node::{GONE_AFTER, NodeError};
 use crate::runtime::Runtime;
+use crate::seed::head_of;
 use crate::state::State;
 use crate::types::{Peer, Types};
-use crate::wire::{Answer, Asked, Join, Joined};
+use crate::wire::{Answer, Asked, Join, Joined, SeedHead};
 
 type Raft<R> = openraft::Raft<Types<R>, State>;
 
@@ -117,7 +118,7 @@ pub async fn join<R: Runtime>(
     let (leader, ident) = ask_for_admission::<R>(&joining).await?;
     let at_leader = Asking { transport: joining.transport, peer: leader, ident: Some(ident) };
     let path = path.to_owned();
-    let begin = move |head| begin_node(options, disk, &path, head, ident).map(Some);
+    let begin = move |head: &SeedHead| begin_node(options, disk, &path, head_of(head), ident).map(Some);
     copy::<R>(&at_leader, (ident.node, joining.own.address), begin).await?;
     Ok(ident)
 }

@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use duramen_disk::Disk;
-use duramen_engine::{Code, CommitSeq, EntryId, Error, Ident, LogEnd, RaftLog};
+use duramen_engine::{Code, CommitSeq, EntryId, Error, Ident, RaftLog};
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::metrics::RaftMetrics;
 use openraft::network::RPCOption;
@@ -29,8 +29,8 @@ use crate::seed::Seeds;
 use crate::state::{State, StateAt};
 use crate::types::{Peer, Types, VoteOf};
 use crate::wire::{
-    Answer, Append, AppendReply, AskVote, Asked, NeedsCopy, NextPiece, Reply, Request, Seed, Transfer,
-    VoteReply, WireId,
+    Answer, Append, AppendReply, AskVote, Asked, CopyReply, NeedsCopy, NextPiece, Reply, Request, Seed,
+    Transfer, VoteReply, WireId, WireVote,
 };
 use crate::{join, read};
 
@@ -166,18 +166,28 @@ impl Link {
     }
 
     /// Tells the member that it needs a copy of the state after an entry, until it has that or a later one.
-    /// Consensus goes on behind that entry then: it fails once the entry is let go of here.
-    async fn tell_until_copied<R: Runtime>(&self, at_least: EntryId, leader: String) -> Result<(), String> {
+    /// Consensus goes on behind that entry then: it fails once the entry is let go of here. Returns the vote
+    /// of the member.
+    async fn tell_until_copied<R: Runtime>(
+        &self,
+        at_least: EntryId,
+        leader: String,
+    ) -> Result<VoteOf, String> {
         let at = WireId { term: at_least.term, seq: at_least.seq.0 };
         let asked = Asked::NeedsCopy(NeedsCopy { at_least: at, leader });
+        let mut is_told = false;
         loop {
             let to = (self.node, &self.peer);
             let answer = self.links.ask::<R>(to, Lane::Control, asked.clone(), GONE_AFTER).await;
             let is_purged = || self.links.log.upgrade().is_none_or(|log| log.purged().id.seq > at_least.seq);
             match answer {
-                Ok(Answer::Applied(applied)) if applied >= at.seq => return Ok(()),
+                Ok(Answer::CopyReply(reply)) if reply.applied >= at.seq => return Ok(reply.vote.into()),
                 _ if is_purged() => return Err(format!("node {} has no copy of the state", self.node)),
-                Ok(Answer::Applied(_)) => self.links.is_told(&self.peer, at.seq),
+                // Once: a member that does not begin to copy must not hold the log for ever.
+                Ok(Answer::CopyReply(_)) if !is_told => {
+                    is_told = true;
+                    self.links.is_told(&self.peer, at.seq);
+                }
                 Ok(_) | Err(_) => {}
             }
             R::sleep(TELL_EVERY).await;
@@ -264,7 +274,7 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Link {
     /// Sends nothing of the state: the member is told that it needs a copy, and fetches one.
     async fn full_snapshot(
         &mut self,
-        vote: VoteOf,
+        _vote: VoteOf,
         snapshot: SnapshotOf<Types<R>, StateAt>,
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
@@ -274,7 +284,7 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Link {
         let leader = leader.map_or_else(String::new, |leader| leader.address.clone());
         match R::select2(pin!(cancel), pin!(self.tell_until_copied::<R>(at_least, leader))).await {
             Select2::First(canceled) => Err(StreamingError::Closed(canceled)),
-            Select2::Second(Ok(())) => Ok(SnapshotResponse::new(vote)),
+            Select2::Second(Ok(vote)) => Ok(SnapshotResponse::new(vote)),
             Select2::Second(Err(why)) => Err(StreamingError::Unreachable(Unreachable::from_string(why))),
         }
     }
@@ -308,8 +318,14 @@ pub(crate) struct Answering<R: Runtime> {
     pub(crate) refuses: OnceLock<Error>,
     /// When the node that leads was last heard, by the disk's monotonic clock.
     pub(crate) heard_ns: AtomicU64,
-    /// The address of a node that has the state which this one needs a copy of.
-    pub(crate) needs_copy_of: OnceLock<String>,
+    /// What a leader has last said that this node lacks.
+    needed: Mutex<Option<Needed>>,
+}
+
+/// The state after an entry, or a later one, and the address of a node that has it.
+struct Needed {
+    seq: u64,
+    from: String,
 }
 
 impl<R: Runtime> Answering<R> {
@@ -320,8 +336,8 @@ impl<R: Runtime> Answering<R> {
         disk: Arc<dyn Disk>,
     ) -> Answering<R> {
         let Links { ident, log, retained, rooms, .. } = links.clone();
-        let (admits, refuses, heard_ns, needs_copy_of) = Default::default();
-        Answering { raft, ident, log, seeds, retained, rooms, disk, admits, refuses, heard_ns, needs_copy_of }
+        let (admits, refuses, heard_ns, needed) = Default::default();
+        Answering { raft, ident, log, seeds, retained, rooms, disk, admits, refuses, heard_ns, needed }
     }
 
     /// Answers a request of a peer.
@@ -401,16 +417,33 @@ impl<R: Runtime> Answering<R> {
     /// this node is.
     async fn needs_copy(&self, NeedsCopy { at_least, leader }: NeedsCopy) -> Result<Answer, String> {
         let log = self.log.upgrade().ok_or("the node has stopped")?;
-        let (term, seq) = (at_least.term, CommitSeq(at_least.seq));
+        let id = EntryId { term: at_least.term, seq: CommitSeq(at_least.seq) };
         let has_it = move || {
-            let is_that = |end: LogEnd| end.id == EntryId { term, seq };
-            seq <= log.purged().id.seq || log.end_after(seq).is_ok_and(is_that)
+            let (end, purged) = (log.end().id.seq, log.purged().id.seq);
+            if id.seq <= purged || id.seq > end {
+                return Ok(id.seq <= purged);
+            }
+            log.end_after(id.seq).map(|there| there.id == id)
         };
-        if !R::run_blocking(has_it).await.map_err(text)? {
-            self.needs_copy_of.get_or_init(|| leader);
+        if !R::run_blocking(has_it).await.map_err(text)?.map_err(text)? {
+            let needed = Needed { seq: at_least.seq, from: leader };
+            *self.needed.lock().unwrap_or_else(PoisonError::into_inner) = Some(needed);
         }
-        let applied = self.raft.metrics().borrow_watched().last_applied;
-        Ok(Answer::Applied(applied.map_or(0, |applied| applied.index)))
+        // As consensus knows it, after all that has come before.
+        let vote = self.raft.with_raft_state(|state| *state.vote_ref()).await.map_err(text)?;
+        let applied = self.applied();
+        Ok(Answer::CopyReply(CopyReply { vote: WireVote::from(&vote), applied }))
+    }
+
+    fn applied(&self) -> u64 {
+        self.raft.metrics().borrow_watched().last_applied.map_or(0, |applied| applied.index)
+    }
+
+    /// The address of a node that has the state which this one needs a copy of.
+    pub(crate) fn needs_copy_of(&self) -> Option<String> {
+        let needed = self.needed.lock().unwrap_or_else(PoisonError::into_inner);
+        // It may have got what it lacked meanwhile.
+        needed.as_ref().filter(|needed| self.applied() < needed.seq).map(|needed| needed.from.clone())
     }
 
     /// Waits until an entry is applied here.

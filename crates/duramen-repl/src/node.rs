@@ -386,7 +386,7 @@ impl<R: Runtime> Node<R> {
     /// to know, once it is stopped.
     #[must_use]
     pub fn needs_copy(&self) -> Option<CopyOf> {
-        let from = self.answering.needs_copy_of.get()?.clone();
+        let from = self.answering.needs_copy_of()?;
         Some(CopyOf { ident: self.ident(), from })
     }
 

@@ -76,17 +76,12 @@ impl Keeper {
             if now.running_state.is_err() {
                 return;
             }
-            let Some(synced) = keeper.log.upgrade().map(|log| log.synced()) else { return };
-            if now.state == ServerState::Leader {
-                keeper.let_go_of_taken(&now);
-                keeper.retained.set(lacked(&now, synced, keeper.retained.get(), keeper.given()));
-            }
-            let looking = Arc::clone(&keeper);
-            let Ok(Some(found)) = R::run_blocking(move || looking.not_needed()).await else { return };
-            // What cannot be read now is looked at again.
-            let Ok(Some(through)) = found else { continue };
             // Consensus lets go only of what it knows to be in the state: up to the snapshot.
             let known = now.snapshot.map_or(0, |snapshot| snapshot.index);
+            let looking = Arc::clone(&keeper);
+            let Ok(Some(found)) = R::run_blocking(move || looking.not_needed(&now)).await else { return };
+            // What cannot be read now is looked at again.
+            let Ok(Some(through)) = found else { continue };
             let trigger = raft.trigger();
             let purged = trigger.purge_log(through.0.min(known)).await;
             let told = if known < through.0 { trigger.snapshot().await } else { Ok(()) };
@@ -113,8 +108,12 @@ impl Keeper {
 
     /// The last entry that nothing needs, if a segment would be free then; the outer `None` once the node has
     /// stopped.
-    fn not_needed(&self) -> Option<Result<Option<CommitSeq>>> {
+    fn not_needed<R: Runtime>(&self, now: &RaftMetrics<Types<R>>) -> Option<Result<Option<CommitSeq>>> {
         let (replica, log) = (self.replica.upgrade()?, self.log.upgrade()?);
+        if now.state == ServerState::Leader {
+            self.let_go_of_taken(now);
+            self.retained.set(lacked(now, log.synced(), self.retained.get(), self.given()));
+        }
         Some(self.last_not_needed(&replica, &log))
     }
 

@@ -29,6 +29,8 @@ const THREADS: usize = 2;
 const STOP_LOOKS: u32 = 2_500;
 /// Between two looks at whether what a node was just doing has ended.
 const LOOK: Duration = Duration::from_millis(2);
+/// So many looks, each a [`WATCH`] after the other, at whether a database is still open: 10 s.
+const UNLOCKED_LOOKS: u32 = 200;
 /// Between two looks at whether a node that joins is to end.
 const WATCH: Duration = Duration::from_millis(50);
 
@@ -118,8 +120,16 @@ impl Running {
             .enable_all()
             .build()
             .map_err(|error| system("the system gives no threads", &error))?;
-        let (node, listening, address) = runtime.block_on(begin(options, run))?;
-        Ok(Running { runtime: Some(runtime), node: Some(node), listening, address })
+        match runtime.block_on(begin(options, run)) {
+            Ok((node, listening, address)) => {
+                Ok(Running { runtime: Some(runtime), node: Some(node), listening, address })
+            }
+            Err(error) => {
+                // A thread may be in the middle of a copy that nobody waits for.
+                runtime.shutdown_background();
+                Err(error)
+            }
+        }
     }
 
     /// The node.
@@ -145,6 +155,8 @@ impl Running {
         let (Some(runtime), Some(node)) = (self.runtime.take(), self.node.take()) else { return Ok(()) };
         self.listening.abort();
         let stopped = runtime.block_on(async {
+            // The port is free then. It has ended as it was told to.
+            drop((&mut self.listening).await);
             // First: requests of peers that wait for consensus end then.
             node.leave_consensus().await;
             let (db, mut node) = (node.db().clone(), node);
@@ -195,6 +207,7 @@ async fn begin(options: DbOptions, run: Run) -> Result<Begun, NodeError> {
         }
         Begin::Joins { .. } => {}
         Begin::Copies { copy, watch } => {
+            until_unlocked(&*disk, &path).await;
             let (disk, transport) = (Arc::clone(&disk), Arc::clone(&transport));
             let copies =
                 copy_anew::<TokioRuntime>(disk, &path, options.clone(), copy, own.address.clone(), transport);
@@ -225,6 +238,16 @@ async fn begin(options: DbOptions, run: Run) -> Result<Begun, NodeError> {
         })
     });
     Ok((node, tokio::spawn(listen(listener, tls, answers)), address))
+}
+
+/// Waits until the process that had the database open, which may be this one, has let go of it, for a while.
+async fn until_unlocked(disk: &dyn Disk, path: &Path) {
+    for _ in 0..UNLOCKED_LOOKS {
+        if disk.lock(&path.join("lock"), true).is_ok() {
+            return;
+        }
+        tokio::time::sleep(WATCH).await;
+    }
 }
 
 /// Fails if the node is to end before this is `done`.

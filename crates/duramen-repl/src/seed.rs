@@ -142,6 +142,7 @@ impl Seeds {
             time_ns: head.end.time_ns,
             next_tree: head.next_tree.0,
             entries: head.entries,
+            bytes: self.engine.stats().space.used_blocks * self.engine.stats().block_bytes,
         })
     }
 

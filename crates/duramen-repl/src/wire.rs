@@ -95,9 +95,8 @@ pub(crate) enum Answer {
     /// Why a node does not become a member, also if it asks again.
     #[prost(string, tag = "11")]
     NotAdmitted(String),
-    /// The last entry that the peer has applied.
-    #[prost(uint64, tag = "12")]
-    Applied(u64),
+    #[prost(message, tag = "12")]
+    CopyReply(CopyReply),
 }
 
 /// Where the new node can be reached.
@@ -129,6 +128,18 @@ pub(crate) struct NeedsCopy {
     pub(crate) leader: String,
 }
 
+/// How far a member is that was told to copy the state.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct CopyReply {
+    /// For whom it has voted, as consensus there knows when it answers: the leader takes a success for a sign
+    /// that the member still follows it.
+    #[prost(message, required, tag = "1")]
+    pub(crate) vote: WireVote,
+    /// The last entry that it has applied.
+    #[prost(uint64, tag = "2")]
+    pub(crate) applied: u64,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Seed {
     /// The state must have this commit.
@@ -154,6 +165,9 @@ pub(crate) struct SeedHead {
     pub(crate) next_tree: u64,
     #[prost(uint64, tag = "6")]
     pub(crate) entries: u64,
+    /// What the state takes on a disk, about.
+    #[prost(uint64, tag = "7")]
+    pub(crate) bytes: u64,
 }
 
 /// The piece of this number, or the one before it once more.

@@ -62,10 +62,9 @@ pub(crate) enum Met {
     FullDisk,
     RefusedForRoom,
     Copied,
-    CopyCutShort,
 }
 
-const MET: [(Met, &str); 24] = [
+const MET: [(Met, &str); 23] = [
     (Met::Acknowledged, "an acknowledged write"),
     (Met::Unknown, "a write of unknown outcome"),
     (Met::Never, "a write that was told never to happen"),
@@ -89,7 +88,6 @@ const MET: [(Met, &str); 24] = [
     (Met::FullDisk, "a full disk"),
     (Met::RefusedForRoom, "a write refused since a disk is full"),
     (Met::Copied, "a node that has copied the state"),
-    (Met::CopyCutShort, "a copy that was cut short"),
 ];
 
 /// How often each was met.

@@ -24,8 +24,10 @@ use crate::signals::Signals;
 const PEER_PORT: u16 = 7421;
 /// How long a new node looks for a leader.
 const JOIN_WITHIN: Duration = Duration::from_secs(60);
-/// A node that has made a copy, or could not, makes the next one after so long.
-pub(super) const COPY_PAUSE: Duration = Duration::from_secs(30);
+/// A node that has made a copy, or could not, makes the next one after so long, and after twice the time
+/// before that, up to the longest: it serves and votes in between.
+pub(super) const COPY_PAUSE_MIN: Duration = Duration::from_secs(30);
+pub(super) const COPY_PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// How long a call waits for a leader that a majority confirms.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 /// How long another node may take to begin to lead.
@@ -118,8 +120,7 @@ impl Watch for Copies {
     fn waits(&self, why: &str) {
         let what =
             format!("this node could not copy the state of another one, and goes on with its own: {why}");
-        let hint = format!("it tries again in {} s; there must be room for both", COPY_PAUSE.as_secs());
-        self.out.warning(&what, &hint);
+        self.out.warning(&what, "it tries again later; there must be room for both");
     }
 
     fn is_stopped(&self) -> bool {

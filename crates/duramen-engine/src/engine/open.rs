@@ -17,7 +17,7 @@ use super::event::{Event, Events};
 use super::feeding::Feeding;
 use super::maintenance::Maintenance;
 use super::stats::RecoveryStats;
-use super::{Engine, Hooks, Inner, Mode, method, start_threads};
+use super::{Engine, Hooks, Inner, Mode, copy, method, start_threads};
 use crate::alarm::locked_if_free;
 use crate::catalog::{CATALOG, Root};
 use crate::checkpoint::{Checkpointer, Store, make_durable};
@@ -77,7 +77,10 @@ pub(super) fn open_as(
         return Err(without_data(&*disk, path, &wal_dir, &options));
     }
     let mut locks = vec![locked?];
-    if !options.read_only {
+    if options.read_only {
+        // Again, behind the lock: whoever takes a copy over has it.
+        copy::refuse_unfinished(&*disk, path)?;
+    } else {
         refuse_later_readers(&*disk, path)?;
     }
     let is_new = kind(&*disk, &data)?.is_none();

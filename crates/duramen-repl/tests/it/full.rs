@@ -53,6 +53,29 @@ fn a_leader_whose_disk_is_full_lets_another_node_lead() {
     });
 }
 
+/// A put that the leader alone has room for would stand before every delete.
+#[test]
+fn a_leader_with_room_refuses_puts_while_a_majority_is_full() {
+    TokioRuntime::new(4).block_on(async {
+        let cluster = Cluster::start(|_| ()).await;
+        put(&cluster, 64).await.unwrap();
+        cluster.settle().await;
+        let (leads, _) = cluster.leader().await;
+        (1..=3).filter(|machine| *machine != leads).for_each(|machine| set_full(&cluster, machine, true));
+        let refused = loop {
+            if let Err(error) = put(&cluster, 64).await {
+                break error;
+            }
+        };
+        assert_eq!(refused.code(), Code::DiskFull);
+        assert_eq!(cluster.leader().await.0, leads, "it has room itself");
+        cluster.on_leader(delete_all).await;
+        (1..=3).for_each(|machine| set_full(&cluster, machine, false));
+        while put(&cluster, 8).await.is_err() {}
+        cluster.settle().await;
+    });
+}
+
 #[test]
 fn a_cluster_whose_disks_are_all_full_takes_deletes_and_goes_on_with_room() {
     TokioRuntime::new(4).block_on(async {

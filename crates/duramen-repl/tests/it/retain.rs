@@ -1,9 +1,11 @@
 //! Raft's log lets go of what no member lacks.
 
+use std::time::Duration;
+
 use duramen_repl::{NodeError, TokioRuntime};
 use openraft_rt::AsyncRuntime;
 
-use crate::cluster::{Cluster, until};
+use crate::cluster::{Cluster, pass, until};
 
 const MIB: usize = 1 << 20;
 
@@ -128,6 +130,8 @@ fn a_member_that_lacks_too_much_copies_the_state() {
         assert!(copied.unwrap(), "it lacked entries");
         // They keep what it lacks behind the copy, and that is more than they keep for one that lags.
         write(&cluster, 60).await;
+        // They look every second what they can let go of.
+        pass(Duration::from_secs(3)).await;
         cluster.start_node(3).await;
         cluster.settle().await;
         assert_eq!(cluster.node(3).ident().node, third);

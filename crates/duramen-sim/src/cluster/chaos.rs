@@ -24,6 +24,11 @@ pub(super) async fn lives(world: Shared, until: SimInstant) {
             break;
         }
         breaks(&world).await;
+        if world.lock().lagging_bytes.is_some() {
+            // What a checkpoint has is let go of, whoever lags.
+            let machine = world.lock().random.below(MACHINES);
+            checkpoints(&world, machine);
+        }
     }
     let mut world = world.lock();
     world.is_healed = true;
@@ -69,11 +74,7 @@ async fn breaks(world: &Shared) {
                 }
             }
         }
-        15 => {
-            let node = world.lock().machines[machine].node.clone();
-            // Both superblocks have it then. A database that is closed fails, and one whose disk is gone.
-            drop(node.map(|node| node.engine().checkpoint().and_then(|()| node.engine().checkpoint())));
-        }
+        15 => checkpoints(world, machine),
         16 => transfers(world, machine).await,
         17 => changes_voters(world),
         18 => storms(world),
@@ -85,6 +86,12 @@ async fn breaks(world: &Shared) {
             disk.set_wall_clock(duramen_disk::Disk::wall_ns(disk) + hour_ns);
         }
     }
+}
+
+fn checkpoints(world: &Shared, machine: usize) {
+    let node = world.lock().machines[machine].node.clone();
+    // Both superblocks have it then. A database that is closed fails, and one whose disk is gone.
+    drop(node.map(|node| node.engine().checkpoint().and_then(|()| node.engine().checkpoint())));
 }
 
 fn rest_max_us(world: &Shared) -> usize {

@@ -215,7 +215,7 @@ async fn copies(world: &Shared, machine: usize, transport: Arc<Wire>) {
     let mut world = world.lock();
     match copied {
         Ok(Ok(true)) => world.meets(Met::Copied, &format!("node {} has copied the state", id_of(machine))),
-        other => world.meets(Met::CopyCutShort, &format!("node {}: {other:?}", id_of(machine))),
+        other => world.happens(&format!("node {} has no copy: {other:?}", id_of(machine))),
     }
 }
 
