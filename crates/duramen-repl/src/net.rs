@@ -98,10 +98,10 @@ impl Links {
         answered
     }
 
-    /// A member was told to copy the state after an entry, or after a later one.
-    fn is_told(&self, peer: &Peer, seq: u64) {
+    /// A member was told to copy the state after an entry, or after a later one: just now, or before.
+    fn is_told(&self, peer: &Peer, seq: u64, is_new: bool) {
         if let Some(seeds) = self.seeds.upgrade() {
-            seeds.tell(&peer.address, seq);
+            seeds.tell(&peer.address, seq, is_new);
         }
     }
 
@@ -183,12 +183,12 @@ impl Link {
             match answer {
                 Ok(Answer::CopyReply(reply)) if reply.applied >= at.seq => return Ok(reply.vote.into()),
                 _ if is_purged() => return Err(format!("node {} has no copy of the state", self.node)),
-                // Once: a member that does not begin to copy must not hold the log for ever.
-                Ok(Answer::CopyReply(_)) if !is_told => {
-                    is_told = true;
-                    self.links.is_told(&self.peer, at.seq);
+                answer => {
+                    // Once, and while it copies: a member that does not begin must not hold the log for ever.
+                    let is_new = !is_told && matches!(answer, Ok(Answer::CopyReply(_)));
+                    is_told |= is_new;
+                    self.links.is_told(&self.peer, at.seq, is_new);
                 }
-                Ok(_) | Err(_) => {}
             }
             R::sleep(TELL_EVERY).await;
         }

@@ -32,7 +32,7 @@ pub(crate) struct Seeds {
     disk: Arc<dyn Disk>,
     /// Counts them, from a random number on: none is taken for one of an earlier process.
     last: AtomicU64,
-    held: Mutex<HashMap<u64, Arc<Mutex<Held>>>>,
+    held: Mutex<HashMap<u64, Arc<Held>>>,
     /// Members that were told to copy a state, by their addresses.
     told: Mutex<HashMap<String, Told>>,
 }
@@ -44,19 +44,27 @@ struct Told {
     at_ns: u64,
 }
 
-/// A state, and how far it is given.
+/// A state that is given.
 #[derive(Debug)]
 struct Held {
     /// The address of the node that asks.
     of: String,
     /// The commit of the state.
     seq: u64,
+    /// When it last asked.
+    asked_ns: AtomicU64,
+    /// Locked while the disk is read.
+    giving: Mutex<Giving>,
+}
+
+/// How far a state is given.
+#[derive(Debug)]
+struct Giving {
     /// `None` once all of it was given.
     source: Option<CopySource>,
     next: u64,
     /// The piece before the next one.
     given: Vec<u8>,
-    asked_ns: u64,
 }
 
 impl Seeds {
@@ -71,7 +79,7 @@ impl Seeds {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<u64, Arc<Mutex<Held>>>> {
+    fn held(&self) -> MutexGuard<'_, HashMap<u64, Arc<Held>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,25 +87,25 @@ impl Seeds {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The member at an address is about to copy the state after an entry, or a later one.
-    pub(crate) fn tell(&self, address: &str, seq: u64) {
-        self.told().insert(address.to_owned(), Told { seq, at_ns: self.disk.monotonic_ns() });
+    /// The member at an address is about to copy the state after an entry, or a later one, or does so.
+    /// Nothing is noted of one that was told before and does not.
+    pub(crate) fn tell(&self, address: &str, seq: u64, is_new: bool) {
+        if is_new || self.held().values().any(|held| held.of == address) {
+            self.told().insert(address.to_owned(), Told { seq, at_ns: self.disk.monotonic_ns() });
+        }
     }
 
     /// Lets go what was not asked for in a while.
     pub(crate) fn let_go(&self) {
         let now_ns = self.disk.monotonic_ns();
         let is_new = |at_ns: u64| Duration::from_nanos(now_ns.saturating_sub(at_ns)) < HELD_FOR;
-        self.keep(|held| is_new(held.asked_ns));
-        let copying: HashSet<String> = self.each(|held| held.of.clone()).into_iter().collect();
+        self.keep(|held| is_new(held.asked_ns.load(Ordering::Relaxed)));
+        let copying: HashSet<String> = self.held().values().map(|held| held.of.clone()).collect();
         self.told().retain(|address, told| is_new(told.at_ns) || copying.contains(address));
     }
 
     fn keep(&self, is_wanted: impl Fn(&Held) -> bool) {
-        let wanted = |_: &u64, held: &mut Arc<Mutex<Held>>| {
-            is_wanted(&held.lock().unwrap_or_else(PoisonError::into_inner))
-        };
-        self.held().retain(wanted);
+        self.held().retain(|_, held| is_wanted(held));
     }
 
     /// Lets go of what was given to nodes whose logs have its commit now, as this call says of an address.
@@ -109,13 +117,9 @@ impl Seeds {
     /// The entry behind which the nodes that copy a state now, or are about to, need every one.
     pub(crate) fn go_on_after(&self) -> Option<u64> {
         self.let_go();
-        let told: Vec<u64> = self.told().values().map(|told| told.seq).collect();
-        self.each(|held| held.seq).into_iter().chain(told).min()
-    }
-
-    fn each<T>(&self, of: impl Fn(&Held) -> T) -> Vec<T> {
-        let held: Vec<_> = self.held().values().cloned().collect();
-        held.iter().map(|held| of(&held.lock().unwrap_or_else(PoisonError::into_inner))).collect()
+        let told = self.told().values().map(|told| told.seq).min();
+        let held = self.held().values().map(|held| held.seq).min();
+        held.into_iter().chain(told).min()
     }
 
     /// Holds the newest state for the node at an address. Returns what it is.
@@ -132,9 +136,9 @@ impl Seeds {
         let (source, head) = self.engine.node_source(&log).map_err(|error| error.to_string())?;
         let number = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let seq = head.end.id.seq.0;
-        let (source, asked_ns) = (Some(source), self.disk.monotonic_ns());
-        let held = Held { of, seq, source, next: 0, given: Vec::new(), asked_ns };
-        self.held().insert(number, Arc::new(Mutex::new(held)));
+        let giving = Mutex::new(Giving { source: Some(source), next: 0, given: Vec::new() });
+        let held = Held { of, seq, asked_ns: AtomicU64::new(self.disk.monotonic_ns()), giving };
+        self.held().insert(number, Arc::new(held));
         Ok(SeedHead {
             seed: number,
             last: WireId { term: head.end.id.term, seq: head.end.id.seq.0 },
@@ -153,20 +157,20 @@ impl Seeds {
     pub(crate) fn piece(&self, seed: u64, number: u64) -> std::result::Result<Piece, String> {
         let held = self.held().get(&seed).cloned();
         let held = held.ok_or("this node does not hold that state any more: it has to be asked for anew")?;
-        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.asked_ns = self.disk.monotonic_ns();
-        if number == held.next {
-            let piece = held.read().map_err(|error| error.to_string())?;
-            held.given = piece.encode_to_vec();
-            held.next += 1;
-        } else if number.checked_add(1) != Some(held.next) {
-            return Err(format!("piece {number} is asked for, and the next one is {}", held.next));
+        held.asked_ns.store(self.disk.monotonic_ns(), Ordering::Relaxed);
+        let mut giving = held.giving.lock().unwrap_or_else(PoisonError::into_inner);
+        if number == giving.next {
+            let piece = giving.read().map_err(|error| error.to_string())?;
+            giving.given = piece.encode_to_vec();
+            giving.next += 1;
+        } else if number.checked_add(1) != Some(giving.next) {
+            return Err(format!("piece {number} is asked for, and the next one is {}", giving.next));
         }
-        Piece::decode(&held.given[..]).map_err(|error| error.to_string())
+        Piece::decode(&giving.given[..]).map_err(|error| error.to_string())
     }
 }
 
-impl Held {
+impl Giving {
     fn read(&mut self) -> Result<Piece> {
         // Values as they are: the copy is a node, and no backup.
         let Some(source) = &mut self.source else {

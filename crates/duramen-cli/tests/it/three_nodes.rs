@@ -114,6 +114,7 @@ impl Cluster {
                 .into_iter()
                 .chain(["--peer-cert", "node.pem", "--peer-key", "node.key", "--peer-ca", "ca.pem"])
                 .chain(begin)
+                .chain(["--keep-log", "1"])
                 .map(str::to_owned)
                 .collect();
             let process = Process::begin(&cluster.scratch, name, serves, arguments);
@@ -209,6 +210,38 @@ fn closures_go_to_the_node_that_leads() {
             assert!(begun.elapsed() < Duration::from_secs(15), "in time: {key}");
         }
     }
+}
+
+/// A node that was away while more was written than the others keep stops serving, copies the state, and
+/// serves again at its address, as the node that it was.
+#[test]
+fn a_node_that_lacks_too_much_copies_the_state_and_serves_again() {
+    let Some(mut cluster) = Cluster::on_a_disk("a node that copies the state") else { return };
+    cluster.wait_for(0, "three vote", |status| status["spare"] == 1);
+    cluster.nodes[2].stop();
+    let remote = Remote::connect(&cluster.nodes[0].serves).unwrap();
+    let large: Vec<u64> =
+        (0..1 << 17).map(|number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+    for key in 0..80 {
+        remote.kv("large").put(key, &large).unwrap();
+    }
+    let node = cluster.nodes[2].node;
+    let lacks = |status: &serde_json::Value| {
+        let members = status["members"].as_array().unwrap();
+        members.iter().any(|member| member["node"] == node && member["needs_copy"] == true)
+    };
+    cluster.wait_for(0, "the others do not have what it lacks", lacks);
+    cluster.nodes[2].again(&cluster.scratch);
+    assert_eq!(cluster.nodes[2].node, node);
+    cluster.wait_for(0, "it has the state", |status| status["spare"] == 1);
+    assert!(cluster.scratch.path("c").join("incoming").exists(), "by a copy");
+    remote.kv("large").put(80, &large).unwrap();
+    let at_node = Remote::connect(&cluster.nodes[2].serves).unwrap();
+    for key in 0..=80 {
+        assert_eq!(at_node.kv("large").get::<Vec<u64>>(key).unwrap().as_ref(), Some(&large), "key {key}");
+    }
+    cluster.nodes[2].stop();
+    cluster.scratch.ok(&["check", "c"]);
 }
 
 /// An operator sees which node leads, lets another one lead, and removes members. A node with a certificate

@@ -25,9 +25,8 @@ pub(super) async fn lives(world: Shared, until: SimInstant) {
         }
         breaks(&world).await;
         if world.lock().lagging_bytes.is_some() {
-            // What a checkpoint has is let go of, whoever lags.
-            let machine = world.lock().random.below(MACHINES);
-            checkpoints(&world, machine);
+            // What checkpoints have is let go of, whoever lags.
+            (0..MACHINES).for_each(|machine| checkpoints(&world, machine));
         }
     }
     let mut world = world.lock();

@@ -61,7 +61,7 @@ pub(super) async fn pass(time: Duration) {
 impl Shared {
     pub(super) fn new(mut random: Random, machines: Vec<Machine>, tell: Tell) -> Shared {
         // Some clusters keep so little that members need copies of the state.
-        let lagging_bytes = random.chance(1, 3).then_some(LAGGING_BYTES);
+        let lagging_bytes = random.chance(1, 2).then_some(LAGGING_BYTES);
         Shared(Arc::new(Mutex::new(World {
             random,
             machines,
