@@ -24,8 +24,6 @@ use handed_over::HandedOver;
 pub(crate) use node::failure as failure_of_node;
 use node::{COPY_PAUSE_MAX, COPY_PAUSE_MIN, Opened, Served};
 
-/// Longer than any process runs.
-const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// Between two looks at the signals.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -55,19 +53,12 @@ pub(crate) fn run(args: &ServeArgs, out: Output) -> Result<()> {
             opened => opened?,
         };
         let copies_from = Instant::now() + if copies { pause } else { Duration::ZERO };
+        // A log that lies elsewhere is not replaced.
+        let copies_from = args.database.wal.is_none().then_some(copies_from);
         let server = start(&opened, args, again)?;
         told(&opened, &server, args, is_new, out)?;
         handed_over::is_ready();
-        let mut ended = wait(&signals, &poison, &opened, copies_from);
-        if let Ended::Copies(_) = ended
-            && args.database.wal.is_some()
-        {
-            let what = "this node lacks entries that the others have let go of, and takes no copy, since its log lies elsewhere (--wal)";
-            let hint =
-                "remove it from the cluster with `duramen cluster remove`, and join with an empty directory";
-            out.warning(what, hint);
-            ended = wait(&signals, &poison, &opened, Instant::now() + FOR_EVER);
-        }
+        let ended = wait(&signals, &poison, &opened, copies_from, out);
         if !matches!(ended, Ended::Copies(_)) {
             handed_over::is_stopping();
         }
@@ -190,8 +181,15 @@ fn start(opened: &Opened, args: &ServeArgs, handed_over: HandedOver) -> Result<S
     }
 }
 
-/// Waits until the database is not served any more. A copy is made from this time on.
-fn wait(signals: &Signals, poison: &Receiver<String>, opened: &Opened, copies_from: Instant) -> Ended {
+/// Waits until the database is not served any more. A copy is made from this time on, or never.
+fn wait(
+    signals: &Signals,
+    poison: &Receiver<String>,
+    opened: &Opened,
+    copies_from: Option<Instant>,
+    out: Output,
+) -> Ended {
+    let mut is_told = false;
     let poisoned = |cause: &str| {
         Failure::said(
             POISONED,
@@ -206,8 +204,13 @@ fn wait(signals: &Signals, poison: &Receiver<String>, opened: &Opened, copies_fr
             Some(failure) => return Ended::Failed(poisoned(failure.message())),
             None => {}
         }
-        if let Some(copy) = opened.needs_copy().filter(|_| copies_from <= Instant::now()) {
-            return Ended::Copies(copy);
+        match (opened.needs_copy(), copies_from) {
+            (Some(copy), Some(from)) if from <= Instant::now() => return Ended::Copies(copy),
+            (Some(_), None) if !std::mem::replace(&mut is_told, true) => {
+                let what = "this node lacks entries that the others have let go of, and takes no copy, since its log lies elsewhere (--wal)";
+                out.warning(what, "`duramen cluster remove` it, and join with an empty directory");
+            }
+            _ => {}
         }
         match poison.recv_timeout(LOOK) {
             Ok(cause) => return Ended::Failed(poisoned(&cause)),

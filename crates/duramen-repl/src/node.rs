@@ -105,7 +105,7 @@ pub struct Start {
     /// Milliseconds between two heartbeats; `None` for 150.
     pub heartbeat_ms: Option<u64>,
     /// Bytes of Raft's log that are kept for members that lack entries; `None` for 1 GiB. A member that lacks
-    /// more cannot go on.
+    /// more needs a copy of the state.
     pub lagging_bytes: Option<u64>,
 }
 

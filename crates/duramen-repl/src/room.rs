@@ -203,7 +203,8 @@ impl Rooms {
         };
         let held = R::run_blocking(hold).await.map_err(|error| error.to_string())?;
         held.map_err(|error| {
-            format!("node {node} has no room for {bytes} bytes of entries: {}", error.message())
+            let what = format!("node {node} has no room for {bytes} bytes of entries and what they replace");
+            format!("{what}: {}", error.message())
         })
     }
 

@@ -125,7 +125,7 @@ impl Running {
                 Ok(Running { runtime: Some(runtime), node: Some(node), listening, address })
             }
             Err(error) => {
-                // A thread may be in the middle of a copy that nobody waits for.
+                // To drop the runtime would wait for a thread of it that may still store a piece of a copy.
                 runtime.shutdown_background();
                 Err(error)
             }
@@ -207,10 +207,12 @@ async fn begin(options: DbOptions, run: Run) -> Result<Begun, NodeError> {
         }
         Begin::Joins { .. } => {}
         Begin::Copies { copy, watch } => {
-            until_unlocked(&*disk, &path).await;
-            let (disk, transport) = (Arc::clone(&disk), Arc::clone(&transport));
-            let copies =
-                copy_anew::<TokioRuntime>(disk, &path, options.clone(), copy, own.address.clone(), transport);
+            let (on, over) = (Arc::clone(&disk), Arc::clone(&transport));
+            let copies = async {
+                until_unlocked(&*on, &path).await;
+                let own = own.address.clone();
+                copy_anew::<TokioRuntime>(Arc::clone(&on), &path, options.clone(), copy, own, over).await
+            };
             if let Err(why) = unless_stopped(copies, &*watch, "copied the state").await? {
                 watch.waits(&why.to_string());
             }
@@ -243,7 +245,7 @@ async fn begin(options: DbOptions, run: Run) -> Result<Begun, NodeError> {
 /// Waits until the process that had the database open, which may be this one, has let go of it, for a while.
 async fn until_unlocked(disk: &dyn Disk, path: &Path) {
     for _ in 0..UNLOCKED_LOOKS {
-        if disk.lock(&path.join("lock"), true).is_ok() {
+        if !NodeTarget::is_in_use(disk, path) {
             return;
         }
         tokio::time::sleep(WATCH).await;

@@ -135,18 +135,18 @@ impl Seeds {
         let log = self.log.upgrade().ok_or("the node has stopped")?;
         let (source, head) = self.engine.node_source(&log).map_err(|error| error.to_string())?;
         let number = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let seq = head.end.id.seq.0;
+        let (seq, stats) = (head.end.id.seq.0, self.engine.stats());
         let giving = Mutex::new(Giving { source: Some(source), next: 0, given: Vec::new() });
         let held = Held { of, seq, asked_ns: AtomicU64::new(self.disk.monotonic_ns()), giving };
         self.held().insert(number, Arc::new(held));
         Ok(SeedHead {
             seed: number,
-            last: WireId { term: head.end.id.term, seq: head.end.id.seq.0 },
+            last: WireId { term: head.end.id.term, seq },
             chain: head.end.chain,
             time_ns: head.end.time_ns,
             next_tree: head.next_tree.0,
             entries: head.entries,
-            bytes: self.engine.stats().space.used_blocks * self.engine.stats().block_bytes,
+            bytes: stats.space.used_blocks * stats.block_bytes,
         })
     }
 

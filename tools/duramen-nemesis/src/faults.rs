@@ -121,7 +121,7 @@ impl Fault {
     }
 
     /// Whether no other fault may meet it. A node that is started on a full disk again and again finds no
-    /// room at last. Whoever leaves another one behind must be able to write.
+    /// room at last. To leave one behind, the other machines must take writes.
     pub(crate) fn is_alone(&self) -> bool {
         self.takes_a_machine() || matches!(self, Fault::Full(_) | Fault::Behind(_))
     }

@@ -64,7 +64,7 @@ pub(crate) struct NodeArgs {
 
     /// Serve the database as a node of the cluster that has a peer port at this address; may be repeated. A
     /// directory that does not exist is filled with a copy first. A node goes on
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "wal")]
     pub(crate) join: Vec<String>,
 
     /// Listen for other nodes on this address; 127.0.0.1:7421 without it. One that other machines reach needs
@@ -105,13 +105,10 @@ pub(crate) struct NodeArgs {
 }
 
 impl NodeArgs {
-    fn has_times_or_sizes(&self) -> bool {
-        self.heartbeat.is_some() || self.keep_log.is_some()
-    }
-
     /// Whether the database is served as a node.
     pub(crate) fn is_node(&self) -> bool {
         let has_peers = self.peer_listen.is_some() || self.peer_address.is_some() || self.peer_cert.is_some();
-        self.cluster.is_some() || !self.join.is_empty() || has_peers || self.has_times_or_sizes()
+        let is_tuned = self.heartbeat.is_some() || self.keep_log.is_some();
+        self.cluster.is_some() || !self.join.is_empty() || has_peers || is_tuned
     }
 }

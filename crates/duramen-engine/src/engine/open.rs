@@ -78,7 +78,7 @@ pub(super) fn open_as(
     }
     let mut locks = vec![locked?];
     if options.read_only {
-        // Again, behind the lock: whoever takes a copy over has it.
+        // Once more under the lock, which a node holds that takes a copy over: it may have begun meanwhile.
         copy::refuse_unfinished(&*disk, path)?;
     } else {
         refuse_later_readers(&*disk, path)?;

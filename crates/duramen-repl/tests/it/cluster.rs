@@ -41,7 +41,7 @@ impl Transport for Calls {
 struct Cut {
     carries: Arc<dyn Transport>,
     left: AtomicUsize,
-    /// A request was not carried: whoever asks does nothing else.
+    /// A request was not carried: the copy waits for its answer, and does nothing else.
     waits: AtomicBool,
 }
 

@@ -29,6 +29,15 @@ async fn put(cluster: &Cluster, count: u64) -> Result<(), Error> {
     Ok(())
 }
 
+/// Puts values until one is refused.
+async fn put_until_refused(cluster: &Cluster) -> Error {
+    loop {
+        if let Err(error) = put(cluster, 64).await {
+            return error;
+        }
+    }
+}
+
 fn delete_all(db: &Db) -> Result<(), Error> {
     (0..64_u64).try_for_each(|key| db.bytes("large").delete(key.to_be_bytes()).map(drop))
 }
@@ -62,12 +71,7 @@ fn a_leader_with_room_refuses_puts_while_a_majority_is_full() {
         cluster.settle().await;
         let (leads, _) = cluster.leader().await;
         (1..=3).filter(|machine| *machine != leads).for_each(|machine| set_full(&cluster, machine, true));
-        let refused = loop {
-            if let Err(error) = put(&cluster, 64).await {
-                break error;
-            }
-        };
-        assert_eq!(refused.code(), Code::DiskFull);
+        assert_eq!(put_until_refused(&cluster).await.code(), Code::DiskFull);
         assert_eq!(cluster.leader().await.0, leads, "it has room itself");
         cluster.on_leader(delete_all).await;
         (1..=3).for_each(|machine| set_full(&cluster, machine, false));
@@ -83,12 +87,7 @@ fn a_cluster_whose_disks_are_all_full_takes_deletes_and_goes_on_with_room() {
         put(&cluster, 64).await.unwrap();
         cluster.settle().await;
         (1..=3).for_each(|machine| set_full(&cluster, machine, true));
-        let refused = loop {
-            if let Err(error) = put(&cluster, 64).await {
-                break error;
-            }
-        };
-        assert_eq!(refused.code(), Code::DiskFull);
+        assert_eq!(put_until_refused(&cluster).await.code(), Code::DiskFull);
         cluster.on_leader(delete_all).await;
         assert!(cluster.nodes().iter().all(|node| node.failure().is_none()));
         (1..=3).for_each(|machine| set_full(&cluster, machine, false));

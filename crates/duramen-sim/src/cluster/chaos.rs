@@ -25,7 +25,7 @@ pub(super) async fn lives(world: Shared, until: SimInstant) {
         }
         breaks(&world).await;
         if world.lock().lagging_bytes.is_some() {
-            // What checkpoints have is let go of, whoever lags.
+            // Nodes let go of the entries that their checkpoints have, whichever members lag.
             (0..MACHINES).for_each(|machine| checkpoints(&world, machine));
         }
     }

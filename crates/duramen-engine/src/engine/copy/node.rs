@@ -121,10 +121,10 @@ impl NodeTarget {
         Ok(kind(disk, path)? == Some(PathKind::Directory) && kind(disk, &path.join(UNFINISHED))?.is_some())
     }
 
-    /// Which node it is or becomes.
+    /// Whether a process has the database in this directory open: a node that does not run takes a copy.
     #[must_use]
-    pub fn ident(&self) -> Ident {
-        self.ident
+    pub fn is_in_use(disk: &dyn Disk, path: &Path) -> bool {
+        disk.lock(&path.join(LOCK), true).is_err()
     }
 
     /// As [`CopyTarget::take`]. `tree` is the id of the part's tree in the original.
