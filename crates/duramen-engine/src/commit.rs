@@ -90,6 +90,8 @@ pub(crate) struct Committer {
     next_tree: AtomicU64,
     /// A majority decides on the commits.
     is_replica: AtomicBool,
+    /// What it does then, and how far it is.
+    standing: Arc<replica::Standing>,
     order_clock: OrderClock,
 }
 
@@ -203,6 +205,7 @@ impl Committer {
             counters: Counters::default(),
             next_tree: AtomicU64::new(next_tree.0),
             is_replica: AtomicBool::new(false),
+            standing: Arc::default(),
             order_clock: OrderClock::default(),
             store,
             throttle,

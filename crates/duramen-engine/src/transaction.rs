@@ -138,6 +138,12 @@ impl Transaction {
         self.conditions.add(condition);
     }
 
+    /// Whether it has written anything. One that has not takes no place in the order.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
     /// Whether no other transaction can be ordered while this one runs.
     #[must_use]
     pub fn runs_alone(&self) -> bool {

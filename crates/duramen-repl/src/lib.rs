@@ -3,7 +3,7 @@
 //! Consensus is openraft's. Here it is fitted to the engine: its log is Raft's log of the engine
 //! (`log_store`), its state machine is the database (`state`), and what it decides on is what the database
 //! of the leader has ordered (`proposer`). `roles` opens and closes the order with the leadership. `net` and
-//! `wire` carry its requests as bytes over any transport.
+//! `wire` carry its requests as bytes over any transport; `merge` makes them fewer.
 //!
 //! Of openraft only its runtimes are public, and nothing is on disk or on the wire.
 //!
@@ -16,6 +16,7 @@ mod detach;
 mod join;
 mod log_store;
 mod members;
+mod merge;
 mod net;
 mod node;
 mod promote;

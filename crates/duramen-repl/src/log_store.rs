@@ -99,12 +99,14 @@ impl<R: Runtime> RaftLogStorage<Types<R>> for LogStore {
         if kept >= log.end().id.seq {
             return Ok(());
         }
-        carried_out(move |done| log.cut_after(kept, done)).await
+        // It may read the disk.
+        carried_out_beside::<R>(move |done| log.cut_after(kept, done)).await
     }
 
     async fn purge(&mut self, purged: Id) -> io::Result<()> {
         let log = Arc::clone(&self.reader.log);
-        carried_out(move |done| log.purge(CommitSeq(purged.index), done)).await
+        // It may read the disk.
+        carried_out_beside::<R>(move |done| log.purge(CommitSeq(purged.index), done)).await
     }
 }
 
@@ -173,6 +175,17 @@ impl LogReader {
         };
         found.into_iter().map(|entry| LogEntry::from_stored(entry).map_err(io::Error::other)).collect()
     }
+}
+
+/// As [`carried_out`], asked on a thread that may wait.
+async fn carried_out_beside<R: Runtime>(
+    ask: impl FnOnce(Done) -> duramen_engine::Result<()> + Send + 'static,
+) -> io::Result<()> {
+    let (done, is_done) = oneshot::channel();
+    let asked = move || ask(Box::new(move |result| drop(done.send(result))));
+    R::run_blocking(asked).await?.map_err(io::Error::other)?;
+    let result = is_done.await.map_err(|_| io::Error::other("Raft's log was closed"))?;
+    result.map_err(io::Error::other)
 }
 
 /// Waits until something that is asked of the log survives a power cut.

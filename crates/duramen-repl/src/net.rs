@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use duramen_disk::Disk;
 use duramen_engine::{Code, CommitSeq, EntryId, Error, Ident, RaftLog};
+use futures_util::{Stream, StreamExt};
+use openraft::base::{BoxFuture, BoxStream};
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::metrics::RaftMetrics;
-use openraft::network::RPCOption;
+use openraft::network::{RPCOption, stream_append_sequential};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::type_config::alias::SnapshotOf;
@@ -21,6 +23,7 @@ use openraft::{OptionalSend, Raft, RaftNetworkFactory, RaftNetworkV2, ServerStat
 use openraft_rt::{Instant as _, Select2};
 use prost::Message;
 
+use crate::merge::merged;
 use crate::node::GONE_AFTER;
 use crate::retain::Retained;
 use crate::room::Rooms;
@@ -33,6 +36,9 @@ use crate::wire::{
     Transfer, VoteReply, WireId, WireVote,
 };
 use crate::{join, read};
+
+/// What followers answer to entries, one after the other.
+type Appended<'s, R> = BoxStream<'s, Result<StreamAppendResult<Types<R>>, RPCError<Types<R>>>>;
 
 /// The answer of a peer, or why there is none.
 pub type Called = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send>>;
@@ -123,6 +129,13 @@ pub(crate) fn is_no_member<R: Runtime>(now: &RaftMetrics<Types<R>>, node: u64) -
     named > node && is_decided && now.membership_config.get_node(&node).is_none()
 }
 
+/// Whether this node leads, and a majority has just confirmed it.
+pub(crate) fn is_confirmed<R: Runtime>(now: &RaftMetrics<Types<R>>) -> bool {
+    let is_alone = now.membership_config.voter_ids().eq([now.id]);
+    let is_confirmed = || now.last_quorum_acked.is_some_and(|at| at.elapsed() < GONE_AFTER);
+    now.state == ServerState::Leader && (is_alone || is_confirmed())
+}
+
 /// The error of a node that was removed from its cluster.
 pub(crate) fn removed(ident: Ident) -> Error {
     let what = format!("node {} was removed from its cluster, and takes no more part", ident.node);
@@ -181,7 +194,7 @@ impl Link {
             let answer = self.links.ask::<R>(to, Lane::Control, asked.clone(), GONE_AFTER).await;
             let is_purged = || self.links.log.upgrade().is_none_or(|log| log.purged().id.seq > at_least.seq);
             match answer {
-                Ok(Answer::CopyReply(reply)) if reply.applied >= at.seq => return Ok(reply.vote.into()),
+                Ok(Answer::CopyReply(reply)) if reply.has >= at.seq => return Ok(reply.vote.into()),
                 _ if is_purged() => return Err(format!("node {} has no copy of the state", self.node)),
                 answer => {
                     // Once, and while it copies: a member that does not begin must not hold the log for ever.
@@ -252,6 +265,21 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Link {
                 reply.into_response().ok_or_else(|| misplaced(&Answer::Failed(String::new())))
             }
             answer => Err(misplaced(&answer)),
+        }
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        option: RPCOption,
+    ) -> BoxFuture<'s, Result<Appended<'s, R>, RPCError<Types<R>>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<Types<R>>> + OptionalSend + Unpin + 'static,
+    {
+        match self.lane {
+            Lane::Log => stream_append_sequential(self, merged::<R>(input).boxed(), option),
+            // Of heartbeats each is one of its own.
+            Lane::Control | Lane::Bulk => stream_append_sequential(self, input, option),
         }
     }
 
@@ -406,33 +434,31 @@ impl<R: Runtime> Answering<R> {
     fn removed_by(&self, node: u64) -> Option<u64> {
         let metrics = self.raft.metrics();
         let now = metrics.borrow_watched();
-        let is_alone = now.membership_config.voter_ids().eq([self.ident.node]);
-        let is_confirmed = now.last_quorum_acked.is_some_and(|at| at.elapsed() < GONE_AFTER);
-        let knows = now.state == ServerState::Leader && (is_alone || is_confirmed);
         let named = now.membership_config.log_id().as_ref()?.index;
-        (knows && is_no_member(&now, node)).then_some(named)
+        (is_confirmed(&now) && is_no_member(&now, node)).then_some(named)
     }
 
-    /// Notes whom to ask for a copy of the state, unless the log of this node has the entry. Answers how far
-    /// this node is.
+    /// Notes whom to ask for a copy of the state, unless the log of this node has the entry: that is
+    /// decided, and so is all before it. It need not be applied here: consensus tells a node what is
+    /// decided only up to where it knows that both logs agree. Answers how far this node is.
     async fn needs_copy(&self, NeedsCopy { at_least, leader }: NeedsCopy) -> Result<Answer, String> {
         let log = self.log.upgrade().ok_or("the node has stopped")?;
         let id = EntryId { term: at_least.term, seq: CommitSeq(at_least.seq) };
-        let has_it = move || {
+        let look = move || {
             let (end, purged) = (log.end().id.seq, log.purged().id.seq);
-            if id.seq <= purged || id.seq > end {
-                return Ok(id.seq <= purged);
-            }
-            log.end_after(id.seq).map(|there| there.id == id)
+            let is_here = id.seq > purged && id.seq <= end;
+            let has_it = if is_here { log.end_after(id.seq)?.id == id } else { id.seq <= purged };
+            Ok::<_, Error>((has_it, has_it && id.seq <= log.synced()))
         };
-        if !R::run_blocking(has_it).await.map_err(text)?.map_err(text)? {
+        let (has_it, is_synced) = R::run_blocking(look).await.map_err(text)?.map_err(text)?;
+        if !has_it {
             let needed = Needed { seq: at_least.seq, from: leader };
             *self.needed.lock().unwrap_or_else(PoisonError::into_inner) = Some(needed);
         }
         // As consensus knows it, after all that has come before.
         let vote = self.raft.with_raft_state(|state| *state.vote_ref()).await.map_err(text)?;
-        let applied = self.applied();
-        Ok(Answer::CopyReply(CopyReply { vote: WireVote::from(&vote), applied }))
+        let has = if is_synced { self.applied().max(at_least.seq) } else { self.applied() };
+        Ok(Answer::CopyReply(CopyReply { vote: WireVote::from(&vote), has }))
     }
 
     fn applied(&self) -> u64 {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use duramen::wire::open_node;
 use duramen::{Db, DbOptions};
 use duramen_disk::Disk;
-use duramen_engine::{CommitSeq, Engine, Error, Founding, Ident, OpenReplica, RaftLog, Replica};
+use duramen_engine::{CommitSeq, Engine, Error, Founding, Ident, OpenReplica, RaftLog, Replica, Role};
 use futures_util::FutureExt as _;
 use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
@@ -18,7 +18,7 @@ use openraft::type_config::async_runtime::WatchReceiver;
 use crate::config::{HEARTBEAT_MS, config};
 use crate::copying::CopyOf;
 use crate::log_store::LogStore;
-use crate::net::{Answering, Links, Transport, is_no_member, removed};
+use crate::net::{self, Answering, Links, Transport, is_no_member, removed};
 use crate::proposer::Groups;
 use crate::retain::{Keeper, LAGGING_BYTES, Retained};
 use crate::room::Rooms;
@@ -133,6 +133,7 @@ pub struct Node<R: Runtime> {
     raft: openraft::Raft<Types<R>, State>,
     links: Links,
     answering: Answering<R>,
+    rounds: Arc<read::Rounds>,
 }
 
 impl<R: Runtime> fmt::Debug for Node<R> {
@@ -216,7 +217,7 @@ impl<R: Runtime> Node<R> {
         drop(Types::<R>::spawn(keeper.keep(raft.clone())));
         drop(Types::<R>::spawn(rooms.give_way::<R>(raft.clone(), Arc::downgrade(&replica))));
         drop(Types::<R>::spawn(roles::keep(raft.clone(), Arc::downgrade(&replica), nudges, promotes)));
-        Ok(Node { db, engine, replica, log, raft, links, answering })
+        Ok(Node { db, engine, replica, log, raft, links, answering, rounds: Arc::default() })
     }
 
     /// The database. It takes transactions while this node leads; its reads are of what is published here.
@@ -256,7 +257,7 @@ impl<R: Runtime> Node<R> {
         let once = within.min(Duration::from_millis(config.election_timeout_max));
         let catching = async {
             loop {
-                match read::catch_up(&self.raft, &self.links, once).await {
+                match self.rounds.catch_up(&self.raft, &self.links, once).await {
                     Ok(seen) => return seen,
                     Err(failed) => why = failed,
                 }
@@ -266,6 +267,15 @@ impl<R: Runtime> Node<R> {
         let caught_up = R::timeout(within, catching).await;
         let late = |_| format!("no majority has confirmed a leader within {within:?}: {why}");
         caught_up.map_err(|late_by| NodeError::Refused(late(late_by)))
+    }
+
+    /// Whether this node takes transactions: it leads, a majority has just confirmed that, and everything
+    /// that was decided before its term is published here. It may have a successor that it does not know
+    /// of. Waits for nothing.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        let takes = matches!(self.replica.role(), Ok(Role::Leads { .. }));
+        takes && net::is_confirmed(&self.raft.metrics().borrow_watched())
     }
 
     /// Answers a request that a peer's transport has carried here.

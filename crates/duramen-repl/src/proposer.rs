@@ -64,7 +64,7 @@ impl Proposals {
             let Some(first) = entries.first().map(|entry| entry.ordered) else { continue };
             let refusals = Refusals { replica: Weak::clone(&replica), first };
             if raft.metrics().borrow_watched().current_term != term {
-                refusals.tell();
+                refusals.tell::<R>().await;
                 nudge.give();
                 continue;
             }
@@ -78,7 +78,7 @@ impl Proposals {
                     // If answers of a majority lack, they come with heartbeats, and until then the next group
                     // would be refused, too. If another node leads, the roles tell it at once.
                     Types::<R>::sleep(heartbeat).await;
-                    refusals.tell();
+                    refusals.tell::<R>().await;
                     nudge.give();
                 }
             }));
@@ -93,10 +93,10 @@ struct Refusals {
 }
 
 impl Refusals {
-    fn tell(&self) {
+    async fn tell<R: Runtime>(self) {
         // A closed database needs no refusal.
         if let Some(replica) = self.replica.upgrade() {
-            drop(replica.refused(&self.first));
+            drop(R::run_blocking(move || replica.refused(&self.first)).await);
         }
     }
 }

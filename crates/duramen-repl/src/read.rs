@@ -1,10 +1,14 @@
-//! Linearizable reads: the leader confirms that it leads, and tells up to where a read has to see.
+//! Linearizable reads: the leader confirms that it leads, and tells up to where a read has to see. Reads
+//! that come while it does share the next round: one round of messages answers all of them.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use duramen_engine::CommitSeq;
+use futures_channel::oneshot;
 use openraft::ReadPolicy;
 use openraft::errors::{LinearizableReadError, RaftError};
+use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
 
 use crate::net::{Lane, Links};
@@ -14,6 +18,88 @@ use crate::types::Types;
 use crate::wire::{Answer, Asked, ReadIndex};
 
 type Raft<R> = openraft::Raft<Types<R>, State>;
+
+/// The reads of a node that wait for a round.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    reads: Vec<oneshot::Sender<Result<u64, String>>>,
+    /// A task makes one round after the other.
+    has_task: bool,
+}
+
+impl Rounds {
+    /// Waits until everything that was acknowledged before this call is published here.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    pub(crate) async fn catch_up<R: Runtime>(
+        self: &Arc<Self>,
+        raft: &Raft<R>,
+        links: &Links,
+        within: Duration,
+    ) -> Result<CommitSeq, String> {
+        let (read, is_answered) = oneshot::channel();
+        let has_task = {
+            let mut waiting = self.waiting();
+            waiting.reads.push(read);
+            std::mem::replace(&mut waiting.has_task, true)
+        };
+        if !has_task {
+            drop(Types::<R>::spawn(Arc::clone(self).run(raft.clone(), links.clone(), within)));
+        }
+        let index = is_answered.await.map_err(|_| "the node has stopped".to_owned())??;
+        // An entry is applied once it is published.
+        let mut metrics = raft.metrics();
+        while metrics.borrow_watched().last_applied.is_none_or(|applied| applied.index < index) {
+            metrics.changed().await.map_err(|_| "the node has stopped".to_owned())?;
+        }
+        Ok(CommitSeq(index))
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes rounds as long as reads wait. A round answers the reads that came before it began, and no
+    /// later ones: something may have been acknowledged in between.
+    async fn run<R: Runtime>(self: Arc<Self>, raft: Raft<R>, links: Links, within: Duration) {
+        let mut rounds = Task { rounds: &self, has_ended: false };
+        loop {
+            let reads = {
+                let mut waiting = self.waiting();
+                waiting.has_task = !waiting.reads.is_empty();
+                std::mem::take(&mut waiting.reads)
+            };
+            if reads.is_empty() {
+                rounds.has_ended = true;
+                return;
+            }
+            let late = |_| Err(format!("the leader has not answered within {within:?}"));
+            let round = R::timeout(within, index(&raft, &links, within)).await;
+            let answer = round.unwrap_or_else(late);
+            // A caller that waits no more needs no answer.
+            reads.into_iter().for_each(|read| drop(read.send(answer.clone())));
+        }
+    }
+}
+
+/// The task that makes rounds. If it is ended in between, the reads that wait are told, and the next one
+/// begins anew.
+struct Task<'a> {
+    rounds: &'a Rounds,
+    has_ended: bool,
+}
+
+impl Drop for Task<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            *self.rounds.waiting() = Waiting::default();
+        }
+    }
+}
 
 /// The last entry that a read on the leader has to see, once a majority has confirmed that this node leads.
 ///
@@ -37,36 +123,27 @@ fn why_not_confirmed<R: Runtime>(error: RaftError<Types<R>, LinearizableReadErro
     }
 }
 
-/// Waits until everything that was acknowledged before this call is published here.
+/// The last entry that a read which has begun has to see, as the leader says.
 ///
 /// # Errors
 /// Why that is not known.
-pub(crate) async fn catch_up<R: Runtime>(
-    raft: &Raft<R>,
-    links: &Links,
-    within: Duration,
-) -> Result<CommitSeq, String> {
-    let mut metrics = raft.metrics();
+async fn index<R: Runtime>(raft: &Raft<R>, links: &Links, within: Duration) -> Result<u64, String> {
+    let metrics = raft.metrics();
     let (id, leader) = {
         let now = metrics.borrow_watched();
         let leader = now.current_leader;
         let peer = leader.and_then(|leader| now.membership_config.get_node(&leader).cloned());
         (now.id, leader.zip(peer))
     };
-    let index = match leader {
-        Some((leader, _)) if leader == id => index_here(raft).await?,
+    match leader {
+        Some((leader, _)) if leader == id => index_here(raft).await,
         Some((leader, peer)) => {
             let asked = Asked::ReadIndex(ReadIndex {});
             match links.ask::<R>((leader, &peer), Lane::Control, asked, within).await? {
-                Answer::ReadIndex(index) => index,
-                answer => return Err(format!("node {leader} answers to something else: {answer:?}")),
+                Answer::ReadIndex(index) => Ok(index),
+                answer => Err(format!("node {leader} answers to something else: {answer:?}")),
             }
         }
-        None => return Err("no node leads".to_owned()),
-    };
-    // An entry is applied once it is published.
-    while metrics.borrow_watched().last_applied.is_none_or(|applied| applied.index < index) {
-        metrics.changed().await.map_err(|_| "the node has stopped".to_owned())?;
+        None => Err("no node leads".to_owned()),
     }
-    Ok(CommitSeq(index))
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Weak;
 
-use duramen_engine::{Replica, Role};
+use duramen_engine::{LogEnd, Replica, Role};
 use futures_channel::mpsc::{Receiver, Sender, channel};
 use futures_util::StreamExt;
 use openraft::ServerState;
@@ -48,20 +48,28 @@ pub(crate) async fn keep<R: Runtime>(
     let mut metrics = raft.metrics();
     let (mut finishing, mut promoting) = (Finishing::default(), Promoting::default());
     loop {
-        let now = metrics.borrow_watched().clone();
-        finishing.finish(&raft, &now);
-        if promotes {
-            promoting.promote(&raft, &now);
-        }
         let Some(changed) = replica.upgrade() else { return };
+        let wanted = {
+            let now = metrics.borrow_watched();
+            finishing.finish(&raft, &now);
+            if promotes {
+                promoting.promote(&raft, &now);
+            }
+            wanted::<R>(&changed, &now)
+        };
         if changed.failure().is_some() {
             // A leader that cannot write would keep the others from electing.
             drop(raft.shutdown().await);
             return;
         }
-        let has_changed = R::run_blocking(move || change::<R>(&changed, &now)).await;
-        if has_changed.is_err() {
-            return;
+        if let Some(change) = wanted {
+            let has_changed = R::run_blocking(move || change.make(&changed)).await;
+            if has_changed.is_err() {
+                return;
+            }
+        } else {
+            // While nothing changes, this does not keep the database open.
+            drop(changed);
         }
         match R::select2(metrics.changed(), nudges.0.next()).await {
             Select2::First(Ok(())) | Select2::Second(Some(())) => {}
@@ -73,22 +81,33 @@ pub(crate) async fn keep<R: Runtime>(
     }
 }
 
-/// Lets the database lead or follow, as consensus does. Its errors are those of a database that is closed.
-fn change<R: Runtime>(replica: &Replica, now: &RaftMetrics<Types<R>>) {
-    let Ok(role) = replica.role() else { return };
+/// What a database must do to have the role of its node.
+enum Change {
+    Follow,
+    Lead(u64, LogEnd),
+}
+
+/// What is to be changed, if anything is. Metrics change several times a commit, and this waits for nothing.
+fn wanted<R: Runtime>(replica: &Replica, now: &RaftMetrics<Types<R>>) -> Option<Change> {
+    let role = replica.role().ok()?;
     let leads = now.state == ServerState::Leader && now.running_state.is_ok();
     let term = now.current_term;
     if !leads {
-        if role != Role::Follows {
-            drop(replica.follow());
-        }
-        return;
+        return (role != Role::Follows).then_some(Change::Follow);
     }
-    let Ok(end) = replica.end() else { return };
+    let end = replica.end().ok()?;
     // The first entry of its term follows everything that was ever decided.
     let has_all = end.id.term == term && Some(end.id.seq.0) == now.last_log_index;
-    if role != (Role::Leads { term }) && has_all {
-        // Refused if more was applied meanwhile: that is looked at again.
-        drop(replica.lead(term, end));
+    (role != (Role::Leads { term }) && has_all).then_some(Change::Lead(term, end))
+}
+
+impl Change {
+    /// Waits for what publishes now. Its errors are those of a database that is closed.
+    fn make(self, replica: &Replica) {
+        match self {
+            Change::Follow => drop(replica.follow()),
+            // Refused if more was applied meanwhile: that is looked at again.
+            Change::Lead(term, end) => drop(replica.lead(term, end)),
+        }
     }
 }

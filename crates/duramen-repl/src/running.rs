@@ -24,7 +24,7 @@ use crate::tls::PeerTls;
 use crate::types::Peer;
 
 /// Threads for consensus and connections to peers. What waits for the disk has threads beside them.
-const THREADS: usize = 2;
+const THREADS: usize = 1;
 /// So many looks: a request may wait for a disk that is gone.
 const STOP_LOOKS: u32 = 2_500;
 /// Between two looks at whether what a node was just doing has ended.

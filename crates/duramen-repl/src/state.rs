@@ -103,8 +103,10 @@ impl State {
         Ok((end, SnapshotMeta { last_log_id: Some(id_of(end.id)), last_membership }))
     }
 
-    fn snapshot<R: Runtime>(&self) -> io::Result<SnapshotOf<Types<R>, StateAt>> {
-        let (end, meta) = self.meta::<R>()?;
+    async fn snapshot<R: Runtime>(&self) -> io::Result<SnapshotOf<Types<R>, StateAt>> {
+        let state = self.clone();
+        // It reads a row of the database.
+        let (end, meta) = R::run_blocking(move || state.meta::<R>()).await??;
         Ok(Snapshot { meta, snapshot: StateAt { end } })
     }
 }
@@ -139,7 +141,7 @@ impl<R: Runtime> RaftStateMachine<Types<R>> for State {
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types<R>, StateAt>>> {
-        self.snapshot::<R>().map(Some)
+        self.snapshot::<R>().await.map(Some)
     }
 }
 
@@ -147,6 +149,6 @@ impl<R: Runtime> RaftSnapshotBuilder<Types<R>> for State {
     type SnapshotData = StateAt;
 
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types<R>, StateAt>> {
-        self.snapshot::<R>()
+        self.snapshot::<R>().await
     }
 }

@@ -30,6 +30,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 const UNANSWERED_MAX: Duration = Duration::from_secs(3);
 /// A frame has a length, of what follows it, and a number.
 const HEAD_BYTES: usize = 12;
+/// Bytes of a request or an answer that are written with the head of their frame.
+const FIRST_WRITE_BYTES: usize = 16 << 10;
 /// An entry may take 64 MiB, and is sent with others.
 const FRAME_BYTES_MAX: usize = 160 << 20;
 /// Requests of one connection that are answered at once.
@@ -176,11 +178,14 @@ fn locked(pending: &Pending) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Vec<
 
 async fn write_frame(writer: &mut (impl AsyncWrite + Unpin), number: u64, bytes: &[u8]) -> io::Result<()> {
     let length = u32::try_from(bytes.len()).map_err(|_| io::Error::other("a frame is too long"))?;
-    let mut head = [0; HEAD_BYTES];
-    head[..4].copy_from_slice(&length.to_be_bytes());
-    head[4..].copy_from_slice(&number.to_be_bytes());
+    // One write for a small frame: each is a call to the system and a packet.
+    let (first, rest) = bytes.split_at(bytes.len().min(FIRST_WRITE_BYTES));
+    let mut head = Vec::with_capacity(HEAD_BYTES + first.len());
+    head.extend_from_slice(&length.to_be_bytes());
+    head.extend_from_slice(&number.to_be_bytes());
+    head.extend_from_slice(first);
     writer.write_all(&head).await?;
-    writer.write_all(bytes).await?;
+    writer.write_all(rest).await?;
     writer.flush().await
 }
 

@@ -135,9 +135,10 @@ pub(crate) struct CopyReply {
     /// that the member still follows it.
     #[prost(message, required, tag = "1")]
     pub(crate) vote: WireVote,
-    /// The last entry that it has applied.
+    /// Up to here it has what the leader has, on its disk: the last entry that it has applied, or the one
+    /// that the leader has named, if its log has that.
     #[prost(uint64, tag = "2")]
-    pub(crate) applied: u64,
+    pub(crate) has: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,8 +1,10 @@
 //! The cluster that a served database is a node of, as far as a server needs to know it.
 //!
-//! A server answers with what was acknowledged anywhere before a call came, on every node: it waits for that
-//! before each call that reads. Writes are taken by the node that leads; the others refuse them with
-//! `NotLeader` (E1201), and tell in `Hello` where it serves.
+//! A server answers with what was acknowledged anywhere before a call came, on every node: it waits for
+//! that before each call that reads. What a leader commits needs no such wait: it is validated after
+//! everything that is acknowledged before, and a leader with a successor acknowledges nothing. Writes are
+//! taken by the node that leads; the others refuse them with `NotLeader` (E1201), and tell in `Hello` where
+//! it serves.
 
 use std::fmt;
 use std::future::Future;
@@ -21,6 +23,9 @@ pub trait Cluster: fmt::Debug + Send + Sync {
     /// # Errors
     /// `NoQuorum` (E1202) if no majority confirms a leader in time.
     fn catch_up(&self) -> Doing<'_>;
+
+    /// Whether this node leads, and takes transactions. It may have a successor that it does not know of.
+    fn leads(&self) -> bool;
 
     /// The members, and what is known of them here.
     fn state(&self) -> v1::ClusterReply;

@@ -169,12 +169,14 @@ fn class_of(path: &str) -> Class {
     }
 }
 
-/// Whether what a call sees must be the newest state of a cluster, and not only of this node. Transactions of
-/// a stream see to it themselves.
+/// Whether what a call sees must be the newest state of a cluster, and not only of this node. Batches and
+/// the transactions of a stream see to it themselves.
 fn sees_the_newest(path: &str) -> bool {
     const OF_THIS_NODE: [&str; 5] =
         ["Data/Hello", "Admin/Stats", "Admin/Cluster", "Admin/Transfer", "Admin/RemoveMember"];
-    path != TRANSACT && path.strip_prefix("/duramen.v1.").is_some_and(|call| !OF_THIS_NODE.contains(&call))
+    const BY_THEMSELVES: [&str; 2] = ["Data/Batch", "Data/Transact"];
+    path.strip_prefix("/duramen.v1.")
+        .is_some_and(|call| !OF_THIS_NODE.contains(&call) && !BY_THEMSELVES.contains(&call))
 }
 
 /// Answers one request of a connection.

@@ -82,6 +82,10 @@ impl<'e> Shared<'e> {
         self.inner.borrow_mut().only_if(condition);
     }
 
+    pub(crate) fn writes(&self) -> bool {
+        self.inner.borrow().writes()
+    }
+
     pub(crate) fn runs_alone(&self) -> bool {
         self.inner.borrow().runs_alone()
     }

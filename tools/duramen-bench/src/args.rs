@@ -48,6 +48,9 @@ pub(crate) enum Command {
     /// Scans a collection embedded, by a socket, by TCP and by TLS.
     #[cfg(feature = "serve")]
     ServeScan(crate::serve::ServeScan),
+    /// Writes to a cluster while a node joins and is killed, and while one is away.
+    #[cfg(feature = "serve")]
+    ServeAway(crate::serve::ServeAway),
     /// Serves a database; what `serve` starts.
     #[cfg(feature = "serve")]
     #[command(hide = true)]

@@ -103,7 +103,7 @@ pub(crate) fn run(words: &Documents) -> Result<()> {
     let mut expected: Option<Answers> = None;
     for round in 0..words.rounds {
         for turn in 0..ENTRIES.len() {
-            let at = (turn + round as usize) % ENTRIES.len();
+            let at = (turn + usize::try_from(round)?) % ENTRIES.len();
             let entry = &ENTRIES[at];
             output::progress(&format!("round {} of {}: {}", round + 1, words.rounds, entry.name));
             let dir = words.dir.join(format!("duramen-documents-{}", std::process::id()));
@@ -140,13 +140,13 @@ fn measure(entry: &Entry, dir: &Path, count: u64) -> Result<(Answers, Taken)> {
         let Some(orders) = &mut open else { break };
         match step {
             0 => {
-                for first in (0..count).step_by(BATCH as usize) {
+                for first in (0..count).step_by(usize::try_from(BATCH)?) {
                     let batch: Vec<Order> = (first..(first + BATCH).min(count)).map(order).collect();
                     orders.put(&batch)?;
                 }
             }
             1 => {
-                for first in (0..operations).step_by(BATCH as usize) {
+                for first in (0..operations).step_by(usize::try_from(BATCH)?) {
                     let ids: Vec<u64> =
                         (first..(first + BATCH).min(operations)).map(|at| model::drawn(at, count)).collect();
                     orders.update(&ids, 25)?;

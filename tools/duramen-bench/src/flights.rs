@@ -142,7 +142,7 @@ fn measure(words: &Flights, duramen: &Path, dir: &Path) -> Result<(Figures, [Vec
     for round in 0..words.rounds {
         output::progress(&format!("round {} of {}", round + 1, words.rounds));
         for turn in 0..2 {
-            let who = (turn + round as usize) % 2;
+            let who = (turn + usize::try_from(round)?) % 2;
             machine::settle(dir);
             let taken = if who == 0 { own_import(duramen, &paths)? } else { other_import(&paths)? };
             figures[0][who].push(taken.0);
@@ -151,7 +151,7 @@ fn measure(words: &Flights, duramen: &Path, dir: &Path) -> Result<(Figures, [Vec
         for (at, (question, own, other)) in QUESTIONS.iter().enumerate() {
             let asked = [ask_own(duramen, &paths, own), ask_other(&words.sqlite, &paths, other)];
             for turn in 0..2 {
-                let who = (turn + round as usize) % 2;
+                let who = (turn + usize::try_from(round)?) % 2;
                 let begun = machine::children_cpu_seconds();
                 for _ in 0..RUNS {
                     finish(command(&asked[who]).spawn()?, question)?;
@@ -180,7 +180,7 @@ fn measure(words: &Flights, duramen: &Path, dir: &Path) -> Result<(Figures, [Vec
             ],
         ];
         for turn in 0..2 {
-            let who = (turn + round as usize) % 2;
+            let who = (turn + usize::try_from(round)?) % 2;
             let begun = machine::children_cpu_seconds();
             let peak_bytes = watch(command(&export[who]).spawn()?)?;
             figures[5][who].push((machine::children_cpu_seconds() - begun) * 1e3);
@@ -205,7 +205,7 @@ fn sums(
         let own = [own, &["--threads", threads]].concat();
         let asked = [ask_own(duramen, paths, &own), ask_other(&words.sqlite, paths, other)];
         for turn in 0..2 {
-            let who = (turn + round as usize) % 2;
+            let who = (turn + usize::try_from(round)?) % 2;
             let begun = Instant::now();
             for _ in 0..RUNS {
                 finish(command(&asked[who]).spawn()?, question)?;

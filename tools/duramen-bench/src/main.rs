@@ -79,6 +79,8 @@ fn run(words: Words) -> Result<()> {
         #[cfg(feature = "serve")]
         Command::ServeScan(words) => serve::scan::run(&words)?,
         #[cfg(feature = "serve")]
+        Command::ServeAway(words) => serve::away::run(&words)?,
+        #[cfg(feature = "serve")]
         Command::Served { dir, tls } => serve::serve(&dir, tls)?,
         Command::Compare(args) => report::show(&args, &compare::run(&args)?)?,
     }

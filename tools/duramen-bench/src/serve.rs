@@ -1,10 +1,12 @@
-//! `serve`: one new row of 1 KiB a transaction over TCP, or a transfer between two accounts, beside etcd and
-//! PostgreSQL; `serve-scan`: a scan, beside that of an embedded database.
+//! `serve`: one new row a transaction over TCP, a row that is read, or a transfer between two accounts,
+//! beside etcd and PostgreSQL, by one process and by three that are a cluster; `serve-scan`: a scan, beside
+//! that of an embedded database.
 //!
-//! Each server is a process of its own with a new database, and the tasks are in this one. A round takes each
-//! server once, in turns. At the end of a turn the server must have exactly the acknowledged rows, or as much
-//! money as at its beginning.
+//! Each server is a process of its own, or three, with a new database, and the tasks are in this one. A
+//! round takes each server once, in turns. At the end of a turn the server must have exactly the
+//! acknowledged rows, or as much money as at its beginning. What is read must be what was stored.
 
+pub(crate) mod away;
 mod clients;
 mod duramen;
 mod etcd;
@@ -16,14 +18,17 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use crate::data::Rows;
 use crate::engine::Result;
 use crate::job::Outcome;
 use crate::results::{Measured, Results};
 use crate::tables::Grid;
 use crate::workloads::SEED;
+use crate::workloads::commits::VALUE_BYTES;
 use crate::{child, machine, output};
 use server::Entry;
 
+pub(crate) use away::ServeAway;
 pub(crate) use duramen::serve;
 pub(crate) use scan::ServeScan;
 
@@ -52,6 +57,12 @@ pub(crate) struct Serve {
     /// Rounds, in each of which every server has one turn.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
+    /// Bytes of a row's value; at least 8.
+    #[arg(long, default_value_t = VALUE_BYTES, value_name = "N")]
+    pub value_bytes: usize,
+    /// The program duramen, whose `serve` is each of the three nodes.
+    #[arg(long, default_value = "duramen", value_name = "FILE")]
+    pub duramen: PathBuf,
     /// The program etcd; `scripts/bench-etcd` builds it.
     #[arg(long, default_value = "etcd", value_name = "FILE")]
     pub etcd: PathBuf,
@@ -63,8 +74,10 @@ pub(crate) struct Serve {
 /// What tasks do, one piece after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Work {
-    /// Store a new row of 1 KiB.
+    /// Store a new row.
     Put,
+    /// Read one of 10,000 rows, linearizably.
+    Get,
     /// Read two of 100,000 accounts, one after the other, and store both: strictly serialisable.
     Transfer,
 }
@@ -72,9 +85,16 @@ pub(crate) enum Work {
 impl Work {
     fn entries(self) -> &'static [Entry] {
         match self {
-            Work::Put => {
-                &[duramen::ENTRY, duramen::WITH_IDS, duramen::WITH_TLS, etcd::ENTRY, postgres::ENTRY]
-            }
+            Work::Put => &[
+                duramen::ENTRY,
+                duramen::WITH_IDS,
+                duramen::WITH_TLS,
+                etcd::ENTRY,
+                postgres::ENTRY,
+                duramen::AT_LEADER,
+                etcd::AT_LEADER,
+            ],
+            Work::Get => &[duramen::AT_LEADER, etcd::AT_LEADER, duramen::AT_FOLLOWER, etcd::AT_FOLLOWER],
             Work::Transfer => {
                 &[duramen::ENTRY, duramen::BY_LIBRARY, duramen::WITH_TLS, postgres::ENTRY, postgres::PLAIN]
             }
@@ -82,18 +102,48 @@ impl Work {
     }
 }
 
-/// The figures that are shown.
-const FIGURES: [&str; 5] =
-    ["commits/s", "p50 us", "p99 us", "processor us a commit, server", "processor us a commit, clients"];
+/// The figures that are shown behind the rate.
+const FIGURES: [&str; 4] = ["p50 us", "p99 us", "processor us each, servers", "processor us each, clients"];
 
-/// The ratios of commits per second that are wanted of one server to another, with one task and with many.
-const GOALS: [(&str, &str, [f64; 2]); 5] = [
+/// A ratio of rates that is wanted of one server to another, with one task and with many.
+type Goal = (&'static str, &'static str, [f64; 2]);
+
+const GOALS_OF_WRITES: &[Goal] = &[
     ("duramen", "etcd", [1.2, 4.0]),
     ("duramen", "postgres", [1.0, 1.0]),
     ("duramen", "postgres-plain", [1.0, 1.0]),
     ("duramen-tls", "duramen", [0.85, 0.85]),
     ("duramen-ids", "duramen", [0.9, 0.9]),
+    ("duramen-three", "etcd-three", [1.5, 3.0]),
 ];
+
+const GOALS_OF_READS: &[Goal] = &[
+    ("duramen-three", "etcd-three", [2.0, 2.0]),
+    ("duramen-three-follower", "etcd-three-follower", [1.5, 1.5]),
+];
+
+impl Work {
+    /// The name of the rate of this work.
+    fn rate(self) -> &'static str {
+        match self {
+            Work::Put | Work::Transfer => "commits/s",
+            Work::Get => "reads/s",
+        }
+    }
+
+    fn goals(self) -> &'static [Goal] {
+        match self {
+            Work::Put | Work::Transfer => GOALS_OF_WRITES,
+            Work::Get => GOALS_OF_READS,
+        }
+    }
+}
+
+impl Serve {
+    fn rows(&self) -> Rows {
+        Rows::new(self.seed, self.value_bytes)
+    }
+}
 
 /// Measures all servers, and prints tables.
 ///
@@ -134,16 +184,19 @@ fn measure(words: &Serve, entry: &Entry, round: u32, dir: &Path) -> Vec<Measured
         child::fresh(dir)?;
         machine::settle(dir);
         let server = (entry.start)(dir, words)?;
-        if words.work == Work::Transfer {
-            server.open_accounts()?;
+        match words.work {
+            Work::Put => {}
+            Work::Get => clients::fill(&*server, words)?,
+            Work::Transfer => server.open_accounts()?,
         }
-        let mut acknowledged = 0;
+        let mut done = 0;
         let mut outcomes = Vec::new();
         for tasks in &words.tasks {
-            let driven = clients::drive(&*server, words, *tasks, acknowledged)?;
-            acknowledged += driven.commits;
+            let driven = clients::drive(&*server, words, *tasks, done)?;
+            done += driven.done;
             let (answer, expected) = match words.work {
-                Work::Put => (server.count()?, acknowledged),
+                Work::Put => (server.count()?, done),
+                Work::Get => (server.count()?, clients::STORED_ROWS),
                 Work::Transfer => (server.total()?, MONEY),
             };
             outcomes.push(driven.outcome.answering(answer, expected));
@@ -176,20 +229,22 @@ fn show(words: &Serve, entries: &[&Entry], results: &Results) {
         let workload = workload(*tasks);
         let mut head = vec![workload.clone()];
         head.extend(entries.iter().map(|entry| entry.name.to_owned()));
-        let row = |figure: &&str| {
-            let mut row = vec![(*figure).to_owned()];
+        let row = |figure: &str| {
+            let mut row = vec![figure.to_owned()];
             row.extend(entries.iter().map(|entry| cell(results, &workload, entry.name, figure)));
             row
         };
-        output::table(&Grid { head, rows: FIGURES.iter().map(row).collect() }.table());
+        let rate = words.work.rate();
+        let figures = [rate].into_iter().chain(FIGURES);
+        output::table(&Grid { head, rows: figures.map(row).collect() }.table());
         for entry in entries {
             if let Some(wrong) = results.wrong(&workload, entry.name) {
                 output::line(&format!("{}: {wrong}", entry.name));
             }
         }
-        for (ours, other, wanted) in GOALS {
+        for (ours, other, wanted) in words.work.goals() {
             let wanted = wanted[usize::from(*tasks > 1)];
-            show_goal(results, &workload, FIGURES[0], (ours, other, wanted));
+            show_goal(results, &workload, rate, (ours, other, wanted));
         }
     }
 }

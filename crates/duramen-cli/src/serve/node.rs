@@ -167,13 +167,15 @@ impl Cluster for Served {
     fn catch_up(&self) -> Doing<'_> {
         Box::pin(async {
             self.node()?.catch_up(CONFIRM_WITHIN).await.map(drop).map_err(|error| match error {
-                NodeError::NotLeader => Error::new(Code::NotLeader, error.to_string())
-                    .with_hint("`duramen cluster status` shows which node leads: ask that one"),
                 NodeError::Refused(why) => Error::new(Code::NoQuorum, why)
                     .with_hint("nothing was changed: look at `duramen cluster status`, and try again"),
                 error => failure(error),
             })
         })
+    }
+
+    fn leads(&self) -> bool {
+        self.node().is_ok_and(|node| node.leads())
     }
 
     fn state(&self) -> v1::ClusterReply {

@@ -25,6 +25,7 @@ mod content;
 mod fates;
 pub(crate) mod members;
 mod propose;
+mod standing;
 pub(super) mod time;
 
 use std::collections::VecDeque;
@@ -47,6 +48,7 @@ use crate::wal::Record;
 
 pub use fates::Fate;
 use fates::Fates;
+pub(super) use standing::Standing;
 
 /// Takes what a leader has ordered.
 pub trait Proposer: Send + Sync {
@@ -70,9 +72,7 @@ pub trait Proposer: Send + Sync {
 /// What the order of a node needs beyond that of a database alone.
 pub(super) struct ReplicaOrder {
     proposer: Arc<dyn Proposer>,
-    role: Role,
-    /// The entry whose commit is the published root.
-    end: LogEnd,
+    standing: Arc<Standing>,
     /// The group that was taken from the order, without what is published of it.
     in_flight: VecDeque<InFlight>,
     /// Commits of it are being published.
@@ -87,10 +87,7 @@ pub(super) struct ReplicaOrder {
 
 impl fmt::Debug for ReplicaOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplicaOrder")
-            .field("role", &self.role)
-            .field("end", &self.end)
-            .finish_non_exhaustive()
+        f.debug_struct("ReplicaOrder").field("standing", &self.standing).finish_non_exhaustive()
     }
 }
 
@@ -122,14 +119,14 @@ impl Order {
     /// Whether a group is undecided, or an order was given up and the next has not begun: nothing enters.
     pub(super) fn is_closed(&self) -> bool {
         self.replica.as_ref().is_some_and(|replica| {
-            !replica.in_flight.is_empty() || replica.is_publishing || replica.role == Role::Waits
+            !replica.in_flight.is_empty() || replica.is_publishing || replica.standing.role() == Role::Waits
         })
     }
 
     /// Whether a transaction that began at a root of this rollback epoch may enter.
     pub(super) fn admits(&self, rollback_epoch: u64) -> std::result::Result<(), EnterError> {
         let Some(replica) = &self.replica else { return Ok(()) };
-        if replica.role == Role::Follows {
+        if replica.standing.role() == Role::Follows {
             return Err(EnterError::Failed(not_leader()));
         }
         if self.is_closed() {
@@ -169,8 +166,7 @@ impl Committer {
         self.check_all_published();
         order.replica = Some(Box::new(ReplicaOrder {
             proposer,
-            role: Role::Follows,
-            end: LogEnd::default(),
+            standing: Arc::clone(&self.standing),
             in_flight: VecDeque::new(),
             is_publishing: false,
             members: None,
@@ -186,7 +182,8 @@ impl Committer {
         invariant!(end.id.seq == published, "the node goes on after {published}, not {}", end.id.seq);
         let mut order = self.order.lock();
         let replica = order.replica();
-        (replica.end, replica.members) = (end, members);
+        replica.standing.set_end(end);
+        replica.members = members;
         let root = self.published();
         let (trees, position) = (root.trees.clone(), root.position.clone());
         let (seq, rollback_epoch) = (root.seq, order.rollback_epoch);
@@ -198,14 +195,14 @@ impl Committer {
         self.is_replica.load(Ordering::Acquire)
     }
 
-    /// The entry whose commit is the published root.
+    /// The entry whose commit is the published root. Waits for nothing.
     pub(crate) fn replica_end(&self) -> LogEnd {
-        self.order.lock().replica().end
+        self.standing.end()
     }
 
-    /// What this node does with transactions.
+    /// What this node does with transactions. Waits for nothing.
     pub(crate) fn role(&self) -> Role {
-        self.order.lock().replica().role
+        self.standing.role()
     }
 
     /// How often something was refused since the disk has no room.
@@ -216,7 +213,7 @@ impl Committer {
     /// Whether a transaction would enter the order at once.
     pub(crate) fn is_open(&self) -> bool {
         let order = self.order.lock();
-        let leads = order.replica.as_ref().is_none_or(|replica| matches!(replica.role, Role::Leads { .. }));
+        let leads = order.replica.as_ref().is_none_or(|_| matches!(self.role(), Role::Leads { .. }));
         leads && !order.is_closed()
     }
 
@@ -226,11 +223,11 @@ impl Committer {
     /// `InvalidArgument` if the published root is not `end`.
     pub(crate) fn lead_in(&self, term: u64, end: LogEnd) -> Result<()> {
         let mut order = self.take_log();
-        let known = order.replica().end;
+        let known = self.replica_end();
         let result = if known == end {
             // Under a new lineage: what began before conflicts.
             self.give_up(&mut order, Proposed::No, &conflict());
-            order.replica().role = Role::Leads { term };
+            self.standing.set_role(Role::Leads { term });
             self.start_time(end.time_ns);
             Ok(())
         } else {
@@ -247,7 +244,7 @@ impl Committer {
     pub(crate) fn follow_others(&self) {
         let mut order = self.take_log();
         self.give_up(&mut order, Proposed::MayBeDecided, &not_leader());
-        order.replica().role = Role::Follows;
+        self.standing.set_role(Role::Follows);
         self.order_clock.stop();
         self.lay_down_log(order);
     }
@@ -259,7 +256,7 @@ impl Committer {
         let entry = order.replica().in_flight.front().and_then(|first| first.entry.as_ref());
         if entry.is_some_and(|entry| entry.ordered == *first) {
             self.give_up(&mut order, Proposed::No, &conflict());
-            order.replica().role = Role::Waits;
+            self.standing.set_role(Role::Waits);
         }
         self.lay_down_log(order);
     }

@@ -45,7 +45,7 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     work: VecDeque<Work>,
-    /// Something changed that the thread which writes looks at: more is decided.
+    /// The thread that writes has something to look at, now or soon: more is decided, or soon will be.
     woken: bool,
     ends: bool,
 }
@@ -74,6 +74,8 @@ impl Queue {
         let is_append = |work: &Work| matches!(work, Work::Append { .. });
         let appends = state.work.iter().take_while(|work| is_append(work)).count();
         let count = appends.max(1).min(state.work.len());
+        // Soon they are decided. A thread that waits for that with a limit need not be woken by it.
+        state.woken |= appends > 0;
         state.work.drain(..count).collect()
     }
 
@@ -86,12 +88,14 @@ impl Queue {
         } else {
             state
         };
-        if state.work.is_empty() && std::mem::take(&mut state.woken) && !state.ends {
+        if state.work.is_empty() && state.woken && !state.ends {
             // Soon a frame may say what is decided.
             let idle = Duration::from_millis(MARK_IDLE_MS);
             let is_idle = |state: &mut State| state.work.is_empty() && !state.ends;
             state = locked(self.changed.wait_timeout_while(state, idle, is_idle)).0;
         }
+        // What was to be looked at is looked at now.
+        state.woken = false;
         !state.ends
     }
 

@@ -16,12 +16,14 @@ use duramen::{
 };
 use duramen_proto::{collection, document, key, status, v1};
 use prost::Message as _;
+use tokio::time::timeout_at;
 use tonic::Status;
 
 use super::read::Room;
 use super::{DataService, find, refused, request_id, rows};
 use crate::auth::needs;
-use crate::call::Call;
+use crate::call::{Call, deadline_passed};
+use crate::cluster::Cluster;
 use crate::schema::durability;
 
 /// What a condition, operation or read takes in memory at most, as a message and once more as it is checked,
@@ -152,15 +154,25 @@ async fn run(
     call: Call,
     course: &Arc<Course>,
 ) -> Result<v1::BatchReply> {
+    let cluster = service.cluster.as_deref();
+    // A leader need not ask a majority whether it leads before it commits. Reads may be answered in a later
+    // state.
+    let tries_at_once = |cluster: &dyn Cluster| request.reads.is_empty() && cluster.leads();
+    let unconfirmed = cluster.filter(|cluster| tries_at_once(*cluster));
+    if let (Some(cluster), None) = (cluster, unconfirmed) {
+        catch_up(cluster, &call).await?;
+    }
     let write = request.write.take().unwrap_or_default();
     let level = durability(write.level)?;
     let id = match write.request_id.as_ref() {
         [] => None,
         bytes => Some(request_id(bytes)?),
     };
-    needs::batch(&call.caller, &request, |number| course.failed_operation.store(number, Ordering::Relaxed))?;
-    if id.is_some() {
-        call.caller.needs_to_commit()?;
+    if let Err(error) = allowed(&call, &request, id.is_some(), course) {
+        let Some(cluster) = unconfirmed else { return Err(error) };
+        // It may have been allowed to meanwhile.
+        catch_up(cluster, &call).await?;
+        allowed(&call, &request, id.is_some(), course)?;
     }
     // The message as it was decoded and checked, and what its documents become.
     let items =
@@ -171,11 +183,23 @@ async fn run(
     let caller = call.caller.clone();
     let request_of = id.map(|id| Request::new(id, &body_of(&mut request)).by(caller.name()));
     let db = service.writes.at(level);
-    let running = Running { batch: Batch::new(request, course)?, call, course: Arc::clone(course) };
-    let done = match request_of {
-        Some(request) => once(service, &db, &request, running).await,
-        None => plain(service, &db, running).await,
+    let batch = Batch::new(request, course)?;
+    let running = Arc::new(Running { batch, call: call.clone(), course: Arc::clone(course) });
+    let attempt = async || match &request_of {
+        Some(request) => once(service, &db, request, Arc::clone(&running)).await,
+        None => plain(service, &db, Arc::clone(&running)).await,
     };
+    let mut done = attempt().await;
+    if let Some(cluster) = unconfirmed
+        && !stands(&done, id.is_some(), course)
+    {
+        // It has changed nothing, and is run again on everything that was acknowledged before it came.
+        call.give_place_back();
+        catch_up(cluster, &call).await?;
+        call.take_place().await?;
+        course.begin();
+        done = attempt().await;
+    }
     let stale = course.stale.lock().unwrap_or_else(PoisonError::into_inner).take();
     match done {
         Err(_) if stale.is_some() => Err(stale.unwrap_or_else(conflict)),
@@ -184,8 +208,43 @@ async fn run(
     }
 }
 
+/// Fails unless the caller may do all of it.
+fn allowed(call: &Call, request: &v1::BatchRequest, has_id: bool, course: &Course) -> Result<()> {
+    needs::batch(&call.caller, request, |number| course.failed_operation.store(number, Ordering::Relaxed))?;
+    if has_id { call.caller.needs_to_commit() } else { Ok(()) }
+}
+
+/// Whether the outcome of a batch stands, whatever else was acknowledged before it came: it has committed,
+/// or is in doubt, or this node takes nothing now. What it has only read may be old.
+fn stands(done: &Result<v1::BatchReply>, has_id: bool, course: &Course) -> bool {
+    match done {
+        // With a request id its answer is a row of the commit.
+        Ok(_) => has_id || course.writes.load(Ordering::Relaxed),
+        Err(error) => matches!(
+            error.code(),
+            Code::OutcomeUnknown
+                | Code::EnginePoisoned
+                | Code::NotLeader
+                | Code::NoQuorum
+                | Code::DeadlinePassed
+                | Code::Overloaded
+                | Code::Draining
+        ),
+    }
+}
+
+/// Waits until this node has published everything that was acknowledged anywhere, as long as the call may
+/// take.
+async fn catch_up(cluster: &dyn Cluster, call: &Call) -> Result<()> {
+    timeout_at(call.answer_by(), cluster.catch_up()).await.unwrap_or_else(|_| Err(deadline_passed()))
+}
+
 /// Without a request id.
-async fn plain(service: &DataService, db: &duramen::AsyncDb, running: Running) -> Result<v1::BatchReply> {
+async fn plain(
+    service: &DataService,
+    db: &duramen::AsyncDb,
+    running: Arc<Running>,
+) -> Result<v1::BatchReply> {
     let ((answer, reads), receipt) = db
         .transact_with_receipt(move |tx| {
             running.call.begin()?;
@@ -203,9 +262,8 @@ async fn once(
     service: &DataService,
     db: &duramen::AsyncDb,
     request: &Request<'_>,
-    running: Running,
+    running: Arc<Running>,
 ) -> Result<v1::BatchReply> {
-    let running = Arc::new(running);
     let reads = Arc::new(Mutex::new(Vec::new()));
     // Before the answer of an earlier try is looked for: also that takes a commit, which may be in doubt.
     running.call.begin()?;
@@ -290,8 +348,20 @@ struct Course {
     gave_up: AtomicBool,
     /// A type was fitted to another definition than a collection has.
     stale: Mutex<Option<Error>>,
+    /// The last run has written something.
+    writes: AtomicBool,
     /// The number of the operation that is checked or run, from 1: with its error the batch ends. 0: none is.
     failed_operation: AtomicUsize,
+}
+
+impl Course {
+    /// As if the batch had not run.
+    fn begin(&self) {
+        self.failed_operation.store(0, Ordering::Relaxed);
+        self.gave_up.store(false, Ordering::Relaxed);
+        self.writes.store(false, Ordering::Relaxed);
+        *self.stale.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 impl Running {
@@ -313,6 +383,7 @@ impl Running {
         }
         for (number, condition) in (1..).zip(&batch.conditions) {
             if !condition.holds(tx)? {
+                self.course.writes.store(false, Ordering::Relaxed);
                 return Ok((
                     Answer { committed: true, failed_condition: number, results: Vec::new() },
                     Vec::new(),
@@ -328,6 +399,7 @@ impl Running {
             room.take(result.encoded_len())?;
             results.push(result);
         }
+        self.course.writes.store(tx.writes(), Ordering::Relaxed);
         let reads = room.all(tx, &batch.reads, batch.form)?;
         Ok((Answer { committed: true, failed_condition: 0, results }, reads))
     }

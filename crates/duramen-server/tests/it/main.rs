@@ -23,6 +23,7 @@ mod definitions;
 mod feeds;
 mod finds;
 mod hostile;
+mod leading;
 mod reads;
 mod refusals;
 mod rights;

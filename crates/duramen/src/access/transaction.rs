@@ -179,6 +179,12 @@ impl<'e> Transaction<'e> {
         self.inner.runs_alone()
     }
 
+    /// Whether it has written anything so far: one that has not becomes no commit.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.inner.writes()
+    }
+
     /// Bounds the memory of the notes of what this transaction reads, in bytes; the database's memory target
     /// does not count it. Beyond the bound it counts as having read trees whole: more conflicts, never a
     /// wrong answer.

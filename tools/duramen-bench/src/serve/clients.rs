@@ -1,26 +1,30 @@
-//! Tasks that store one row after the other, or make one transfer after the other, and what they measure.
+//! Tasks that store or read one row after the other, or make one transfer after the other, and what they
+//! measure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use duramen_disk::memory::mixed;
 use tokio::runtime::{Builder, Runtime};
 
-use super::server::{Done, Server, Teller, Transfer, Writer};
+use super::server::{Done, Reader, Server, Teller, Transfer, Writer};
 use super::{Serve, Work};
 use crate::data::{Key, Rows};
 use crate::engine::{Result, Row};
 use crate::job::Outcome;
 use crate::machine;
-use crate::workloads::commits::VALUE_BYTES;
 
 /// Commits before the measurement.
 const WARM_UP: Duration = Duration::from_millis(500);
+/// What gets choose from.
+pub(super) const STORED_ROWS: u64 = 10_000;
+const FILLING_TASKS: usize = 64;
 
 /// What the tasks have done.
 pub(super) struct Driven {
-    /// Acknowledged rows, with those of the warm-up.
-    pub(super) commits: u64,
+    /// Answered pieces of work, with those of the warm-up.
+    pub(super) done: u64,
     pub(super) outcome: Outcome,
 }
 
@@ -45,6 +49,23 @@ impl Task for Storing {
     }
 }
 
+/// Reads one of the stored rows.
+struct Reading {
+    reader: Box<dyn Reader>,
+    rows: Rows,
+    key: Key,
+    value: Vec<u8>,
+}
+
+impl Task for Reading {
+    fn step(&mut self, number: u64) -> Done<'_> {
+        let number = mixed(number) % STORED_ROWS;
+        self.rows.value(number, &mut self.value);
+        self.key = self.rows.key(number);
+        self.reader.get(Row { key: self.key.bytes(), value: &self.value })
+    }
+}
+
 /// Makes the transfer of a number.
 struct Moving {
     teller: Box<dyn Teller>,
@@ -64,12 +85,17 @@ fn tasks_of(
     tasks: usize,
 ) -> Result<Vec<Box<dyn Task>>> {
     let connections = words.connections.clamp(1, tasks);
-    let rows = Rows::new(words.seed, VALUE_BYTES);
+    let rows = words.rows();
     Ok(match words.work {
         Work::Put => {
             let writers = server.writers(runtime, tasks, connections)?.into_iter();
             let task = |writer| Box::new(Storing { writer, rows, key: rows.key(0), value: Vec::new() });
             writers.map(|writer| task(writer) as Box<dyn Task>).collect()
+        }
+        Work::Get => {
+            let readers = server.readers(runtime, tasks, connections)?.into_iter();
+            let task = |reader| Box::new(Reading { reader, rows, key: rows.key(0), value: Vec::new() });
+            readers.map(|reader| task(reader) as Box<dyn Task>).collect()
         }
         Work::Transfer => {
             let tellers = server.tellers(runtime, tasks, connections)?.into_iter();
@@ -77,6 +103,30 @@ fn tasks_of(
             tellers.map(|teller| task(teller) as Box<dyn Task>).collect()
         }
     })
+}
+
+/// Stores the rows that gets read.
+pub(super) fn fill(server: &dyn Server, words: &Serve) -> Result<()> {
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let next = Arc::new(AtomicU64::new(0));
+    let rows = words.rows();
+    let store = |mut writer: Box<dyn Writer>| {
+        let next = Arc::clone(&next);
+        runtime.spawn(async move {
+            let mut value = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= STORED_ROWS {
+                    return Result::Ok(());
+                }
+                rows.value(number, &mut value);
+                writer.put(Row { key: rows.key(number).bytes(), value: &value }).await?;
+            }
+        })
+    };
+    let writers = server.writers(&runtime, FILLING_TASKS, words.connections)?;
+    let storing: Vec<_> = writers.into_iter().map(store).collect();
+    storing.into_iter().try_for_each(|task| runtime.block_on(task)?)
 }
 
 /// Lets tasks work for the wanted time; rows and transfers are numbered from `first`.
@@ -91,11 +141,11 @@ pub(super) fn drive(server: &dyn Server, words: &Serve, tasks: usize, first: u64
         tasks.into_iter().map(|task| runtime.spawn(work(task, Arc::clone(&next), begun, end))).collect();
     let (server_before, clients_before) = runtime.block_on(async {
         tokio::time::sleep_until(begun.into()).await;
-        (machine::cpu_seconds_of(server.process()), machine::cpu_seconds())
+        (servers_seconds(server), machine::cpu_seconds())
     });
     let (server_seconds, clients_seconds) = runtime.block_on(async {
         tokio::time::sleep_until(end.into()).await;
-        (machine::cpu_seconds_of(server.process()) - server_before, machine::cpu_seconds() - clients_before)
+        (servers_seconds(server) - server_before, machine::cpu_seconds() - clients_before)
     });
     let mut latencies = Vec::new();
     for task in running {
@@ -105,15 +155,19 @@ pub(super) fn drive(server: &dyn Server, words: &Serve, tasks: usize, first: u64
     let measured = latencies.len().max(1) as f64;
     let us = |part: f64| duramen_lab::measure::quantile(&latencies, part).unwrap_or(0) as f64 / 1e3;
     let outcome = Outcome::default()
-        .with("commits/s", latencies.len() as f64 / words.seconds)
+        .with(words.work.rate(), latencies.len() as f64 / words.seconds)
         .with("p50 us", us(0.5))
         .with("p99 us", us(0.99))
-        .with("processor us a commit, server", server_seconds * 1e6 / measured)
-        .with("processor us a commit, clients", clients_seconds * 1e6 / measured);
-    Ok(Driven { commits: next.load(Ordering::Relaxed) - first, outcome })
+        .with("processor us each, servers", server_seconds * 1e6 / measured)
+        .with("processor us each, clients", clients_seconds * 1e6 / measured);
+    Ok(Driven { done: next.load(Ordering::Relaxed) - first, outcome })
 }
 
-/// Works until the end. Returns the nanoseconds of each commit of the measured time.
+fn servers_seconds(server: &dyn Server) -> f64 {
+    server.processes().into_iter().map(machine::cpu_seconds_of).sum()
+}
+
+/// Works until the end. Returns the nanoseconds of each piece of work of the measured time.
 async fn work(
     mut task: Box<dyn Task>,
     next: Arc<AtomicU64>,

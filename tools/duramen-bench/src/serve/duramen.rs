@@ -1,7 +1,9 @@
 //! Duramen by the generated client over TCP with a token: a batch with one put, or a stream of transactions.
 
 mod remote;
+mod task;
 mod teller;
+mod three;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,7 +11,6 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Instant;
 
-use bytes::Bytes;
 use duramen::{Db, Schema};
 use duramen_client::AsyncRemote;
 use duramen_disk::memory::{Random, mixed};
@@ -20,8 +21,11 @@ use tonic::Request;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 
-use super::server::{ACCOUNTS, BALANCE, Done, Entry, OPENED_TOGETHER, Server, Teller, Writer};
-use crate::engine::{Result, Row};
+use self::task::{Ids, Task};
+use super::server::{ACCOUNTS, BALANCE, Entry, OPENED_TOGETHER, Server, Teller, Writer};
+use crate::engine::Result;
+
+pub(super) use three::{AT_FOLLOWER, AT_LEADER, Nodes, all_vote, rows_at, tasks_at};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "duramen",
@@ -57,7 +61,7 @@ pub(super) struct Way {
     pub(super) has_library: bool,
 }
 
-const COLLECTION: &str = "rows";
+pub(super) const COLLECTION: &str = "rows";
 
 /// Serves a database until standard input ends; what the child of a turn does.
 pub(crate) fn serve(dir: &Path, has_tls: bool) -> Result<()> {
@@ -148,15 +152,25 @@ impl Served {
     }
 
     fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        request.metadata_mut().insert("authorization", self.token.clone());
-        request
+        task::with_token(message, Some(&self.token))
+    }
+}
+
+/// How many rows there are.
+async fn count(client: &mut DataClient<Channel>, token: Option<&MetadataValue<Ascii>>) -> Result<u64> {
+    let of = v1::RangeOf { collection: COLLECTION.to_owned(), ..Default::default() };
+    let reads = vec![v1::Read { kind: Some(v1::read::Kind::Count(of)) }];
+    let request = task::with_token(v1::ReadRequest { reads, ..Default::default() }, token);
+    let reply = client.read(request).await?;
+    match reply.into_inner().results.into_iter().next().and_then(|result| result.kind) {
+        Some(v1::read_result::Kind::Number(count)) => Ok(count),
+        other => Err(format!("a count was answered by {other:?}").into()),
     }
 }
 
 impl Server for Served {
-    fn process(&self) -> u32 {
-        self.process.id()
+    fn processes(&self) -> Vec<u32> {
+        vec![self.process.id()]
     }
 
     fn writers(&self, runtime: &Runtime, tasks: usize, connections: usize) -> Result<Vec<Box<dyn Writer>>> {
@@ -173,7 +187,11 @@ impl Server for Served {
                 greeted,
                 random: Random::new(mixed(task as u64 ^ then_ms << 8)),
             });
-            Box::new(Task { client: clients[task % connections].clone(), token: self.token.clone(), ids })
+            Box::new(Task {
+                client: clients[task % connections].clone(),
+                token: Some(self.token.clone()),
+                ids,
+            })
         };
         Ok((0..tasks).map(writer).collect())
     }
@@ -197,15 +215,7 @@ impl Server for Served {
     }
 
     fn count(&self) -> Result<u64> {
-        let of = v1::RangeOf { collection: COLLECTION.to_owned(), ..Default::default() };
-        let reads = vec![v1::Read { kind: Some(v1::read::Kind::Count(of)) }];
-        let request = self.request(v1::ReadRequest { reads, ..Default::default() });
-        let runtime = Runtime::new()?;
-        let reply = runtime.block_on(async { Result::Ok(self.connect().await?.read(request).await?) })?;
-        match reply.into_inner().results.into_iter().next().and_then(|result| result.kind) {
-            Some(v1::read_result::Kind::Number(count)) => Ok(count),
-            other => Err(format!("a count was answered by {other:?}").into()),
-        }
+        Runtime::new()?.block_on(async { count(&mut self.connect().await?, Some(&self.token)).await })
     }
 
     fn open_accounts(&self) -> Result<()> {
@@ -248,66 +258,4 @@ impl Drop for Served {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-struct Task {
-    client: DataClient<Channel>,
-    token: MetadataValue<Ascii>,
-    ids: Option<Ids>,
-}
-
-/// Request ids: UUIDs of version 7, by the server's clock of requests.
-struct Ids {
-    /// What that said, and when.
-    then_ms: u64,
-    greeted: Instant,
-    random: Random,
-}
-
-impl Ids {
-    fn next(&mut self) -> Bytes {
-        let mut id = [0; 16];
-        let now_ms = self.then_ms + u64::try_from(self.greeted.elapsed().as_millis()).unwrap_or(0);
-        id[..6].copy_from_slice(&now_ms.to_be_bytes()[2..]);
-        id[6..8].copy_from_slice(&self.random.bits().to_be_bytes()[..2]);
-        id[8..].copy_from_slice(&self.random.bits().to_be_bytes());
-        id[6] = id[6] & 0x0f | 0x70;
-        id[8] = id[8] & 0x3f | 0x80;
-        Bytes::copy_from_slice(&id)
-    }
-}
-
-impl Writer for Task {
-    fn put<'a>(&'a mut self, row: Row<'a>) -> Done<'a> {
-        let put = v1::PutDocument {
-            collection: COLLECTION.to_owned(),
-            document: Some(v1::Document { form: Some(v1::document::Form::Msgpack(document(row))) }),
-            want_before: false,
-        };
-        let request_id = self.ids.as_mut().map(Ids::next).unwrap_or_default();
-        let mut request = Request::new(v1::BatchRequest {
-            write: Some(v1::Write { request_id, ..Default::default() }),
-            operations: vec![v1::Operation { kind: Some(v1::operation::Kind::Put(put)) }],
-            ..Default::default()
-        });
-        request.metadata_mut().insert("authorization", self.token.clone());
-        Box::pin(async move {
-            self.client.batch(request).await?;
-            Ok(())
-        })
-    }
-}
-
-/// `{key: bytes, value: bytes}` as MessagePack.
-fn document(row: Row<'_>) -> Bytes {
-    let mut bytes = Vec::with_capacity(row.value.len() + 64);
-    bytes.push(0x82);
-    for (name, part) in [("key", row.key), ("value", row.value)] {
-        bytes.push(0xa0 | u8::try_from(name.len()).unwrap_or(0));
-        bytes.extend_from_slice(name.as_bytes());
-        bytes.push(0xc5);
-        bytes.extend_from_slice(&u16::try_from(part.len()).unwrap_or(0).to_be_bytes());
-        bytes.extend_from_slice(part);
-    }
-    bytes.into()
 }

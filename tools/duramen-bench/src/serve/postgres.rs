@@ -65,8 +65,8 @@ impl Postgres {
 }
 
 impl Server for Postgres {
-    fn process(&self) -> u32 {
-        self.process
+    fn processes(&self) -> Vec<u32> {
+        vec![self.process]
     }
 
     fn writers(&self, runtime: &Runtime, tasks: usize, _: usize) -> Result<Vec<Box<dyn Writer>>> {

@@ -149,6 +149,6 @@ fn scan<S: Reads>(db: &S, rows: u64) -> engine::Result<Outcome> {
     }
     let seconds = begun.elapsed().as_secs_f64();
     let expected: u64 = (0..rows).map(|id| id % 1_000).sum();
-    let (answer, expected) = (count ^ cents << 32 ^ bytes, rows ^ expected << 32 ^ rows * 100);
+    let (answer, expected) = (count ^ cents << 32 ^ bytes, rows ^ expected << 32 ^ (rows * 100));
     Ok(Outcome::default().with(FIGURE, rows as f64 / seconds).answering(answer, expected))
 }

@@ -20,23 +20,34 @@ pub(super) struct Entry {
 
 /// A running server.
 pub(super) trait Server {
-    /// The process whose time counts, with its children.
-    fn process(&self) -> u32;
+    /// The processes whose time counts, with their children.
+    fn processes(&self) -> Vec<u32>;
 
     /// A writer for each task.
     fn writers(&self, runtime: &Runtime, tasks: usize, connections: usize) -> Result<Vec<Box<dyn Writer>>>;
 
-    /// A teller for each task; none if the server has no such transactions.
-    fn tellers(&self, runtime: &Runtime, tasks: usize, connections: usize) -> Result<Vec<Box<dyn Teller>>>;
-
     /// How many rows there are.
     fn count(&self) -> Result<u64>;
 
+    /// A reader for each task; none if the reads of the server are not measured.
+    fn readers(&self, _: &Runtime, _: usize, _: usize) -> Result<Vec<Box<dyn Reader>>> {
+        Err("reads of this server are not measured".into())
+    }
+
+    /// A teller for each task; none if the server has no such transactions, or they are not measured.
+    fn tellers(&self, _: &Runtime, _: usize, _: usize) -> Result<Vec<Box<dyn Teller>>> {
+        Err("transactions of several messages of this server are not measured".into())
+    }
+
     /// Stores the accounts, each with the same balance.
-    fn open_accounts(&self) -> Result<()>;
+    fn open_accounts(&self) -> Result<()> {
+        Err("this server has no accounts".into())
+    }
 
     /// The sum of all accounts.
-    fn total(&self) -> Result<u64>;
+    fn total(&self) -> Result<u64> {
+        Err("this server has no accounts".into())
+    }
 
     /// Stops it in order.
     fn stop(self: Box<Self>) -> Result<()>;
@@ -49,6 +60,13 @@ pub(super) type Done<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>
 pub(super) trait Writer: Send {
     /// Stores a new row. It is durable when the future is done.
     fn put<'a>(&'a mut self, row: Row<'a>) -> Done<'a>;
+}
+
+/// A task that reads rows.
+pub(super) trait Reader: Send {
+    /// Reads the row with this key, as it is after every put that was answered. A future that is done has
+    /// found this value.
+    fn get<'a>(&'a mut self, row: Row<'a>) -> Done<'a>;
 }
 
 /// A task that moves money.

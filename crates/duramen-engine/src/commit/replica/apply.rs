@@ -35,7 +35,7 @@ impl Committer {
             let mut order = self.order.lock();
             let replica = order.replica();
             let first = replica.in_flight.front().zip(entries.first());
-            (replica.end, first.is_some_and(|(own, decided)| own.is(decided)))
+            (replica.standing.end(), first.is_some_and(|(own, decided)| own.is(decided)))
         };
         check_follow(&end, entries)?;
         if !is_own {
@@ -79,9 +79,9 @@ impl Committer {
             replica.is_publishing = true;
             return replica.in_flight.drain(..count).collect();
         }
-        if matches!(replica.role, Role::Leads { .. }) {
+        if matches!(replica.standing.role(), Role::Leads { .. }) {
             // None may enter while others are applied.
-            replica.role = Role::Waits;
+            replica.standing.set_role(Role::Waits);
             let is_idle = replica.in_flight.is_empty();
             if !is_idle || !order.forming.is_empty() {
                 self.give_up(&mut order, Proposed::MayBeDecided, &conflict());
@@ -122,7 +122,7 @@ impl Committer {
     /// Applies entries of other nodes, or of orders that were given up here. Returns how many.
     fn apply_others(&self, entries: &[Entry]) -> Result<usize> {
         let mut order = self.order.lock();
-        let mut end = order.replica().end;
+        let mut end = order.replica().standing.end();
         let (mut counting, mut bytes, mut failed) = (Vec::new(), 0, None);
         for entry in entries {
             if bytes > GROUP_BYTES_MAX {
@@ -271,6 +271,6 @@ fn counts(entry: &Entry, before: &LogEnd) -> bool {
 
 fn note_applied(order: &mut Order, entry: &Entry, counts: bool) {
     let replica = order.replica();
-    replica.end = replica.end.after(entry);
+    replica.standing.set_end(replica.standing.end().after(entry));
     replica.fates.applied(entry, counts);
 }

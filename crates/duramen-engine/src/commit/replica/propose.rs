@@ -64,7 +64,7 @@ impl Committer {
         let mut order = self.order.lock();
         loop {
             self.usable()?;
-            if order.replica().role == Role::Follows {
+            if self.role() == Role::Follows {
                 return Err(not_leader());
             }
             if order.is_closed() {
@@ -170,7 +170,7 @@ impl Committer {
         let (records, members) = group.into_parts();
         let lineage = order.rollback_epoch;
         let replica = order.replica();
-        let Role::Leads { term } = replica.role else { return None };
+        let Role::Leads { term } = replica.standing.role() else { return None };
         let in_flight = |(record, mut effects): (Record, CommitEffects)| {
             let root = effects.root.take().expect("a commit of a node keeps its root");
             InFlight { entry: None, record, effects, root }
@@ -181,7 +181,7 @@ impl Committer {
         let records = commits().map(|commit| (commit.record.clone(), commit.root.time_ns)).collect();
         let take_room = commits().map(|commit| &commit.effects).filter(|effects| effects.takes_room);
         let take_room = take_room.map(|effects| effects.seq).collect();
-        Some(Taken { records, term, lineage, end: replica.end, take_room, proposer })
+        Some(Taken { records, term, lineage, end: replica.standing.end(), take_room, proposer })
     }
 
     /// Makes the entries of a group. They have room in both logs before they are proposed: a decided commit
@@ -221,6 +221,7 @@ impl Committer {
 }
 
 fn may_propose(order: &Order) -> bool {
-    let leads = order.replica.as_ref().is_some_and(|replica| matches!(replica.role, Role::Leads { .. }));
+    let leads =
+        order.replica.as_ref().is_some_and(|replica| matches!(replica.standing.role(), Role::Leads { .. }));
     leads && !order.forming.is_empty() && !order.is_closed()
 }
