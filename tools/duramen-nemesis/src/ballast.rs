@@ -16,15 +16,27 @@ const BALLAST_BYTES: usize = 256 << 10;
 const BALLAST_MAX: u64 = 200;
 /// So many large values are several times what nodes keep.
 const BEHIND: u64 = 300;
+/// A node that was started serves within this time. It may copy the state first.
+const SERVES_WITHIN: Duration = Duration::from_secs(30);
 /// A leader whose disk is full lets another node lead within this time.
 const MOVES_WITHIN: Duration = Duration::from_secs(12);
+
+/// A client that asks at a machine first.
+fn connect(machine: usize) -> duramen::Result<Remote> {
+    let begun = Instant::now();
+    loop {
+        match Remote::connect(&machine::steward(machine).to_string()) {
+            Err(_) if begun.elapsed() < SERVES_WITHIN => std::thread::sleep(Duration::from_millis(50)),
+            connected => return connected,
+        }
+    }
+}
 
 /// Puts large values until the cluster has no room for more of them, or has taken many, and deletes them all:
 /// that must always pass. If a majority `has_room`, none may be refused for long. Returns what happened.
 pub(crate) fn press(machine: usize, has_room: bool, random: &mut Random) -> Result<String> {
     let failed = |what: &str, error: &Error| format!("{what} while disks are full: {error:?}");
-    let remote = Remote::connect(&machine::steward(machine).to_string())
-        .map_err(|error| failed("connecting", &error))?;
+    let remote = connect(machine).map_err(|error| failed("connecting", &error))?;
     let (mut puts, mut taken) = (0, Instant::now());
     let refused = loop {
         if puts == BALLAST_MAX {
@@ -49,7 +61,7 @@ pub(crate) fn press(machine: usize, has_room: bool, random: &mut Random) -> Resu
 /// Writes more than nodes keep for one that lacks it, asked at a machine, and deletes it again.
 pub(crate) fn leave_behind(machine: usize, random: &mut Random) -> Result<String> {
     let failed = |error: Error| format!("while a machine is down: {error:?}");
-    let remote = Remote::connect(&machine::steward(machine).to_string()).map_err(failed)?;
+    let remote = connect(machine).map_err(failed)?;
     for key in 0..BEHIND {
         let value: Vec<u64> = (0..BALLAST_BYTES / 8).map(|_| random.bits()).collect();
         remote.kv(BALLAST).put(key, &value).map_err(failed)?;
