@@ -33,36 +33,46 @@ trait Task: Send {
     fn step(&mut self, number: u64) -> Done<'_>;
 }
 
-/// Stores the row of a number.
-struct Storing {
-    writer: Box<dyn Writer>,
+/// The row that was drawn last.
+struct Drawn {
     rows: Rows,
     key: Key,
     value: Vec<u8>,
 }
 
-impl Task for Storing {
-    fn step(&mut self, number: u64) -> Done<'_> {
+impl Drawn {
+    fn of(rows: Rows) -> Drawn {
+        Drawn { rows, key: rows.key(0), value: Vec::new() }
+    }
+
+    fn row(&mut self, number: u64) -> Row<'_> {
         self.rows.value(number, &mut self.value);
         self.key = self.rows.key(number);
-        self.writer.put(Row { key: self.key.bytes(), value: &self.value })
+        Row { key: self.key.bytes(), value: &self.value }
+    }
+}
+
+/// Stores the row of a number.
+struct Storing {
+    writer: Box<dyn Writer>,
+    drawn: Drawn,
+}
+
+impl Task for Storing {
+    fn step(&mut self, number: u64) -> Done<'_> {
+        self.writer.put(self.drawn.row(number))
     }
 }
 
 /// Reads one of the stored rows.
 struct Reading {
     reader: Box<dyn Reader>,
-    rows: Rows,
-    key: Key,
-    value: Vec<u8>,
+    drawn: Drawn,
 }
 
 impl Task for Reading {
     fn step(&mut self, number: u64) -> Done<'_> {
-        let number = mixed(number) % STORED_ROWS;
-        self.rows.value(number, &mut self.value);
-        self.key = self.rows.key(number);
-        self.reader.get(Row { key: self.key.bytes(), value: &self.value })
+        self.reader.get(self.drawn.row(mixed(number) % STORED_ROWS))
     }
 }
 
@@ -89,12 +99,12 @@ fn tasks_of(
     Ok(match words.work {
         Work::Put => {
             let writers = server.writers(runtime, tasks, connections)?.into_iter();
-            let task = |writer| Box::new(Storing { writer, rows, key: rows.key(0), value: Vec::new() });
+            let task = |writer| Box::new(Storing { writer, drawn: Drawn::of(rows) });
             writers.map(|writer| task(writer) as Box<dyn Task>).collect()
         }
         Work::Get => {
             let readers = server.readers(runtime, tasks, connections)?.into_iter();
-            let task = |reader| Box::new(Reading { reader, rows, key: rows.key(0), value: Vec::new() });
+            let task = |reader| Box::new(Reading { reader, drawn: Drawn::of(rows) });
             readers.map(|reader| task(reader) as Box<dyn Task>).collect()
         }
         Work::Transfer => {
@@ -113,14 +123,13 @@ pub(super) fn fill(server: &dyn Server, words: &Serve) -> Result<()> {
     let store = |mut writer: Box<dyn Writer>| {
         let next = Arc::clone(&next);
         runtime.spawn(async move {
-            let mut value = Vec::new();
+            let mut drawn = Drawn::of(rows);
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 if number >= STORED_ROWS {
                     return Result::Ok(());
                 }
-                rows.value(number, &mut value);
-                writer.put(Row { key: rows.key(number).bytes(), value: &value }).await?;
+                writer.put(drawn.row(number)).await?;
             }
         })
     };
