@@ -165,14 +165,17 @@ impl Checkpointer {
         (newest.superblock.replay, catalogue)
     }
 
-    /// Evicts root nodes of the newest checkpoint that a newer root has replaced.
+    /// Evicts root nodes of the newest checkpoint that neither a newer root nor a held one uses.
     ///
-    /// What only they hold leaves memory too. The checkpoint keeps those trees only to compare them with
-    /// newer ones; nothing reads them.
-    pub(crate) fn let_go_of_replaced(&self, newest: &Root) {
+    /// What only they hold leaves memory too: no eviction of those roots would reach it. The checkpoint keeps
+    /// such trees only to compare them with newer ones; nothing reads them.
+    pub(crate) fn let_go_of_replaced(&self, newest: &Root, held: &[Arc<Root>]) {
         let trees = self.newest().trees.clone();
+        let slot_of = |trees: &TreeTable, id| trees.get(id).and_then(|tree| tree.slot.clone());
         for id in newest.trees.changed_since(&trees) {
-            if let Some((tree, slot)) = trees.get(id).and_then(|tree| Some((tree, tree.slot.as_ref()?))) {
+            let Some((tree, slot)) = trees.get(id).zip(slot_of(&trees, id)) else { continue };
+            let is_used = |root: &Arc<Root>| slot_of(&root.trees, id).is_some_and(|held| held.shares(&slot));
+            if !held.iter().any(is_used) {
                 slot.evict(&self.store.pages, tree.reducer.as_deref());
             }
         }

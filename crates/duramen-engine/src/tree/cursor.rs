@@ -184,7 +184,7 @@ impl Cursor {
 
     fn descend(&mut self, pages: &Pages, slot: &Slot, seek: bool) -> Result<()> {
         let depth = self.path.len();
-        let mut node = slot.load(pages, !seek)?;
+        let mut node = self.load(pages, slot, seek)?;
         while let Body::Inner(inner) = node.body() {
             let child = match (self.direction, seek) {
                 (Direction::Forward, true) => inner.separators().child_of(&self.range.from),
@@ -194,18 +194,19 @@ impl Cursor {
                 }
                 (Direction::Reverse, false) => inner.len() - 1,
             };
-            let below = match inner.slot(child).load(pages, !seek) {
-                Ok(below) => below,
-                Err(error) => {
-                    self.path.truncate(depth);
-                    return Err(error);
-                }
-            };
+            let below = inner.slot(child).clone();
             self.path.push((node, child));
-            node = below;
+            node = self.load(pages, &below, seek).inspect_err(|_| self.path.truncate(depth))?;
         }
         self.stand(node);
         Ok(())
+    }
+
+    /// A node below the path. It stays in memory, unless a node of the path was evicted: no root leads there
+    /// any more, and no eviction would find what the cursor reads below.
+    fn load(&self, pages: &Pages, slot: &Slot, seek: bool) -> Result<Arc<Node>> {
+        let is_cut_off = self.path.iter().any(|(node, _)| node.has_left());
+        if is_cut_off { slot.pass_through(pages) } else { slot.load(pages, !seek) }
     }
 
     fn stand(&mut self, node: Arc<Node>) {

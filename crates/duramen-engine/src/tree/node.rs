@@ -217,6 +217,11 @@ impl Node {
         }
     }
 
+    /// Whether the node was evicted. What is read below it is charged as resident all the same.
+    pub(crate) fn has_left(&self) -> bool {
+        self.charge.has_left()
+    }
+
     /// Notes that the node was read, and is kept in memory.
     pub(crate) fn note_kept(&self) {
         let besides = match &self.body {
@@ -260,7 +265,7 @@ impl Node {
 
     /// The node may have been evicted while a newer version of it was made: what both share stays in memory.
     pub(crate) fn keep_shared<'s>(&self, newer: impl Iterator<Item = &'s Slot>) {
-        if !self.charge.has_left() {
+        if !self.has_left() {
             return;
         }
         for node in newer.filter_map(Slot::peek) {

@@ -351,9 +351,14 @@ impl Slot {
         self.with_reduction(<[u8]>::len)
     }
 
+    /// Whether one is a clone of the other: a child that is read or evicted through one is so through both.
+    pub(crate) fn shares(&self, other: &Slot) -> bool {
+        Arc::ptr_eq(&self.hold, &other.hold)
+    }
+
     /// Whether the two lead to the very same node.
     pub(crate) fn same_as(&self, other: &Slot) -> bool {
-        if Arc::ptr_eq(&self.hold, &other.hold) {
+        if self.shares(other) {
             return true;
         }
         if let (Some(mine), Some(theirs)) = (self.peek(), other.peek())

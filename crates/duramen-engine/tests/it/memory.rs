@@ -5,7 +5,7 @@ use std::thread;
 
 use duramen_disk::MemDisk;
 use duramen_disk::memory::{Random, SyncGate};
-use duramen_engine::{Code, Durability, Engine, KeyRange, Options, Transaction, TreeId};
+use duramen_engine::{Code, CopyPart, Durability, Engine, KeyRange, Options, Transaction, TreeId};
 
 use crate::awkward::returns;
 use crate::basics::{open, tiny};
@@ -269,4 +269,42 @@ fn the_memory_target_can_be_raised_and_lowered() {
     let given_back = (0..100).any(|_| read_all() <= 4 << 20);
     assert!(given_back, "{} bytes stay in memory", engine.stats().resident_bytes);
     assert_eq!(engine.set_memory_bytes(1 << 20).unwrap_err().code(), Code::InvalidArgument);
+}
+
+/// A state that is read while others replace it: what was read, and the state of a checkpoint in between,
+/// stays in memory no longer than other nodes.
+#[test]
+fn a_copy_beside_writes_is_within_the_memory_target() {
+    const ROWS: u64 = 24_000;
+    let memory_bytes = 4 << 20;
+    let engine = open(&MemDisk::new(10), Options { memory_bytes, ..Options::default() });
+    let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
+    let mut random = Random::new(11);
+    let mut write = |keys: &mut dyn Iterator<Item = u64>| {
+        let mut put = |tx: &mut Transaction, key: u64| {
+            let mut value = [0; 1000];
+            value
+                .chunks_mut(8)
+                .for_each(|part| part.copy_from_slice(&random.bits().to_be_bytes()[..part.len()]));
+            tx.put(tree, &key.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes(), &value)
+        };
+        let keys: Vec<u64> = keys.collect();
+        let puts = |tx: &mut Transaction| keys.iter().try_for_each(|key| put(tx, *key));
+        engine.transact(Durability::Process, puts).unwrap();
+    };
+    (0..ROWS).step_by(100).for_each(|first| write(&mut (first..first + 100)));
+    let mut source = engine.copy_source().unwrap();
+    let (mut copied, mut looks_above, mut keys) = (0, 0, Random::new(12));
+    while let Some(part) = source.next(&|_, value| value).unwrap() {
+        if let CopyPart::Entries(entries) = part {
+            copied += entries.len() as u64;
+        }
+        for _ in 0..8 {
+            write(&mut (0..16).map(|_| keys.below(ROWS as usize) as u64));
+            looks_above += u32::from(engine.stats().resident_bytes > memory_bytes as u64);
+        }
+    }
+    assert_eq!(copied, ROWS, "the copy is whole");
+    // A thread that evicts may be suspended for some of these 750 looks.
+    assert!(looks_above < 50, "nodes took more than their target at {looks_above} looks");
 }

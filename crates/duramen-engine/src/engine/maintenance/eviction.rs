@@ -34,9 +34,7 @@ impl Maintenance {
         // A thread that finds an eviction running goes on without one.
         let Some(mut hand) = locked_if_free(self.eviction.try_lock()) else { return };
         self.store.registry.let_go_before(root.seq);
-        if self.store.registry.roots().iter().all(|held| held.seq >= root.seq) {
-            self.checkpointer.let_go_of_replaced(&root);
-        }
+        self.checkpointer.let_go_of_replaced(&root, &self.store.registry.roots());
         let (before, bytes_min) = (meter.resident_bytes(), meter.eviction_bytes_min());
         let enough = || {
             let freed = before.saturating_sub(meter.resident_bytes());
