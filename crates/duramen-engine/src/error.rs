@@ -215,7 +215,7 @@ codes! {
     NotLeader = 1201, Unavailable, "this node of a cluster does not lead";
     NoQuorum = 1202, Unavailable, "no majority of the cluster answers";
     LostWrites = 1204, Expired, "the commit is not of this database, or was lost";
-    IdentityRetired = 1205, Invalid, "the node is no member of its cluster any more";
+    IdentityRetired = 1205, Invalid, "the node was removed from its cluster, or is an older copy of a member";
     WrongCluster = 1206, Invalid, "the node is of another cluster, or has another history";
     IsReplica = 1208, Invalid, "the database is a node of a cluster";
 }

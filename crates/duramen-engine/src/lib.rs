@@ -75,7 +75,8 @@ pub use ids::{CommitSeq, TreeId};
 pub use options::GiveBack;
 pub use options::{Background, Durability, Geometry, Options};
 pub use raft_log::{
-    Done, EntriesFor, Entry, EntryId, EntryKind, Found, Ident, LogEnd, OrderedOn, RaftLog, Room, Vote,
+    Done, EntriesFor, Entry, EntryId, EntryKind, Found, Ident, Incarnation, LogEnd, OrderedOn, RaftLog, Room,
+    Vote,
 };
 pub use repair::{LogEntry, LostRange};
 pub use threads::{Rest, Worker, processors, side_by_side};

@@ -18,9 +18,11 @@
 //! doubt, and the next opening looks (D6).
 //!
 //! Reading order: [`Entry`], [`RaftLog`], `view` (what readers see), `writer` (what reaches the disk), `room`
-//! (full disks), `twin` (the vote). Format: docs/format.md, "Raft's log".
+//! (full disks), `twin` (the vote), `incarnation` (older copies of a directory). Format:
+//! docs/format.md, "Raft's log".
 
 mod entry;
+mod incarnation;
 mod opening;
 mod queue;
 mod room;
@@ -37,6 +39,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub use entry::{Entry, EntryId, EntryKind, LogEnd, OrderedOn};
+pub(crate) use incarnation::INCARNATIONS;
+pub use incarnation::Incarnation;
 pub use opening::Found;
 pub(crate) use opening::RaftPlace;
 pub use room::{EntriesFor, Room};
@@ -46,6 +50,7 @@ use crate::alarm::locked;
 use crate::error::{Code, Error, Result};
 use crate::ids::CommitSeq;
 use crate::raft_log::entry::{Stored, decode};
+use crate::raft_log::incarnation::Incarnations;
 use crate::raft_log::queue::{Queue, Work};
 use crate::raft_log::view::View;
 use crate::raft_log::writer::Writer;
@@ -69,6 +74,7 @@ struct Inner {
     view: Mutex<View>,
     queue: Queue,
     writer: Writer,
+    incarnations: Mutex<Incarnations>,
     /// Bytes of appends that wait, and of room that is held.
     promised: AtomicUsize,
 }
@@ -254,6 +260,29 @@ impl RaftLog {
     #[must_use]
     pub fn decided(&self) -> CommitSeq {
         self.inner.view_now().decided
+    }
+
+    /// This opening of the node's directory.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        locked(self.inner.incarnations.lock()).own()
+    }
+
+    /// The newest known incarnation of another node.
+    #[must_use]
+    pub fn incarnation_of(&self, node: u64) -> Option<Incarnation> {
+        locked(self.inner.incarnations.lock()).of(node)
+    }
+
+    /// Notes the incarnation of another node. Returns a different one if that is known to be the newest: the
+    /// node that was met is an older copy, or one of two. Syncs a file if the node was opened since it was
+    /// met last.
+    ///
+    /// # Errors
+    /// `System` (E1001): the log refuses everything from here on.
+    pub fn meet(&self, node: u64, met: Incarnation) -> Result<Option<Incarnation>> {
+        let newest = locked(self.inner.incarnations.lock()).meet(node, met);
+        newest.inspect_err(|error| self.inner.queue.fail(error))
     }
 
     /// Why the log refuses everything, if it does.

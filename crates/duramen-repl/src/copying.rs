@@ -20,7 +20,7 @@ use crate::retain::free_bytes;
 use crate::runtime::Runtime;
 use crate::seed::{Part, head_of, part_of};
 use crate::types::Peer;
-use crate::wire::{Answer, Asked, NextPiece, Piece, Seed, SeedHead};
+use crate::wire::{Answer, Asked, NextPiece, Piece, Request, Seed, SeedHead};
 
 /// Between two tries.
 pub(crate) const PAUSE: Duration = Duration::from_millis(300);
@@ -88,7 +88,8 @@ pub(crate) struct Asking {
 
 impl Asking {
     pub(crate) async fn ask<R: Runtime>(&self, lane: Lane, asked: Asked) -> Result<Answer, String> {
-        ask::<R>(&*self.transport, self.ident, (0, &self.peer), lane, asked, ANSWER_MAX).await
+        let request = Request::new(self.ident, 0, asked);
+        ask::<R>(&*self.transport, &self.peer, lane, request, ANSWER_MAX).await?.into_answer()
     }
 
     async fn piece<R: Runtime>(&self, next: NextPiece) -> Result<Piece, NodeError> {

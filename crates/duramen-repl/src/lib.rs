@@ -19,6 +19,7 @@ mod members;
 mod merge;
 mod net;
 mod node;
+mod openings;
 mod promote;
 mod proposer;
 mod read;

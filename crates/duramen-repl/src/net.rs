@@ -25,6 +25,7 @@ use prost::Message;
 
 use crate::merge::merged;
 use crate::node::GONE_AFTER;
+use crate::openings::Openings;
 use crate::retain::Retained;
 use crate::room::Rooms;
 use crate::runtime::Runtime;
@@ -33,7 +34,7 @@ use crate::state::{State, StateAt};
 use crate::types::{Peer, Types, VoteOf};
 use crate::wire::{
     Answer, Append, AppendReply, AskVote, Asked, CopyReply, NeedsCopy, NextPiece, Reply, Request, Seed,
-    Transfer, VoteReply, WireId, WireVote,
+    Transfer, VoteReply, WireId, WireIncarnation, WireVote,
 };
 use crate::{join, read};
 
@@ -82,6 +83,7 @@ pub(crate) struct Links {
     pub(crate) seeds: Weak<Seeds>,
     /// The newest entry of which a leader said that it names the members, without this node; 0 if none did.
     pub(crate) removed_by: Arc<AtomicU64>,
+    pub(crate) openings: Arc<Openings>,
 }
 
 impl Links {
@@ -96,12 +98,29 @@ impl Links {
         asked: Asked,
         within: Duration,
     ) -> Result<Answer, String> {
-        let answered = ask::<R>(&*self.transport, Some(self.ident), (node, peer), lane, asked, within).await;
-        if let Ok(Answer::Removed(by)) = answered {
+        let openings = &self.openings;
+        if let Some(why) = openings.retired() {
+            return Err(why.message().to_owned());
+        }
+        let request = Request {
+            incarnation: openings.own(),
+            expects: openings.of(node),
+            lacks: openings.lacked_by(node),
+            ..Request::new(Some(self.ident), node, asked)
+        };
+        let reply = ask::<R>(&*self.transport, peer, lane, request, within).await?;
+        if let Some(expected) = reply.expects {
+            openings.expected(expected, true);
+        }
+        if let Some(met) = reply.incarnation {
+            openings.meet::<R>(node, met).await.map_err(|_| not_the_newest(node))?;
+        }
+        let answer = reply.into_answer()?;
+        if let Answer::Removed(by) = answer {
             self.removed_by.fetch_max(by, Ordering::Relaxed);
             return Err(removed(self.ident).message().to_owned());
         }
-        answered
+        Ok(answer)
     }
 
     /// A member was told to copy the state after an entry, or after a later one: just now, or before.
@@ -225,23 +244,33 @@ impl Link {
 /// Why there is none.
 pub(crate) async fn ask<R: Runtime>(
     transport: &dyn Transport,
-    own: Option<Ident>,
-    (node, peer): (u64, &Peer),
+    peer: &Peer,
     lane: Lane,
-    asked: Asked,
+    request: Request,
     within: Duration,
-) -> Result<Answer, String> {
-    let cluster = own.map_or_else(Vec::new, |own| own.cluster.to_be_bytes().to_vec());
-    let from = own.map_or(0, |own| own.node);
-    let request = Request { asked: Some(asked), cluster, to: node, from }.encode_to_vec();
-    let called = transport.call(node, peer, lane, request);
+) -> Result<Reply, String> {
+    let called = transport.call(request.to, peer, lane, request.encode_to_vec());
     let no_answer = |_| format!("{} has not answered within {within:?}", peer.address);
     let reply = R::timeout(within, called).await.map_err(no_answer)??;
-    match Reply::decode(&reply[..]).map_err(text)?.answer {
-        Some(Answer::Failed(why)) => Err(why),
-        Some(answer) => Ok(answer),
-        None => Err("an answer that this build does not know".to_owned()),
+    Reply::decode(&reply[..]).map_err(text)
+}
+
+impl Reply {
+    /// The answer.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn into_answer(self) -> Result<Answer, String> {
+        match self.answer {
+            Some(Answer::Failed(why)) => Err(why),
+            Some(answer) => Ok(answer),
+            None => Err("an answer that this build does not know".to_owned()),
+        }
     }
+}
+
+fn not_the_newest(node: u64) -> String {
+    format!("what answers for node {node} is an older copy of it, or a second one")
 }
 
 fn misplaced<R: Runtime>(answer: &Answer) -> RPCError<Types<R>> {
@@ -257,11 +286,24 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Link {
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types<R>>, RPCError<Types<R>>> {
         let prev_chain = rpc.prev_log_id.and_then(|prev| self.links.chain_after(prev.index));
+        let (vote, prev) = (rpc.vote, rpc.prev_log_id);
+        let last = rpc.entries.last().map(|entry| entry.id).or(prev);
         let asked = Asked::Append(Append::new(rpc, prev_chain, self.links.retained.get()));
         let answer = self.call::<R>(self.lane, asked, &option).await?;
         match answer {
             Answer::Append(reply) => {
                 self.links.rooms.tells(self.node, reply.space());
+                let openings = &self.links.openings;
+                if let Some(id) = reply.acknowledged(last) {
+                    openings.acknowledged(self.node, &vote, id);
+                }
+                // Consensus takes this for impossible. The member is told with the next request.
+                if let Some(prev) = prev.filter(|_| reply.is_conflict())
+                    && openings.lacks(self.node, &vote, prev.index)
+                {
+                    let why = format!("node {} lacks an entry that it has acknowledged", self.node);
+                    return Err(RPCError::Unreachable(Unreachable::from_string(why)));
+                }
                 reply.into_response().ok_or_else(|| misplaced(&Answer::Failed(String::new())))
             }
             answer => Err(misplaced(&answer)),
@@ -342,6 +384,7 @@ pub(crate) struct Answering<R: Runtime> {
     pub(crate) disk: Arc<dyn Disk>,
     /// Held while a member is admitted.
     pub(crate) admits: futures_util::lock::Mutex<()>,
+    pub(crate) openings: Arc<Openings>,
     /// Why this node takes nothing from its leader.
     pub(crate) refuses: OnceLock<Error>,
     /// When the node that leads was last heard, by the disk's monotonic clock.
@@ -363,33 +406,75 @@ impl<R: Runtime> Answering<R> {
         seeds: Arc<Seeds>,
         disk: Arc<dyn Disk>,
     ) -> Answering<R> {
-        let Links { ident, log, retained, rooms, .. } = links.clone();
+        let Links { ident, log, retained, rooms, openings, .. } = links.clone();
         let (admits, refuses, heard_ns, needed) = Default::default();
-        Answering { raft, ident, log, seeds, retained, rooms, disk, admits, refuses, heard_ns, needed }
+        Answering {
+            raft,
+            ident,
+            log,
+            seeds,
+            retained,
+            rooms,
+            openings,
+            disk,
+            admits,
+            refuses,
+            heard_ns,
+            needed,
+        }
     }
 
     /// Answers a request of a peer.
     pub(crate) async fn answer(&self, request: &[u8]) -> Vec<u8> {
+        let mut expects = None;
         let answer = match Request::decode(request) {
-            Ok(request) => self.answer_request(request).await,
+            Ok(request) => match self.is_for_this_node(&request, &mut expects).await {
+                Ok(()) => self.answer_request(request).await,
+                Err(why) => Err(why),
+            },
             Err(error) => Err(error.to_string()),
         };
-        let answer = answer.unwrap_or_else(Answer::Failed);
-        Reply { answer: Some(answer) }.encode_to_vec()
+        let answer = Some(answer.unwrap_or_else(Answer::Failed));
+        Reply { answer, incarnation: self.openings.own(), expects }.encode_to_vec()
     }
 
-    async fn answer_request(&self, request: Request) -> Result<Answer, String> {
-        let Request { asked, cluster, to, from } = request;
-        let asked = asked.ok_or("a request that this build does not know")?;
-        let is_ours = cluster == self.ident.cluster.to_be_bytes() && (to == 0 || to == self.ident.node);
+    /// Fails if the request is for another node, or one of both nodes is an older copy. `expects` becomes the
+    /// incarnation that is known of the node that asks, if that is another one.
+    async fn is_for_this_node(
+        &self,
+        request: &Request,
+        expects: &mut Option<WireIncarnation>,
+    ) -> Result<(), String> {
+        let Request { asked, cluster, to, .. } = request;
+        let is_ours = *cluster == self.ident.cluster.to_be_bytes() && (*to == 0 || *to == self.ident.node);
         // A database that is no node yet knows no cluster.
-        let wants_to_join = cluster.is_empty() && matches!(asked, Asked::Join(_));
+        let wants_to_join = cluster.is_empty() && matches!(asked, Some(Asked::Join(_)));
         if !is_ours && !wants_to_join {
             let own = self.ident.node;
             return Err(format!(
                 "node {own} of another cluster is at this address, or another node of this one"
             ));
         }
+        if let Some((from, incarnation)) = request.asker()
+            && let Err(newest) = self.openings.meet::<R>(from, incarnation).await
+        {
+            let metrics = self.raft.metrics();
+            let leads = is_confirmed(&metrics.borrow_watched());
+            *expects = newest.filter(|newest| leads || !newest.is_as_late_as(&incarnation));
+            return Err(not_the_newest(from));
+        }
+        if let Some(expected) = request.expects {
+            self.openings.expected(expected, matches!(asked, Some(Asked::Append(_))));
+        }
+        match self.openings.retired() {
+            Some(why) => Err(why.message().to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    async fn answer_request(&self, request: Request) -> Result<Answer, String> {
+        let Request { asked, from, lacks, .. } = request;
+        let asked = asked.ok_or("a request that this build does not know")?;
         if let Some(by) = (from != 0).then(|| self.removed_by(from)).flatten() {
             return Ok(Answer::Removed(by));
         }
@@ -414,6 +499,9 @@ impl<R: Runtime> Answering<R> {
             Asked::NeedsCopy(needed) => self.needs_copy(needed).await,
             Asked::Append(append) => {
                 self.is_same_log(&append)?;
+                if let Some(lacks) = lacks {
+                    self.has_not_forgotten(lacks, &append).await?;
+                }
                 let lacked = append.lacked();
                 let room = self.rooms.hold::<R>(self.ident.node, &append).await?;
                 let answer = answer_to(&self.raft, Asked::Append(append)).await?.with_space(self.rooms.own());
@@ -479,6 +567,18 @@ impl<R: Runtime> Answering<R> {
             metrics.changed().await.map_err(|_| "the node has stopped".to_owned())?;
         }
         Ok(())
+    }
+
+    /// Fails if this node lacks an entry that it has acknowledged, as the leader says. A later leader may
+    /// rightly have taken the entry back: this node has voted for that one then.
+    async fn has_not_forgotten(&self, lacks: WireId, append: &Append) -> Result<(), String> {
+        let id = EntryId { term: lacks.term, seq: CommitSeq(lacks.seq) };
+        if !self.openings.lacks_here::<R>(id).await? {
+            return Ok(());
+        }
+        // After the look: no vote for a later leader came before it.
+        let vote = self.raft.with_raft_state(|state| *state.vote_ref()).await.map_err(text)?;
+        if append.is_of_no_earlier_leader(&vote) { Err(self.openings.has_forgotten(id)) } else { Ok(()) }
     }
 
     /// Fails if the log of this node has another history than the leader's: the same entry stands on others.

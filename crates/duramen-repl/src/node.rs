@@ -19,6 +19,7 @@ use crate::config::{HEARTBEAT_MS, config};
 use crate::copying::CopyOf;
 use crate::log_store::LogStore;
 use crate::net::{self, Answering, Links, Transport, is_no_member, removed};
+use crate::openings::Openings;
 use crate::proposer::Groups;
 use crate::retain::{Keeper, LAGGING_BYTES, Retained};
 use crate::room::Rooms;
@@ -196,6 +197,7 @@ impl<R: Runtime> Node<R> {
             rooms: Arc::clone(&rooms),
             seeds: Arc::downgrade(&seeds),
             removed_by: Arc::default(),
+            openings: Arc::new(Openings::new(ident, Arc::downgrade(&log))),
         };
         let raft = openraft::Raft::new(ident.node, Arc::new(config), links.clone(), store, state).await;
         let raft = raft.map_err(ended)?;
@@ -415,6 +417,9 @@ impl<R: Runtime> Node<R> {
         let told = self.links.removed_by.load(Ordering::Relaxed);
         if told > named || is_no_member(&now, self.ident().node) {
             return Some(removed(self.ident()).into());
+        }
+        if let Some(why) = self.links.openings.retired() {
+            return Some(why.clone().into());
         }
         let why = self.replica.failure().map(NodeError::Database);
         why.or_else(|| now.running_state.as_ref().err().map(ended))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use duramen_engine::{CommitSeq, Entry, EntryId, EntryKind, OrderedOn, Vote};
+use duramen_engine::{CommitSeq, Entry, EntryId, EntryKind, Ident, Incarnation, OrderedOn, Vote};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
@@ -28,6 +28,57 @@ pub(crate) struct Request {
     /// The node that asks; 0 if it joins.
     #[prost(uint64, tag = "16")]
     pub(crate) from: u64,
+    /// The incarnation of the node that asks; none if it joins or copies the state.
+    #[prost(message, optional, tag = "17")]
+    pub(crate) incarnation: Option<WireIncarnation>,
+    /// The newest incarnation that it knows of the node that is asked.
+    #[prost(message, optional, tag = "18")]
+    pub(crate) expects: Option<WireIncarnation>,
+    /// An entry that the node which is asked has acknowledged to the one that asks, and seems to lack.
+    #[prost(message, optional, tag = "19")]
+    pub(crate) lacks: Option<WireId>,
+}
+
+impl Request {
+    /// What a node asks of the one with this id; a node of a cluster if `own` is given.
+    pub(crate) fn new(own: Option<Ident>, to: u64, asked: Asked) -> Request {
+        let cluster = own.map_or_else(Vec::new, |own| own.cluster.to_be_bytes().to_vec());
+        let from = own.map_or(0, |own| own.node);
+        Request { asked: Some(asked), cluster, to, from, ..Request::default() }
+    }
+
+    /// The node that asks and its incarnation, unless it joins or copies the state.
+    pub(crate) fn asker(&self) -> Option<(u64, WireIncarnation)> {
+        (self.from != 0).then_some(self.from).zip(self.incarnation)
+    }
+}
+
+/// One opening of a node's directory.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct WireIncarnation {
+    #[prost(uint64, tag = "1")]
+    number: u64,
+    #[prost(fixed64, tag = "2")]
+    id: u64,
+}
+
+impl WireIncarnation {
+    /// Whether another one has the same number.
+    pub(crate) fn is_as_late_as(&self, other: &WireIncarnation) -> bool {
+        self.number == other.number
+    }
+}
+
+impl From<Incarnation> for WireIncarnation {
+    fn from(Incarnation { number, id }: Incarnation) -> WireIncarnation {
+        WireIncarnation { number, id }
+    }
+}
+
+impl From<WireIncarnation> for Incarnation {
+    fn from(WireIncarnation { number, id }: WireIncarnation) -> Incarnation {
+        Incarnation { number, id }
+    }
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
@@ -63,6 +114,12 @@ pub(crate) enum Asked {
 pub(crate) struct Reply {
     #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     pub(crate) answer: Option<Answer>,
+    /// The incarnation of the node that answers.
+    #[prost(message, optional, tag = "14")]
+    pub(crate) incarnation: Option<WireIncarnation>,
+    /// The incarnation that it knows of the node that asks, if that is another one.
+    #[prost(message, optional, tag = "15")]
+    pub(crate) expects: Option<WireIncarnation>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
@@ -446,6 +503,11 @@ impl Append {
         }
     }
 
+    /// Whether this vote is not for a later leader than that of the entries.
+    pub(crate) fn is_of_no_earlier_leader(&self, vote: &VoteOf) -> bool {
+        *vote <= VoteOf::from(self.vote)
+    }
+
     /// What the leader has to keep of its log for others.
     pub(crate) fn lacked(&self) -> Lacked {
         Lacked { by_lagging: self.lacked_by_lagging, by_joining: self.lacked_by_joining }
@@ -522,6 +584,20 @@ impl AppendReply {
     /// How much room the follower has.
     pub(crate) fn space(&self) -> Space {
         Space { is_full: self.is_full, free_bytes: self.free_bytes }
+    }
+
+    /// The last entry of those that were sent that the follower has, the last one sent being `last`.
+    pub(crate) fn acknowledged(&self, last: Option<Id>) -> Option<Id> {
+        match self.appended? {
+            Appended::All(_) => last,
+            Appended::UpTo(id) => (id.seq > 0).then(|| id.into()),
+            Appended::Conflict(_) | Appended::Higher(_) => None,
+        }
+    }
+
+    /// Whether the follower lacks the entry before those that were sent.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self.appended, Some(Appended::Conflict(_)))
     }
 
     /// Whether the follower knows of a later leader or candidate.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use duramen_disk::{Disk, SyncMethod};
 
 use super::entry::{EntryId, LogEnd, decode};
+use super::incarnation::{INCARNATIONS, Incarnations};
 use super::queue::Queue;
 use super::start::{Ident, Start, Vote};
 use super::twin::Twin;
@@ -87,7 +88,7 @@ impl RaftPlace {
     pub(crate) fn create(&self, ident: Ident, vote: Option<Vote>, purged: LogEnd) -> Result<()> {
         let disk = &*self.disk;
         let identity = LogIdentity { database: self.database, log: LogId(draw(disk)) };
-        for name in [VOTE, "start.new"] {
+        for name in [VOTE, "start.new", INCARNATIONS, "incarnations.new"] {
             let path = self.path(name);
             if disk.kind(&path).map_err(|error| Error::io("look at", &path, &error))?.is_some() {
                 disk.remove(&path).map_err(|error| Error::io("remove", &path, &error))?;
@@ -152,6 +153,7 @@ impl RaftPlace {
         };
         let log = Log::reopen(&self.disk, &self.dir, identity, self.geometry, self.sync, continued)?;
         let Start { ident, purged, .. } = start;
+        let incarnations = Mutex::new(Incarnations::open(&*self.disk, &self.dir, ident)?);
         let found = Found { ident, purged, decided, last: end.id, vote, torn: recovered.torn };
         let writer = Writer {
             disk: Arc::clone(&self.disk),
@@ -175,7 +177,13 @@ impl RaftPlace {
             start.place,
             self.geometry.segment_bytes_min / PLACE_PART,
         ));
-        let inner = Arc::new(Inner { view, queue: Queue::default(), writer, promised: AtomicUsize::new(0) });
+        let inner = Arc::new(Inner {
+            view,
+            queue: Queue::default(),
+            writer,
+            incarnations,
+            promised: AtomicUsize::new(0),
+        });
         let threads = self.start_threads(&inner)?;
         Ok((RaftLog { inner, threads: Mutex::new(threads), _held: Arc::clone(&self.held) }, found))
     }

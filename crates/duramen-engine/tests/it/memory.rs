@@ -275,20 +275,20 @@ fn the_memory_target_can_be_raised_and_lowered() {
 /// stays in memory no longer than other nodes.
 #[test]
 fn a_copy_beside_writes_is_within_the_memory_target() {
-    const ROWS: u64 = 24_000;
+    const ROWS: usize = 24_000;
     let memory_bytes = 4 << 20;
     let engine = open(&MemDisk::new(10), Options { memory_bytes, ..Options::default() });
     let tree = engine.transact(Durability::Disk, |tx| tx.create_tree("rows", None)).unwrap().0;
     let mut random = Random::new(11);
-    let mut write = |keys: &mut dyn Iterator<Item = u64>| {
-        let mut put = |tx: &mut Transaction, key: u64| {
+    let mut write = |keys: &mut dyn Iterator<Item = usize>| {
+        let mut put = |tx: &mut Transaction, key: usize| {
             let mut value = [0; 1000];
             value
                 .chunks_mut(8)
                 .for_each(|part| part.copy_from_slice(&random.bits().to_be_bytes()[..part.len()]));
-            tx.put(tree, &key.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes(), &value)
+            tx.put(tree, &(key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes(), &value)
         };
-        let keys: Vec<u64> = keys.collect();
+        let keys: Vec<usize> = keys.collect();
         let puts = |tx: &mut Transaction| keys.iter().try_for_each(|key| put(tx, *key));
         engine.transact(Durability::Process, puts).unwrap();
     };
@@ -297,10 +297,10 @@ fn a_copy_beside_writes_is_within_the_memory_target() {
     let (mut copied, mut looks_above, mut keys) = (0, 0, Random::new(12));
     while let Some(part) = source.next(&|_, value| value).unwrap() {
         if let CopyPart::Entries(entries) = part {
-            copied += entries.len() as u64;
+            copied += entries.len();
         }
         for _ in 0..8 {
-            write(&mut (0..16).map(|_| keys.below(ROWS as usize) as u64));
+            write(&mut (0..16).map(|_| keys.below(ROWS)));
             looks_above += u32::from(engine.stats().resident_bytes > memory_bytes as u64);
         }
     }

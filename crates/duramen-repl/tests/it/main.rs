@@ -5,5 +5,6 @@ mod cluster;
 mod databases;
 mod full;
 mod members;
+mod openings;
 mod retain;
 mod start;

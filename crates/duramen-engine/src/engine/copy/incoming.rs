@@ -14,6 +14,7 @@ use super::super::directory::{DATA, LOCK, UNFINISHED, WAL, kind};
 use super::super::replica::RAFT;
 use crate::error::{Code, Error, Result};
 use crate::feed::FEED_DIR;
+use crate::raft_log::INCARNATIONS;
 
 const INCOMING: &str = "incoming";
 const WHOLE: &str = "whole";
@@ -67,7 +68,7 @@ pub(in crate::engine) fn take_over(disk: &dyn Disk, node: &Path) -> Result<()> {
     let incoming = node.join(INCOMING);
     if kind(disk, &incoming.join(WHOLE))?.is_some() {
         for dir in [WAL, RAFT, FEED_DIR] {
-            remove_files(disk, &node.join(dir), &[LOCK])?;
+            remove_files(disk, &node.join(dir), &[LOCK, INCARNATIONS])?;
         }
         set_mark(disk, &incoming, WHOLE, MOVING)?;
     }

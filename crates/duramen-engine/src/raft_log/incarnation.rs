@@ -1,0 +1,191 @@
+//! The file `incarnations`: how often this node has been opened, and how often it has seen that others were.
+//!
+//! A directory that was rolled back to an older copy, or that runs in two places, has forgotten what it
+//! acknowledged and whom it voted for. It shows itself: each opening has the next number and draws an id, and
+//! members keep the newest of each other. A smaller number is an older copy; the same number with another id
+//! is a second one.
+
+use std::path::Path;
+
+use duramen_disk::Disk;
+
+use super::start::Ident;
+use super::twin::{CONTENT_BYTES_MAX, Twin};
+use crate::error::{Error, Result};
+use crate::ids::{DatabaseId, LogId};
+use crate::wal::{LogIdentity, draw};
+
+/// Not removed when a copy of another node's state takes the place of a node's own.
+pub(crate) const INCARNATIONS: &str = "incarnations";
+
+/// One opening of a node's directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Incarnation {
+    /// Counts openings, from 1 on.
+    pub number: u64,
+    /// Drawn at each.
+    pub id: u64,
+}
+
+/// The own incarnation, and the newest known of other nodes.
+#[derive(Debug)]
+pub(super) struct Incarnations {
+    twin: Twin,
+    own: Incarnation,
+    known: Vec<(u64, Incarnation)>,
+}
+
+/// Members whose incarnations are kept: the oldest nodes are forgotten first. No cluster has so many.
+const KNOWN_MAX: usize = (CONTENT_BYTES_MAX - 16) / 24;
+
+impl Incarnations {
+    /// Begins the next incarnation. It is durable when this returns, before the node says a word.
+    ///
+    /// # Errors
+    /// `CorruptLog` (E0502) if neither copy of the file can be read; `DiskFull` (E0301); `System` (E1001).
+    pub(super) fn open(disk: &dyn Disk, dir: &Path, ident: Ident) -> Result<Incarnations> {
+        // Not of the log: a copy of another node's state brings another log, and this file stays.
+        let identity =
+            LogIdentity { database: DatabaseId(ident.cluster), log: LogId(u128::from(ident.node)) };
+        let path = dir.join(INCARNATIONS);
+        let id = u64::try_from(draw(disk) >> 64).expect("half of it");
+        let is_there = disk.kind(&path).map_err(|error| Error::io("look at", &path, &error))?.is_some();
+        if is_there {
+            let (twin, content) = Twin::open(disk, &path, identity)?;
+            let (last, known) = decode(&content).ok_or_else(|| {
+                Error::corrupt_log(&path, 0, "the file is whole, and its content is of another kind")
+            })?;
+            let own = Incarnation { number: last.number + 1, id };
+            let mut incarnations = Incarnations { twin, own, known };
+            incarnations.write()?;
+            return Ok(incarnations);
+        }
+        let (own, known) = (Incarnation { number: 1, id }, Vec::new());
+        let fresh = dir.join("incarnations.new");
+        if disk.kind(&fresh).map_err(|error| Error::io("look at", &fresh, &error))?.is_some() {
+            disk.remove(&fresh).map_err(|error| Error::io("remove", &fresh, &error))?;
+        }
+        let twin = Twin::create(disk, &fresh, identity, &encode(own, &known))?;
+        let sync_names = || disk.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error));
+        sync_names()?;
+        disk.rename(&fresh, &path).map_err(|error| Error::io("rename", &fresh, &error))?;
+        sync_names()?;
+        Ok(Incarnations { twin, own, known })
+    }
+
+    pub(super) fn own(&self) -> Incarnation {
+        self.own
+    }
+
+    /// The newest known of a node.
+    pub(super) fn of(&self, node: u64) -> Option<Incarnation> {
+        self.known.iter().find(|(of, _)| *of == node).map(|(_, newest)| *newest)
+    }
+
+    /// Notes what a node is now. Returns another incarnation if that is known to be the newest one.
+    ///
+    /// # Errors
+    /// `System` (E1001): the file must not be used any more.
+    pub(super) fn meet(&mut self, node: u64, met: Incarnation) -> Result<Option<Incarnation>> {
+        let known = self.of(node);
+        if let Some(newest) = known.filter(|newest| newest.number >= met.number) {
+            return Ok((newest != met).then_some(newest));
+        }
+        self.known.retain(|(of, _)| *of != node);
+        self.known.push((node, met));
+        self.known.sort_unstable_by_key(|(of, _)| *of);
+        let surplus = self.known.len().saturating_sub(KNOWN_MAX);
+        self.known.drain(..surplus);
+        self.write()?;
+        Ok(None)
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.twin.write(&encode(self.own, &self.known))
+    }
+}
+
+fn encode(own: Incarnation, known: &[(u64, Incarnation)]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(CONTENT_BYTES_MAX);
+    let known = known.iter().flat_map(|(node, newest)| [*node, newest.number, newest.id]);
+    [own.number, own.id].into_iter().chain(known).for_each(|number| bytes.extend(number.to_le_bytes()));
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<(Incarnation, Vec<(u64, Incarnation)>)> {
+    let (numbers, rest) = bytes.as_chunks::<8>();
+    let numbers: Vec<u64> = numbers.iter().map(|number| u64::from_le_bytes(*number)).collect();
+    let ([number, id], known) = numbers.split_first_chunk()?;
+    let (known, more) = known.as_chunks::<3>();
+    if !rest.is_empty() || !more.is_empty() || *number == u64::MAX {
+        return None;
+    }
+    let known = known.iter().map(|[node, number, id]| (*node, Incarnation { number: *number, id: *id }));
+    Some((Incarnation { number: *number, id: *id }, known.collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use duramen_disk::MemDisk;
+    use duramen_disk::memory::CrashChoice;
+
+    use super::*;
+
+    const IDENT: Ident = Ident { cluster: 7, node: 3 };
+
+    fn open(disk: &MemDisk) -> Incarnations {
+        Incarnations::open(disk, Path::new("/"), IDENT).unwrap()
+    }
+
+    #[test]
+    fn each_opening_is_a_later_one_after_a_power_cut_at_every_operation() {
+        let disk = MemDisk::new(1);
+        disk.record();
+        let mut opened = vec![(0, 0)];
+        for _ in 0..3 {
+            let own = open(&disk).own();
+            opened.push((disk.recorded_len(), own.number));
+        }
+        let trace = disk.stop_recording();
+        let mut cursor = trace.cursor();
+        loop {
+            let least = opened.iter().rfind(|(at, _)| *at <= cursor.at()).unwrap().1;
+            for seed in 0..8 {
+                let next = open(&cursor.image(&CrashChoice::Random { seed })).own().number;
+                assert!(next > least, "{next} after {least} was opened, cut {}", cursor.at());
+            }
+            if !cursor.advance() {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn an_older_copy_and_a_second_one_are_told_from_the_newest() {
+        let disk = MemDisk::new(2);
+        let mut peer = open(&disk);
+        let opening = |number, id| Incarnation { number, id };
+        assert_eq!(peer.meet(5, opening(2, 20)).unwrap(), None);
+        assert_eq!(peer.meet(5, opening(2, 20)).unwrap(), None);
+        assert_eq!(peer.meet(5, opening(3, 30)).unwrap(), None);
+        drop(peer);
+        let mut peer = open(&disk.crash(&CrashChoice::None));
+        assert_eq!(peer.meet(5, opening(2, 20)).unwrap(), Some(opening(3, 30)), "an older copy");
+        assert_eq!(peer.meet(5, opening(3, 31)).unwrap(), Some(opening(3, 30)), "a second one");
+        assert_eq!(peer.meet(6, opening(1, 1)).unwrap(), None);
+        assert_eq!(peer.of(5), Some(opening(3, 30)));
+    }
+
+    #[test]
+    fn of_many_nodes_the_newest_are_known() {
+        let disk = MemDisk::new(3);
+        let mut peer = open(&disk);
+        let met = Incarnation { number: 1, id: 1 };
+        (1..=100).for_each(|node| assert_eq!(peer.meet(node, met).unwrap(), None));
+        let peer = open(&disk);
+        assert_eq!(peer.own().number, 2);
+        assert_eq!((peer.of(100), peer.of(1)), (Some(met), None));
+    }
+}

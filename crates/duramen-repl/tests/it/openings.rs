@@ -1,0 +1,80 @@
+//! A directory of a node that is an older copy of itself, or runs in two places, takes no part.
+
+use duramen::{Code, Db};
+use duramen_disk::memory::CrashChoice;
+use duramen_repl::{NodeError, TokioRuntime};
+
+use openraft_rt::AsyncRuntime as _;
+
+use crate::cluster::{Cluster, until};
+
+/// Writes through the leader, and waits until all nodes that run have it.
+async fn write(cluster: &Cluster, value: &'static str) {
+    cluster.on_leader(move |db: &Db| db.kv("kv").put("key", value)).await;
+}
+
+/// A cluster whose first node leads.
+async fn led_by_the_first() -> Cluster {
+    let cluster = Cluster::start(|_| ()).await;
+    write(&cluster, "before").await;
+    cluster.settle().await;
+    assert_eq!(cluster.leader().await.0, 1);
+    cluster
+}
+
+/// Waits until a node takes no more part, and looks that the others go on.
+async fn is_retired(cluster: &Cluster, machine: u64) {
+    let node = cluster.node(machine);
+    let why = until("it takes no more part", || node.failure()).await;
+    drop(node);
+    assert!(matches!(&why, NodeError::Database(why) if why.code() == Code::IdentityRetired), "{why}");
+    write(cluster, "after").await;
+    assert!(cluster.node(1).failure().is_none() && cluster.node(2).failure().is_none());
+}
+
+#[test]
+fn a_copy_of_an_earlier_opening_takes_no_part() {
+    TokioRuntime::new(4).block_on(async {
+        let mut cluster = led_by_the_first().await;
+        cluster.stop_node(3).await;
+        let older = cluster.disk(3).crash(&CrashChoice::None);
+        for _ in 0..2 {
+            cluster.start_node(3).await;
+            write(&cluster, "meanwhile").await;
+            cluster.settle().await;
+            cluster.stop_node(3).await;
+        }
+        cluster.set_disk(3, older);
+        cluster.start_node(3).await;
+        is_retired(&cluster, 3).await;
+    });
+}
+
+#[test]
+fn a_copy_that_lacks_what_it_has_acknowledged_takes_no_part() {
+    TokioRuntime::new(4).block_on(async {
+        let mut cluster = led_by_the_first().await;
+        let older = cluster.disk(3).crash(&CrashChoice::None);
+        write(&cluster, "meanwhile").await;
+        cluster.settle().await;
+        cluster.stop_node(3).await;
+        cluster.set_disk(3, older);
+        cluster.start_node(3).await;
+        is_retired(&cluster, 3).await;
+    });
+}
+
+#[test]
+fn of_two_copies_the_one_that_came_second_takes_no_part() {
+    TokioRuntime::new(4).block_on(async {
+        let mut cluster = led_by_the_first().await;
+        cluster.stop_node(3).await;
+        let second = cluster.disk(3).crash(&CrashChoice::None);
+        cluster.start_node(3).await;
+        cluster.settle().await;
+        cluster.set_disk(4, second);
+        cluster.start_node(4).await;
+        is_retired(&cluster, 4).await;
+        assert!(cluster.node(3).failure().is_none(), "the first goes on");
+    });
+}
