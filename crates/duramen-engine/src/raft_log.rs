@@ -74,7 +74,7 @@ struct Inner {
     view: Mutex<View>,
     queue: Queue,
     writer: Writer,
-    incarnations: Mutex<Incarnations>,
+    incarnations: Incarnations,
     /// Bytes of appends that wait, and of room that is held.
     promised: AtomicUsize,
 }
@@ -265,13 +265,13 @@ impl RaftLog {
     /// This opening of the node's directory.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
-        locked(self.inner.incarnations.lock()).own()
+        self.inner.incarnations.own()
     }
 
     /// The newest known incarnation of another node.
     #[must_use]
     pub fn incarnation_of(&self, node: u64) -> Option<Incarnation> {
-        locked(self.inner.incarnations.lock()).of(node)
+        self.inner.incarnations.of(node)
     }
 
     /// Notes the incarnation of another node. Returns a different one if that is known to be the newest: the
@@ -281,7 +281,7 @@ impl RaftLog {
     /// # Errors
     /// `System` (E1001): the log refuses everything from here on.
     pub fn meet(&self, node: u64, met: Incarnation) -> Result<Option<Incarnation>> {
-        let newest = locked(self.inner.incarnations.lock()).meet(node, met);
+        let newest = self.inner.incarnations.meet(node, met);
         newest.inspect_err(|error| self.inner.queue.fail(error))
     }
 

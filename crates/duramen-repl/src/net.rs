@@ -105,7 +105,6 @@ impl Links {
         let request = Request {
             incarnation: openings.own(),
             expects: openings.of(node),
-            lacks: openings.lacked_by(node),
             ..Request::new(Some(self.ident), node, asked)
         };
         let reply = ask::<R>(&*self.transport, peer, lane, request, within).await?;
@@ -288,7 +287,9 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Link {
         let prev_chain = rpc.prev_log_id.and_then(|prev| self.links.chain_after(prev.index));
         let (vote, prev) = (rpc.vote, rpc.prev_log_id);
         let last = rpc.entries.last().map(|entry| entry.id).or(prev);
-        let asked = Asked::Append(Append::new(rpc, prev_chain, self.links.retained.get()));
+        let forgotten = self.links.openings.lacked_by(self.node, &vote);
+        let append = Append::new(rpc, prev_chain, self.links.retained.get()).forgotten(forgotten);
+        let asked = Asked::Append(append);
         let answer = self.call::<R>(self.lane, asked, &option).await?;
         match answer {
             Answer::Append(reply) => {
@@ -473,7 +474,7 @@ impl<R: Runtime> Answering<R> {
     }
 
     async fn answer_request(&self, request: Request) -> Result<Answer, String> {
-        let Request { asked, from, lacks, .. } = request;
+        let Request { asked, from, .. } = request;
         let asked = asked.ok_or("a request that this build does not know")?;
         if let Some(by) = (from != 0).then(|| self.removed_by(from)).flatten() {
             return Ok(Answer::Removed(by));
@@ -499,8 +500,8 @@ impl<R: Runtime> Answering<R> {
             Asked::NeedsCopy(needed) => self.needs_copy(needed).await,
             Asked::Append(append) => {
                 self.is_same_log(&append)?;
-                if let Some(lacks) = lacks {
-                    self.has_not_forgotten(lacks, &append).await?;
+                if let Some(id) = append.seems_to_lack() {
+                    self.has_not_forgotten(id, &append).await?;
                 }
                 let lacked = append.lacked();
                 let room = self.rooms.hold::<R>(self.ident.node, &append).await?;
@@ -571,8 +572,7 @@ impl<R: Runtime> Answering<R> {
 
     /// Fails if this node lacks an entry that it has acknowledged, as the leader says. A later leader may
     /// rightly have taken the entry back: this node has voted for that one then.
-    async fn has_not_forgotten(&self, lacks: WireId, append: &Append) -> Result<(), String> {
-        let id = EntryId { term: lacks.term, seq: CommitSeq(lacks.seq) };
+    async fn has_not_forgotten(&self, id: EntryId, append: &Append) -> Result<(), String> {
         if !self.openings.lacks_here::<R>(id).await? {
             return Ok(());
         }

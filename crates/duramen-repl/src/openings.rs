@@ -13,7 +13,7 @@ use duramen_engine::{Code, EntryId, Error, Ident, Incarnation, RaftLog};
 
 use crate::runtime::Runtime;
 use crate::types::{Id, VoteOf};
-use crate::wire::{WireId, WireIncarnation};
+use crate::wire::WireIncarnation;
 
 /// What a node knows of its own opening, and of those of the others.
 #[derive(Debug)]
@@ -119,9 +119,10 @@ impl Openings {
         known.is_lacked
     }
 
-    /// The entry that a member has acknowledged and seems to lack.
-    pub(crate) fn lacked_by(&self, node: u64) -> Option<WireId> {
-        self.matched().get(&node).filter(|known| known.is_lacked).map(|known| WireId::from(known.id))
+    /// The entry that a member has acknowledged to this node, which leads with a vote, and seems to lack.
+    pub(crate) fn lacked_by(&self, node: u64, vote: &VoteOf) -> Option<Id> {
+        let matched = self.matched();
+        matched.get(&node).filter(|known| known.vote == *vote && known.is_lacked).map(|known| known.id)
     }
 
     /// Whether the log of this node lacks an entry.

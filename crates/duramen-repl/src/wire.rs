@@ -34,9 +34,6 @@ pub(crate) struct Request {
     /// The newest incarnation that it knows of the node that is asked.
     #[prost(message, optional, tag = "18")]
     pub(crate) expects: Option<WireIncarnation>,
-    /// An entry that the node which is asked has acknowledged to the one that asks, and seems to lack.
-    #[prost(message, optional, tag = "19")]
-    pub(crate) lacks: Option<WireId>,
 }
 
 impl Request {
@@ -320,6 +317,9 @@ pub(crate) struct Append {
     lacked_by_lagging: u64,
     #[prost(uint64, tag = "7")]
     lacked_by_joining: u64,
+    /// An entry that the follower has acknowledged to this leader, and seems to lack.
+    #[prost(message, optional, tag = "8")]
+    forgotten: Option<WireId>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -500,12 +500,24 @@ impl Append {
             prev_chain,
             lacked_by_lagging: lacked.by_lagging,
             lacked_by_joining: lacked.by_joining,
+            forgotten: None,
         }
     }
 
     /// Whether this vote is not for a later leader than that of the entries.
     pub(crate) fn is_of_no_earlier_leader(&self, vote: &VoteOf) -> bool {
         *vote <= VoteOf::from(self.vote)
+    }
+
+    /// Tells the follower of an entry that it has acknowledged to this leader, and seems to lack.
+    pub(crate) fn forgotten(self, forgotten: Option<Id>) -> Append {
+        Append { forgotten: forgotten.map(WireId::from), ..self }
+    }
+
+    /// The entry that the follower has acknowledged to this leader, and seems to lack.
+    pub(crate) fn seems_to_lack(&self) -> Option<EntryId> {
+        let id = self.forgotten?;
+        Some(EntryId { term: id.term, seq: CommitSeq(id.seq) })
     }
 
     /// What the leader has to keep of its log for others.

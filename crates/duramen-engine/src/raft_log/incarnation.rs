@@ -6,11 +6,13 @@
 //! is a second one.
 
 use std::path::Path;
+use std::sync::Mutex;
 
 use duramen_disk::Disk;
 
 use super::start::Ident;
 use super::twin::{CONTENT_BYTES_MAX, Twin};
+use crate::alarm::locked;
 use crate::error::{Error, Result};
 use crate::ids::{DatabaseId, LogId};
 use crate::wal::{LogIdentity, draw};
@@ -30,9 +32,11 @@ pub struct Incarnation {
 /// The own incarnation, and the newest known of other nodes.
 #[derive(Debug)]
 pub(super) struct Incarnations {
-    twin: Twin,
     own: Incarnation,
-    known: Vec<(u64, Incarnation)>,
+    /// Held while the file is written.
+    twin: Mutex<Twin>,
+    /// Held for moments: consensus looks at each request.
+    known: Mutex<Vec<(u64, Incarnation)>>,
 }
 
 /// Members whose incarnations are kept: the oldest nodes are forgotten first. No cluster has so many.
@@ -51,14 +55,13 @@ impl Incarnations {
         let id = u64::try_from(draw(disk) >> 64).expect("half of it");
         let is_there = disk.kind(&path).map_err(|error| Error::io("look at", &path, &error))?.is_some();
         if is_there {
-            let (twin, content) = Twin::open(disk, &path, identity)?;
+            let (mut twin, content) = Twin::open(disk, &path, identity)?;
             let (last, known) = decode(&content).ok_or_else(|| {
                 Error::corrupt_log(&path, 0, "the file is whole, and its content is of another kind")
             })?;
             let own = Incarnation { number: last.number + 1, id };
-            let mut incarnations = Incarnations { twin, own, known };
-            incarnations.write()?;
-            return Ok(incarnations);
+            twin.write(&encode(own, &known))?;
+            return Ok(Incarnations { own, twin: Mutex::new(twin), known: Mutex::new(known) });
         }
         let (own, known) = (Incarnation { number: 1, id }, Vec::new());
         let fresh = dir.join("incarnations.new");
@@ -70,7 +73,7 @@ impl Incarnations {
         sync_names()?;
         disk.rename(&fresh, &path).map_err(|error| Error::io("rename", &fresh, &error))?;
         sync_names()?;
-        Ok(Incarnations { twin, own, known })
+        Ok(Incarnations { own, twin: Mutex::new(twin), known: Mutex::new(known) })
     }
 
     pub(super) fn own(&self) -> Incarnation {
@@ -79,29 +82,28 @@ impl Incarnations {
 
     /// The newest known of a node.
     pub(super) fn of(&self, node: u64) -> Option<Incarnation> {
-        self.known.iter().find(|(of, _)| *of == node).map(|(_, newest)| *newest)
+        locked(self.known.lock()).iter().find(|(of, _)| *of == node).map(|(_, newest)| *newest)
     }
 
     /// Notes what a node is now. Returns another incarnation if that is known to be the newest one.
     ///
     /// # Errors
     /// `System` (E1001): the file must not be used any more.
-    pub(super) fn meet(&mut self, node: u64, met: Incarnation) -> Result<Option<Incarnation>> {
+    pub(super) fn meet(&self, node: u64, met: Incarnation) -> Result<Option<Incarnation>> {
+        let mut twin = locked(self.twin.lock());
         let known = self.of(node);
         if let Some(newest) = known.filter(|newest| newest.number >= met.number) {
             return Ok((newest != met).then_some(newest));
         }
-        self.known.retain(|(of, _)| *of != node);
-        self.known.push((node, met));
-        self.known.sort_unstable_by_key(|(of, _)| *of);
-        let surplus = self.known.len().saturating_sub(KNOWN_MAX);
-        self.known.drain(..surplus);
-        self.write()?;
+        let mut known = locked(self.known.lock()).clone();
+        known.retain(|(of, _)| *of != node);
+        known.push((node, met));
+        known.sort_unstable_by_key(|(of, _)| *of);
+        let surplus = known.len().saturating_sub(KNOWN_MAX);
+        known.drain(..surplus);
+        twin.write(&encode(self.own, &known))?;
+        *locked(self.known.lock()) = known;
         Ok(None)
-    }
-
-    fn write(&mut self) -> Result<()> {
-        self.twin.write(&encode(self.own, &self.known))
     }
 }
 
@@ -165,13 +167,13 @@ mod tests {
     #[test]
     fn an_older_copy_and_a_second_one_are_told_from_the_newest() {
         let disk = MemDisk::new(2);
-        let mut peer = open(&disk);
+        let peer = open(&disk);
         let opening = |number, id| Incarnation { number, id };
         assert_eq!(peer.meet(5, opening(2, 20)).unwrap(), None);
         assert_eq!(peer.meet(5, opening(2, 20)).unwrap(), None);
         assert_eq!(peer.meet(5, opening(3, 30)).unwrap(), None);
         drop(peer);
-        let mut peer = open(&disk.crash(&CrashChoice::None));
+        let peer = open(&disk.crash(&CrashChoice::None));
         assert_eq!(peer.meet(5, opening(2, 20)).unwrap(), Some(opening(3, 30)), "an older copy");
         assert_eq!(peer.meet(5, opening(3, 31)).unwrap(), Some(opening(3, 30)), "a second one");
         assert_eq!(peer.meet(6, opening(1, 1)).unwrap(), None);
@@ -181,7 +183,7 @@ mod tests {
     #[test]
     fn of_many_nodes_the_newest_are_known() {
         let disk = MemDisk::new(3);
-        let mut peer = open(&disk);
+        let peer = open(&disk);
         let met = Incarnation { number: 1, id: 1 };
         (1..=100).for_each(|node| assert_eq!(peer.meet(node, met).unwrap(), None));
         let peer = open(&disk);

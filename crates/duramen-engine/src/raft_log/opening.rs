@@ -153,7 +153,7 @@ impl RaftPlace {
         };
         let log = Log::reopen(&self.disk, &self.dir, identity, self.geometry, self.sync, continued)?;
         let Start { ident, purged, .. } = start;
-        let incarnations = Mutex::new(Incarnations::open(&*self.disk, &self.dir, ident)?);
+        let incarnations = Incarnations::open(&*self.disk, &self.dir, ident)?;
         let found = Found { ident, purged, decided, last: end.id, vote, torn: recovered.torn };
         let writer = Writer {
             disk: Arc::clone(&self.disk),

@@ -135,11 +135,11 @@ fn state_of(node: &OpenReplica) -> (u128, CommitSeq) {
 fn a_node_has_its_old_state_or_the_new_one() {
     let two = Two::new();
     let wanted = digest_of(&two.leader.engine);
-    let old = {
+    let (old, opening) = {
         let node = lagging(&two.lags.deep_clone()).unwrap();
-        let old = state_of(&node);
+        let found = (state_of(&node), node.log.incarnation().number);
         node.engine.abandon();
-        old
+        found
     };
     assert_ne!(old.0, wanted);
     two.lags.record();
@@ -160,6 +160,7 @@ fn a_node_has_its_old_state_or_the_new_one() {
             }
             let node = lagging(&image).unwrap_or_else(|error| panic!("cut {}: {error}", cursor.at()));
             let found = state_of(&node);
+            assert_eq!(node.log.incarnation().number, opening, "a copy of the state is no new node");
             end(node);
             if found == old {
                 olds += 1;
