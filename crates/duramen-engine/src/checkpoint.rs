@@ -174,6 +174,9 @@ impl Checkpointer {
         let slot_of = |trees: &TreeTable, id| trees.get(id).and_then(|tree| tree.slot.clone());
         for id in newest.trees.changed_since(&trees) {
             let Some((tree, slot)) = trees.get(id).zip(slot_of(&trees, id)) else { continue };
+            if !slot.is_resident() {
+                continue;
+            }
             let is_used = |root: &Arc<Root>| slot_of(&root.trees, id).is_some_and(|held| held.shares(&slot));
             if !held.iter().any(is_used) {
                 slot.evict(&self.store.pages, tree.reducer.as_deref());

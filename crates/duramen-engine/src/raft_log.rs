@@ -285,6 +285,17 @@ impl RaftLog {
         newest.inspect_err(|error| self.inner.queue.fail(error))
     }
 
+    /// The directory is an older copy of the node, or one of two: no later opening succeeds, and this log
+    /// refuses everything for this reason.
+    ///
+    /// # Errors
+    /// `System` (E1001): a later opening may succeed.
+    pub fn retire(&self, why: &Error) -> Result<()> {
+        let kept = self.inner.incarnations.retire();
+        self.inner.queue.fail(why);
+        kept
+    }
+
     /// Why the log refuses everything, if it does.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {

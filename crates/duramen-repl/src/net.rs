@@ -31,7 +31,7 @@ use crate::room::Rooms;
 use crate::runtime::Runtime;
 use crate::seed::Seeds;
 use crate::state::{State, StateAt};
-use crate::types::{Peer, Types, VoteOf};
+use crate::types::{Peer, Types, VoteOf, id_of};
 use crate::wire::{
     Answer, Append, AppendReply, AskVote, Asked, CopyReply, NeedsCopy, NextPiece, Reply, Request, Seed,
     Transfer, VoteReply, WireId, WireIncarnation, WireVote,
@@ -104,17 +104,24 @@ impl Links {
         }
         let request = Request {
             incarnation: openings.own(),
-            expects: openings.of(node),
+            expects: openings.newest_of(node),
             ..Request::new(Some(self.ident), node, asked)
         };
         let reply = ask::<R>(&*self.transport, peer, lane, request, within).await?;
         if let Some(expected) = reply.expects {
-            openings.expected(expected, true);
+            openings.hears_of::<R>(expected, true).await;
         }
-        if let Some(met) = reply.incarnation {
+        let met = reply.incarnation;
+        if let Some(met) = met {
             openings.meet::<R>(node, met).await.map_err(|_| not_the_newest(node))?;
         }
         let answer = reply.into_answer()?;
+        if let Some(why) = openings.retired() {
+            return Err(why.message().to_owned());
+        }
+        if met.is_none() {
+            return Err(not_the_newest(node));
+        }
         if let Answer::Removed(by) = answer {
             self.removed_by.fetch_max(by, Ordering::Relaxed);
             return Err(removed(self.ident).message().to_owned());
@@ -255,6 +262,10 @@ pub(crate) async fn ask<R: Runtime>(
 }
 
 impl Reply {
+    fn failed(why: String) -> Reply {
+        Reply { answer: Some(Answer::Failed(why)), ..Reply::default() }
+    }
+
     /// The answer.
     ///
     /// # Errors
@@ -345,7 +356,7 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Link {
     /// Sends nothing of the state: the member is told that it needs a copy, and fetches one.
     async fn full_snapshot(
         &mut self,
-        _vote: VoteOf,
+        vote: VoteOf,
         snapshot: SnapshotOf<Types<R>, StateAt>,
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
@@ -355,7 +366,10 @@ impl<R: Runtime> RaftNetworkV2<Types<R>> for Link {
         let leader = leader.map_or_else(String::new, |leader| leader.address.clone());
         match R::select2(pin!(cancel), pin!(self.tell_until_copied::<R>(at_least, leader))).await {
             Select2::First(canceled) => Err(StreamingError::Closed(canceled)),
-            Select2::Second(Ok(vote)) => Ok(SnapshotResponse::new(vote)),
+            Select2::Second(Ok(voted)) => {
+                self.links.openings.acknowledged(self.node, &vote, id_of(at_least));
+                Ok(SnapshotResponse::new(voted))
+            }
             Select2::Second(Err(why)) => Err(StreamingError::Unreachable(Unreachable::from_string(why))),
         }
     }
@@ -427,50 +441,66 @@ impl<R: Runtime> Answering<R> {
 
     /// Answers a request of a peer.
     pub(crate) async fn answer(&self, request: &[u8]) -> Vec<u8> {
-        let mut expects = None;
-        let answer = match Request::decode(request) {
-            Ok(request) => match self.is_for_this_node(&request, &mut expects).await {
-                Ok(()) => self.answer_request(request).await,
-                Err(why) => Err(why),
-            },
-            Err(error) => Err(error.to_string()),
+        let reply = match Request::decode(request) {
+            Ok(request) if self.is_for_this_node(&request) => self.reply(request).await,
+            Ok(_) => {
+                let own = self.ident.node;
+                Reply::failed(format!(
+                    "node {own} of another cluster is at this address, or another node of this one"
+                ))
+            }
+            Err(error) => Reply::failed(error.to_string()),
         };
-        let answer = Some(answer.unwrap_or_else(Answer::Failed));
-        Reply { answer, incarnation: self.openings.own(), expects }.encode_to_vec()
+        reply.encode_to_vec()
     }
 
-    /// Fails if the request is for another node, or one of both nodes is an older copy. `expects` becomes the
-    /// incarnation that is known of the node that asks, if that is another one.
-    async fn is_for_this_node(
+    fn is_for_this_node(&self, Request { asked, cluster, to, .. }: &Request) -> bool {
+        // A database that is no node yet knows no cluster.
+        let wants_to_join = cluster.is_empty() && matches!(asked, Some(Asked::Join(_)));
+        let is_ours = *cluster == self.ident.cluster.to_be_bytes() && (*to == 0 || *to == self.ident.node);
+        is_ours || wants_to_join
+    }
+
+    async fn reply(&self, request: Request) -> Reply {
+        let mut expects = None;
+        let answer = match self.are_both_the_newest(&request, &mut expects).await {
+            Ok(()) => self.answer_request(request).await,
+            Err(why) => Err(why),
+        };
+        // It may have retired meanwhile: nothing that was on its way is said then.
+        let answer = self.openings.retired().map_or(answer, |why| Err(why.message().to_owned()));
+        let answer = Some(answer.unwrap_or_else(Answer::Failed));
+        Reply { answer, incarnation: self.openings.own(), expects }
+    }
+
+    /// Fails if one of both nodes is an older copy. `expects` becomes the incarnation that is known of the
+    /// node that asks, if that is another one.
+    async fn are_both_the_newest(
         &self,
         request: &Request,
         expects: &mut Option<WireIncarnation>,
     ) -> Result<(), String> {
-        let Request { asked, cluster, to, .. } = request;
-        let is_ours = *cluster == self.ident.cluster.to_be_bytes() && (*to == 0 || *to == self.ident.node);
-        // A database that is no node yet knows no cluster.
-        let wants_to_join = cluster.is_empty() && matches!(asked, Some(Asked::Join(_)));
-        if !is_ours && !wants_to_join {
-            let own = self.ident.node;
-            return Err(format!(
-                "node {own} of another cluster is at this address, or another node of this one"
-            ));
-        }
-        if let Some((from, incarnation)) = request.asker()
-            && let Err(newest) = self.openings.meet::<R>(from, incarnation).await
-        {
-            let metrics = self.raft.metrics();
-            let leads = is_confirmed(&metrics.borrow_watched());
-            *expects = newest.filter(|newest| leads || !newest.is_as_late_as(&incarnation));
-            return Err(not_the_newest(from));
+        let Request { asked, from, incarnation, .. } = request;
+        let is_of_consensus = !matches!(asked, Some(Asked::Join(_) | Asked::Seed(_) | Asked::NextPiece(_)));
+        match incarnation {
+            Some(incarnation) => {
+                if let Err(newest) = self.openings.meet::<R>(*from, *incarnation).await {
+                    let metrics = self.raft.metrics();
+                    let leads = is_confirmed(&metrics.borrow_watched());
+                    *expects = newest.filter(|newest| leads || !newest.is_as_late_as(incarnation));
+                    return Err(not_the_newest(*from));
+                }
+            }
+            None if is_of_consensus => return Err(not_the_newest(*from)),
+            None => {}
         }
         if let Some(expected) = request.expects {
-            self.openings.expected(expected, matches!(asked, Some(Asked::Append(_))));
+            let vote = self.raft.metrics().borrow_watched().vote;
+            let is_led = |append: &Append| append.is_of_no_earlier_leader(&vote);
+            let decides = matches!(asked, Some(Asked::Append(append)) if is_led(append));
+            self.openings.hears_of::<R>(expected, decides).await;
         }
-        match self.openings.retired() {
-            Some(why) => Err(why.message().to_owned()),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     async fn answer_request(&self, request: Request) -> Result<Answer, String> {
@@ -578,7 +608,10 @@ impl<R: Runtime> Answering<R> {
         }
         // After the look: no vote for a later leader came before it.
         let vote = self.raft.with_raft_state(|state| *state.vote_ref()).await.map_err(text)?;
-        if append.is_of_no_earlier_leader(&vote) { Err(self.openings.has_forgotten(id)) } else { Ok(()) }
+        if !append.is_of_no_earlier_leader(&vote) {
+            return Ok(());
+        }
+        Err(self.openings.retire_without::<R>(id).await)
     }
 
     /// Fails if the log of this node has another history than the leader's: the same entry stands on others.

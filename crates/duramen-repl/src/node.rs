@@ -419,7 +419,7 @@ impl<R: Runtime> Node<R> {
             return Some(removed(self.ident()).into());
         }
         if let Some(why) = self.links.openings.retired() {
-            return Some(why.clone().into());
+            return self.links.openings.is_retirement_kept().then(|| why.clone().into());
         }
         let why = self.replica.failure().map(NodeError::Database);
         why.or_else(|| now.running_state.as_ref().err().map(ended))

@@ -7,6 +7,7 @@
 //! opening and opened later has a number of its own: the leader finds that it lacks what it has acknowledged.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use duramen_engine::{Code, EntryId, Error, Ident, Incarnation, RaftLog};
@@ -22,6 +23,8 @@ pub(crate) struct Openings {
     log: Weak<RaftLog>,
     /// Why this node takes no more part.
     retired: OnceLock<Error>,
+    /// That is on disk: a later opening would fail.
+    is_kept: AtomicBool,
     /// What members have acknowledged to this node, which led with a vote.
     matched: Mutex<HashMap<u64, Matched>>,
 }
@@ -37,7 +40,13 @@ struct Matched {
 
 impl Openings {
     pub(crate) fn new(ident: Ident, log: Weak<RaftLog>) -> Openings {
-        Openings { ident, log, retired: OnceLock::new(), matched: Mutex::default() }
+        Openings {
+            ident,
+            log,
+            retired: OnceLock::new(),
+            is_kept: AtomicBool::new(false),
+            matched: Mutex::default(),
+        }
     }
 
     fn matched(&self) -> MutexGuard<'_, HashMap<u64, Matched>> {
@@ -49,10 +58,23 @@ impl Openings {
         self.retired.get()
     }
 
-    /// From now on this node takes no more part. Returns the first reason.
-    fn retire(&self, what: String) -> &Error {
+    /// Whether a process may end for that reason: opened again, this directory would take no part.
+    pub(crate) fn is_retirement_kept(&self) -> bool {
+        self.is_kept.load(Ordering::Acquire)
+    }
+
+    /// From now on this node says nothing more, and its directory is not opened again. Returns why.
+    async fn retire<R: Runtime>(&self, what: String) -> String {
         let hint = "if the node runs elsewhere, move this directory away; otherwise remove the node from the cluster, and let an empty directory join in its place";
-        self.retired.get_or_init(|| Error::new(Code::IdentityRetired, what).with_hint(hint))
+        let why =
+            self.retired.get_or_init(|| Error::new(Code::IdentityRetired, what).with_hint(hint)).clone();
+        let message = why.message().to_owned();
+        if let Some(log) = self.log.upgrade() {
+            // If the disk does not take it, a later opening is told again.
+            drop(R::run_blocking(move || log.retire(&why)).await);
+            self.is_kept.store(true, Ordering::Release);
+        }
+        message
     }
 
     /// This opening.
@@ -61,7 +83,7 @@ impl Openings {
     }
 
     /// The newest known of a node.
-    pub(crate) fn of(&self, node: u64) -> Option<WireIncarnation> {
+    pub(crate) fn newest_of(&self, node: u64) -> Option<WireIncarnation> {
         self.log.upgrade()?.incarnation_of(node).map(WireIncarnation::from)
     }
 
@@ -86,26 +108,32 @@ impl Openings {
         }
     }
 
-    /// A member expects another incarnation of this node than this one. `decides` if that member leads.
-    pub(crate) fn expected(&self, expected: WireIncarnation, decides: bool) {
+    /// Notes which incarnation of this node a member knows. `decides` if that member leads.
+    pub(crate) async fn hears_of<R: Runtime>(&self, expected: WireIncarnation, decides: bool) {
         let (expected, own) = (Incarnation::from(expected), self.own().map(Incarnation::from));
         let Some(own) = own else { return };
         let node = self.ident.node;
         if expected.number > own.number {
-            self.retire(format!(
+            let what = format!(
                 "this directory is an older copy of node {node}: this is opening {} of it, and another member knows opening {}. It takes no more part",
                 own.number, expected.number
-            ));
+            );
+            self.retire::<R>(what).await;
         } else if expected.number == own.number && expected.id != own.id && decides {
-            self.retire(format!(
+            let what = format!(
                 "this directory is one of two copies of node {node}, and its cluster has met the other one. It takes no more part"
-            ));
+            );
+            self.retire::<R>(what).await;
         }
     }
 
     /// Notes what a member has acknowledged to this node, which leads with a vote.
     pub(crate) fn acknowledged(&self, node: u64, vote: &VoteOf, id: Id) {
         let mut matched = self.matched();
+        // A late answer to an earlier leadership.
+        if matched.get(&node).is_some_and(|known| known.vote > *vote) {
+            return;
+        }
         let known = matched.get(&node).filter(|known| known.vote == *vote).map(|known| known.id);
         let id = known.map_or(id, |known| known.max(id));
         matched.insert(node, Matched { vote: *vote, id, is_lacked: false });
@@ -141,11 +169,11 @@ impl Openings {
 
     /// This node lacks an entry that it has acknowledged, and no later leader has taken back. Returns why it
     /// takes no more part.
-    pub(crate) fn has_forgotten(&self, id: EntryId) -> String {
+    pub(crate) async fn retire_without<R: Runtime>(&self, id: EntryId) -> String {
         let what = format!(
             "this directory is an older copy of node {}: it has acknowledged entry {} of term {}, and lacks it. It takes no more part",
             self.ident.node, id.seq, id.term
         );
-        self.retire(what).message().to_owned()
+        self.retire::<R>(what).await
     }
 }

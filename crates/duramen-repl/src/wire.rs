@@ -43,11 +43,6 @@ impl Request {
         let from = own.map_or(0, |own| own.node);
         Request { asked: Some(asked), cluster, to, from, ..Request::default() }
     }
-
-    /// The node that asks and its incarnation, unless it joins or copies the state.
-    pub(crate) fn asker(&self) -> Option<(u64, WireIncarnation)> {
-        (self.from != 0).then_some(self.from).zip(self.incarnation)
-    }
 }
 
 /// One opening of a node's directory.

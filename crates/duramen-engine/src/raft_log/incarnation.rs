@@ -3,7 +3,8 @@
 //! A directory that was rolled back to an older copy, or that runs in two places, has forgotten what it
 //! acknowledged and whom it voted for. It shows itself: each opening has the next number and draws an id, and
 //! members keep the newest of each other. A smaller number is an older copy; the same number with another id
-//! is a second one.
+//! is a second one. What was told so once never takes part again: opened often enough, it would pass for the
+//! newest.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -13,7 +14,7 @@ use duramen_disk::Disk;
 use super::start::Ident;
 use super::twin::{CONTENT_BYTES_MAX, Twin};
 use crate::alarm::locked;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::ids::{DatabaseId, LogId};
 use crate::wal::{LogIdentity, draw};
 
@@ -29,6 +30,9 @@ pub struct Incarnation {
     pub id: u64,
 }
 
+/// The newest incarnations of other nodes, in the order in which those were met.
+type Known = Vec<(u64, Incarnation)>;
+
 /// The own incarnation, and the newest known of other nodes.
 #[derive(Debug)]
 pub(super) struct Incarnations {
@@ -36,17 +40,19 @@ pub(super) struct Incarnations {
     /// Held while the file is written.
     twin: Mutex<Twin>,
     /// Held for moments: consensus looks at each request.
-    known: Mutex<Vec<(u64, Incarnation)>>,
+    known: Mutex<Known>,
 }
 
-/// Members whose incarnations are kept: the oldest nodes are forgotten first. No cluster has so many.
-const KNOWN_MAX: usize = (CONTENT_BYTES_MAX - 16) / 24;
+/// Nodes whose incarnations are kept. Those that were met longest ago are forgotten first: members that were
+/// removed, as the others are met again.
+const KNOWN_MAX: usize = (CONTENT_BYTES_MAX - 24) / 24;
 
 impl Incarnations {
     /// Begins the next incarnation. It is durable when this returns, before the node says a word.
     ///
     /// # Errors
-    /// `CorruptLog` (E0502) if neither copy of the file can be read; `DiskFull` (E0301); `System` (E1001).
+    /// `IdentityRetired` (E1205) after [`Incarnations::retire`]; `CorruptLog` (E0502) if neither copy of the
+    /// file can be read; `DiskFull` (E0301); `System` (E1001).
     pub(super) fn open(disk: &dyn Disk, dir: &Path, ident: Ident) -> Result<Incarnations> {
         // Not of the log: a copy of another node's state brings another log, and this file stays.
         let identity =
@@ -56,11 +62,14 @@ impl Incarnations {
         let is_there = disk.kind(&path).map_err(|error| Error::io("look at", &path, &error))?.is_some();
         if is_there {
             let (mut twin, content) = Twin::open(disk, &path, identity)?;
-            let (last, known) = decode(&content).ok_or_else(|| {
+            let (last, is_retired, known) = decode(&content).ok_or_else(|| {
                 Error::corrupt_log(&path, 0, "the file is whole, and its content is of another kind")
             })?;
+            if is_retired {
+                return Err(retired(dir, ident));
+            }
             let own = Incarnation { number: last.number + 1, id };
-            twin.write(&encode(own, &known))?;
+            twin.write(&encode(own, false, &known))?;
             return Ok(Incarnations { own, twin: Mutex::new(twin), known: Mutex::new(known) });
         }
         let (own, known) = (Incarnation { number: 1, id }, Vec::new());
@@ -68,7 +77,7 @@ impl Incarnations {
         if disk.kind(&fresh).map_err(|error| Error::io("look at", &fresh, &error))?.is_some() {
             disk.remove(&fresh).map_err(|error| Error::io("remove", &fresh, &error))?;
         }
-        let twin = Twin::create(disk, &fresh, identity, &encode(own, &known))?;
+        let twin = Twin::create(disk, &fresh, identity, &encode(own, false, &known))?;
         let sync_names = || disk.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error));
         sync_names()?;
         disk.rename(&fresh, &path).map_err(|error| Error::io("rename", &fresh, &error))?;
@@ -98,32 +107,52 @@ impl Incarnations {
         let mut known = locked(self.known.lock()).clone();
         known.retain(|(of, _)| *of != node);
         known.push((node, met));
-        known.sort_unstable_by_key(|(of, _)| *of);
         let surplus = known.len().saturating_sub(KNOWN_MAX);
         known.drain(..surplus);
-        twin.write(&encode(self.own, &known))?;
+        twin.write(&encode(self.own, false, &known))?;
         *locked(self.known.lock()) = known;
         Ok(None)
     }
+
+    /// No later opening succeeds.
+    ///
+    /// # Errors
+    /// `System` (E1001).
+    pub(super) fn retire(&self) -> Result<()> {
+        let mut twin = locked(self.twin.lock());
+        let known = locked(self.known.lock()).clone();
+        twin.write(&encode(self.own, true, &known))
+    }
 }
 
-fn encode(own: Incarnation, known: &[(u64, Incarnation)]) -> Vec<u8> {
+fn retired(dir: &Path, ident: Ident) -> Error {
+    let what = format!(
+        "{}: this directory is an older copy of node {}, or one of two: its cluster has told it so. It takes no more part",
+        dir.display(),
+        ident.node
+    );
+    Error::new(Code::IdentityRetired, what)
+        .with_hint("move it away; an empty directory can join in its place")
+}
+
+fn encode(own: Incarnation, is_retired: bool, known: &[(u64, Incarnation)]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(CONTENT_BYTES_MAX);
     let known = known.iter().flat_map(|(node, newest)| [*node, newest.number, newest.id]);
-    [own.number, own.id].into_iter().chain(known).for_each(|number| bytes.extend(number.to_le_bytes()));
+    let of_own = [own.number, own.id, u64::from(is_retired)];
+    of_own.into_iter().chain(known).for_each(|number| bytes.extend(number.to_le_bytes()));
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<(Incarnation, Vec<(u64, Incarnation)>)> {
+fn decode(bytes: &[u8]) -> Option<(Incarnation, bool, Known)> {
     let (numbers, rest) = bytes.as_chunks::<8>();
     let numbers: Vec<u64> = numbers.iter().map(|number| u64::from_le_bytes(*number)).collect();
-    let ([number, id], known) = numbers.split_first_chunk()?;
+    let ([number, id, is_retired], known) = numbers.split_first_chunk()?;
     let (known, more) = known.as_chunks::<3>();
-    if !rest.is_empty() || !more.is_empty() || *number == u64::MAX {
+    if !rest.is_empty() || !more.is_empty() || *number == u64::MAX || *is_retired > 1 {
         return None;
     }
     let known = known.iter().map(|[node, number, id]| (*node, Incarnation { number: *number, id: *id }));
-    Some((Incarnation { number: *number, id: *id }, known.collect()))
+    Some((Incarnation { number: *number, id: *id }, *is_retired == 1, known.collect()))
 }
 
 #[cfg(test)]
@@ -181,13 +210,28 @@ mod tests {
     }
 
     #[test]
-    fn of_many_nodes_the_newest_are_known() {
+    fn what_was_retired_is_not_opened_again() {
+        let disk = MemDisk::new(4);
+        let opened = open(&disk);
+        opened.meet(5, Incarnation { number: 1, id: 1 }).unwrap();
+        opened.retire().unwrap();
+        for _ in 0..2 {
+            let error =
+                Incarnations::open(&disk.crash(&CrashChoice::None), Path::new("/"), IDENT).unwrap_err();
+            assert_eq!(error.code(), Code::IdentityRetired, "{error}");
+        }
+    }
+
+    #[test]
+    fn of_many_nodes_those_that_were_met_last_are_known() {
         let disk = MemDisk::new(3);
         let peer = open(&disk);
         let met = Incarnation { number: 1, id: 1 };
-        (1..=100).for_each(|node| assert_eq!(peer.meet(node, met).unwrap(), None));
+        (2..=100).for_each(|node| assert_eq!(peer.meet(node, met).unwrap(), None));
+        // The first node of the cluster is met after many that were removed.
+        assert_eq!(peer.meet(1, met).unwrap(), None);
         let peer = open(&disk);
         assert_eq!(peer.own().number, 2);
-        assert_eq!((peer.of(100), peer.of(1)), (Some(met), None));
+        assert_eq!((peer.of(1), peer.of(100), peer.of(2)), (Some(met), Some(met), None));
     }
 }

@@ -236,6 +236,35 @@ impl Cluster {
         stopped.stop().await.unwrap();
     }
 
+    /// Ends a node that takes no more part: its log refuses everything.
+    pub(crate) async fn end_node(&self, machine: u64) {
+        let mut ended = lock(&self.running).remove(&machine).unwrap();
+        let ended = loop {
+            match Arc::try_unwrap(ended) {
+                Ok(ended) => break ended,
+                Err(answers) => ended = answers,
+            }
+            pass(LOOK).await;
+        };
+        drop(ended.stop().await);
+    }
+
+    /// Starts a node that is to fail.
+    pub(crate) async fn start_in_vain(&self, machine: u64) -> NodeError {
+        let disk = Arc::new(self.disks[&machine].clone());
+        let transport = self.transport();
+        let start = Start { first: None, promotes: true, transport, heartbeat_ms: None, lagging_bytes: None };
+        Runs::start(disk, "/db", DbOptions::default(), start).await.map(drop).unwrap_err()
+    }
+
+    /// Lets another node answer at the address of a machine, whose node does not run.
+    pub(crate) fn answers_for(&self, machine: u64, other: Option<u64>) {
+        let other = other.map(|other| self.node(other));
+        let mut running = lock(&self.running);
+        running.remove(&machine);
+        running.extend(other.map(|other| (machine, other)));
+    }
+
     pub(crate) fn node(&self, node: u64) -> Arc<Runs> {
         Arc::clone(&lock(&self.running)[&node])
     }

@@ -1,12 +1,14 @@
 //! A directory of a node that is an older copy of itself, or runs in two places, takes no part.
 
+use std::time::Duration;
+
 use duramen::{Code, Db};
 use duramen_disk::memory::CrashChoice;
 use duramen_repl::{NodeError, TokioRuntime};
 
 use openraft_rt::AsyncRuntime as _;
 
-use crate::cluster::{Cluster, until};
+use crate::cluster::{Cluster, pass, until};
 
 /// Writes through the leader, and waits until all nodes that run have it.
 async fn write(cluster: &Cluster, value: &'static str) {
@@ -47,6 +49,33 @@ fn a_copy_of_an_earlier_opening_takes_no_part() {
         cluster.set_disk(3, older);
         cluster.start_node(3).await;
         is_retired(&cluster, 3).await;
+        // Each opening would have a later number than the one before.
+        cluster.end_node(3).await;
+        for _ in 0..3 {
+            let why = cluster.start_in_vain(3).await;
+            assert!(matches!(&why, NodeError::Database(why) if why.code() == Code::IdentityRetired), "{why}");
+        }
+    });
+}
+
+/// The address of a node that is down was given to another one, which has been opened more often.
+#[test]
+fn what_answers_for_another_node_retires_none() {
+    TokioRuntime::new(4).block_on(async {
+        let cluster = led_by_the_first().await;
+        for _ in 0..3 {
+            cluster.stop_node(2).await;
+            cluster.start_node(2).await;
+        }
+        cluster.settle().await;
+        cluster.stop_node(3).await;
+        cluster.answers_for(3, Some(2));
+        write(&cluster, "meanwhile").await;
+        pass(Duration::from_secs(1)).await;
+        cluster.answers_for(3, None);
+        cluster.start_node(3).await;
+        cluster.settle().await;
+        assert!(cluster.nodes().iter().all(|node| node.failure().is_none()));
     });
 }
 
