@@ -202,8 +202,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// A node below the path. It stays in memory, unless a node of the path was evicted: no root may lead there
-    /// any more, and no eviction would find what the cursor reads below.
+    /// A node below the path. It stays in memory, unless a node of the path was evicted: no root may lead
+    /// there any more, and no eviction would find what the cursor reads below.
     fn load(&self, pages: &Pages, slot: &Slot, seek: bool) -> Result<Arc<Node>> {
         let is_cut_off = self.path.iter().any(|(node, _)| node.has_left());
         if is_cut_off { slot.pass_through(pages) } else { slot.load(pages, !seek) }
