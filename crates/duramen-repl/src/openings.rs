@@ -1,10 +1,11 @@
 //! Whether a node is what it was: an older copy of its directory, or a second one, has forgotten entries that
 //! it acknowledged and votes that it gave. It takes no part (E1205).
 //!
-//! Requests and answers carry the [`Incarnation`] of who sends them, and what that one expects of the other.
-//! Members keep the newest of each on disk, take nothing from another one, and a node that hears of a later
-//! one than its own ends. Of two with the same number the leader decides. A copy that was made within one
-//! opening and opened later has a number of its own: the leader finds that it lacks what it has acknowledged.
+//! Each request and answer carries the [`Incarnation`] of the node that sends it, and a request the newest
+//! one that this node knows of the other. Members keep the newest of each on disk and take nothing from
+//! another one, and a node that hears of a later one than its own ends. Of two with the same number the
+//! leader decides. A copy that is as old as the last opening gets the next number, as the node itself would:
+//! the leader finds that it lacks what it has acknowledged.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,6 +66,9 @@ impl Openings {
 
     /// From now on this node says nothing more, and its directory is not opened again. Returns why.
     async fn retire<R: Runtime>(&self, what: String) -> String {
+        if let Some(why) = self.retired() {
+            return why.message().to_owned();
+        }
         let hint = "if the node runs elsewhere, move this directory away; otherwise remove the node from the cluster, and let an empty directory join in its place";
         let why =
             self.retired.get_or_init(|| Error::new(Code::IdentityRetired, what).with_hint(hint)).clone();

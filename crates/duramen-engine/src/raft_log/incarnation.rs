@@ -3,20 +3,21 @@
 //! A directory that was rolled back to an older copy, or that runs in two places, has forgotten what it
 //! acknowledged and whom it voted for. It shows itself: each opening has the next number and draws an id, and
 //! members keep the newest of each other. A smaller number is an older copy; the same number with another id
-//! is a second one. What was told so once never takes part again: opened often enough, it would pass for the
-//! newest.
+//! is a second one. A directory that was told so never takes part again: opened often enough, it would pass
+//! for the newest.
 
 use std::path::Path;
 use std::sync::Mutex;
 
 use duramen_disk::Disk;
 
+use super::opening::{is_there, no_content, remove_if_there};
 use super::start::Ident;
 use super::twin::{CONTENT_BYTES_MAX, Twin};
 use crate::alarm::locked;
 use crate::error::{Code, Error, Result};
 use crate::ids::{DatabaseId, LogId};
-use crate::wal::{LogIdentity, draw};
+use crate::wal::LogIdentity;
 
 /// Not removed when a copy of another node's state takes the place of a node's own.
 pub(crate) const INCARNATIONS: &str = "incarnations";
@@ -38,9 +39,16 @@ type Known = Vec<(u64, Incarnation)>;
 pub(super) struct Incarnations {
     own: Incarnation,
     /// Held while the file is written.
-    twin: Mutex<Twin>,
+    file: Mutex<OfNode>,
     /// Held for moments: consensus looks at each request.
     known: Mutex<Known>,
+}
+
+/// The file, and whether it says that the directory is retired: no later write may take that back.
+#[derive(Debug)]
+struct OfNode {
+    twin: Twin,
+    is_retired: bool,
 }
 
 /// Nodes whose incarnations are kept. Those that were met longest ago are forgotten first: members that were
@@ -57,32 +65,29 @@ impl Incarnations {
         // Not of the log: a copy of another node's state brings another log, and this file stays.
         let identity =
             LogIdentity { database: DatabaseId(ident.cluster), log: LogId(u128::from(ident.node)) };
-        let path = dir.join(INCARNATIONS);
-        let id = u64::try_from(draw(disk) >> 64).expect("half of it");
-        let is_there = disk.kind(&path).map_err(|error| Error::io("look at", &path, &error))?.is_some();
-        if is_there {
+        let (path, fresh, id) = (dir.join(INCARNATIONS), dir.join("incarnations.new"), disk.random());
+        if is_there(disk, &path)? {
             let (mut twin, content) = Twin::open(disk, &path, identity)?;
-            let (last, is_retired, known) = decode(&content).ok_or_else(|| {
-                Error::corrupt_log(&path, 0, "the file is whole, and its content is of another kind")
-            })?;
+            let (last, is_retired, known) = decode(&content).ok_or_else(|| no_content(&path))?;
             if is_retired {
                 return Err(retired(dir, ident));
             }
             let own = Incarnation { number: last.number + 1, id };
             twin.write(&encode(own, false, &known))?;
-            return Ok(Incarnations { own, twin: Mutex::new(twin), known: Mutex::new(known) });
+            return Ok(Incarnations::of_file(twin, own, known));
         }
-        let (own, known) = (Incarnation { number: 1, id }, Vec::new());
-        let fresh = dir.join("incarnations.new");
-        if disk.kind(&fresh).map_err(|error| Error::io("look at", &fresh, &error))?.is_some() {
-            disk.remove(&fresh).map_err(|error| Error::io("remove", &fresh, &error))?;
-        }
-        let twin = Twin::create(disk, &fresh, identity, &encode(own, false, &known))?;
+        remove_if_there(disk, &fresh)?;
+        let own = Incarnation { number: 1, id };
+        let twin = Twin::create(disk, &fresh, identity, &encode(own, false, &[]))?;
         let sync_names = || disk.sync_dir(dir).map_err(|error| Error::io("sync", dir, &error));
         sync_names()?;
         disk.rename(&fresh, &path).map_err(|error| Error::io("rename", &fresh, &error))?;
         sync_names()?;
-        Ok(Incarnations { own, twin: Mutex::new(twin), known: Mutex::new(known) })
+        Ok(Incarnations::of_file(twin, own, Known::new()))
+    }
+
+    fn of_file(twin: Twin, own: Incarnation, known: Known) -> Incarnations {
+        Incarnations { own, file: Mutex::new(OfNode { twin, is_retired: false }), known: Mutex::new(known) }
     }
 
     pub(super) fn own(&self) -> Incarnation {
@@ -99,7 +104,7 @@ impl Incarnations {
     /// # Errors
     /// `System` (E1001): the file must not be used any more.
     pub(super) fn meet(&self, node: u64, met: Incarnation) -> Result<Option<Incarnation>> {
-        let mut twin = locked(self.twin.lock());
+        let mut file = locked(self.file.lock());
         let known = self.of(node);
         if let Some(newest) = known.filter(|newest| newest.number >= met.number) {
             return Ok((newest != met).then_some(newest));
@@ -109,7 +114,8 @@ impl Incarnations {
         known.push((node, met));
         let surplus = known.len().saturating_sub(KNOWN_MAX);
         known.drain(..surplus);
-        twin.write(&encode(self.own, false, &known))?;
+        let content = encode(self.own, file.is_retired, &known);
+        file.twin.write(&content)?;
         *locked(self.known.lock()) = known;
         Ok(None)
     }
@@ -119,9 +125,10 @@ impl Incarnations {
     /// # Errors
     /// `System` (E1001).
     pub(super) fn retire(&self) -> Result<()> {
-        let mut twin = locked(self.twin.lock());
+        let mut file = locked(self.file.lock());
         let known = locked(self.known.lock()).clone();
-        twin.write(&encode(self.own, true, &known))
+        file.is_retired = true;
+        file.twin.write(&encode(self.own, true, &known))
     }
 }
 
@@ -215,6 +222,8 @@ mod tests {
         let opened = open(&disk);
         opened.meet(5, Incarnation { number: 1, id: 1 }).unwrap();
         opened.retire().unwrap();
+        // A request that was on its way.
+        opened.meet(6, Incarnation { number: 1, id: 1 }).unwrap();
         for _ in 0..2 {
             let error =
                 Incarnations::open(&disk.crash(&CrashChoice::None), Path::new("/"), IDENT).unwrap_err();

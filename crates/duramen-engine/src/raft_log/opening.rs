@@ -76,8 +76,7 @@ impl RaftPlace {
     /// # Errors
     /// `System` (E1001).
     pub(crate) fn is_there(&self) -> Result<bool> {
-        let path = self.path(START);
-        Ok(self.disk.kind(&path).map_err(|error| Error::io("look at", &path, &error))?.is_some())
+        is_there(&*self.disk, &self.path(START))
     }
 
     /// Creates an empty log of a node that goes on after `purged`, and has voted so. All is durable but the
@@ -89,10 +88,7 @@ impl RaftPlace {
         let disk = &*self.disk;
         let identity = LogIdentity { database: self.database, log: LogId(draw(disk)) };
         for name in [VOTE, "start.new", INCARNATIONS, "incarnations.new"] {
-            let path = self.path(name);
-            if disk.kind(&path).map_err(|error| Error::io("look at", &path, &error))?.is_some() {
-                disk.remove(&path).map_err(|error| Error::io("remove", &path, &error))?;
-            }
+            remove_if_there(disk, &self.path(name))?;
         }
         let seq = purged.id.seq;
         let (log, place) = Log::create(&self.disk, &self.dir, identity, self.geometry, self.sync, seq)?;
@@ -256,6 +252,18 @@ impl RaftPlace {
     }
 }
 
-fn no_content(path: &Path) -> Error {
+pub(super) fn is_there(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    Ok(disk.kind(path).map_err(|error| Error::io("look at", path, &error))?.is_some())
+}
+
+/// Removes a file that an earlier call has left.
+pub(super) fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<()> {
+    if is_there(disk, path)? {
+        disk.remove(path).map_err(|error| Error::io("remove", path, &error))?;
+    }
+    Ok(())
+}
+
+pub(super) fn no_content(path: &Path) -> Error {
     Error::corrupt_log(path, 0, "the file is whole, and its content is of another kind")
 }

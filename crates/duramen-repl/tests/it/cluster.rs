@@ -225,28 +225,24 @@ impl Cluster {
 
     /// Stops a node as an orderly process does.
     pub(crate) async fn stop_node(&self, node: u64) {
-        let mut stopped = lock(&self.running).remove(&node).unwrap();
-        let stopped = loop {
-            match Arc::try_unwrap(stopped) {
-                Ok(stopped) => break stopped,
-                Err(answers) => stopped = answers,
-            }
-            pass(LOOK).await;
-        };
-        stopped.stop().await.unwrap();
+        self.take_node(node).await.stop().await.unwrap();
     }
 
-    /// Ends a node that takes no more part: its log refuses everything.
-    pub(crate) async fn end_node(&self, machine: u64) {
-        let mut ended = lock(&self.running).remove(&machine).unwrap();
-        let ended = loop {
-            match Arc::try_unwrap(ended) {
-                Ok(ended) => break ended,
-                Err(answers) => ended = answers,
+    /// Ends a node that takes no more part: its log refuses everything, and says so.
+    pub(crate) async fn end_node(&self, node: u64) {
+        self.take_node(node).await.stop().await.unwrap_err();
+    }
+
+    /// Takes a node off the network, once it has answered what was asked.
+    async fn take_node(&self, node: u64) -> Runs {
+        let mut taken = lock(&self.running).remove(&node).unwrap();
+        loop {
+            match Arc::try_unwrap(taken) {
+                Ok(taken) => return taken,
+                Err(answers) => taken = answers,
             }
             pass(LOOK).await;
-        };
-        drop(ended.stop().await);
+        }
     }
 
     /// Starts a node that is to fail.

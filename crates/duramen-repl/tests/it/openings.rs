@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use duramen::{Code, Db};
+use duramen_disk::MemDisk;
 use duramen_disk::memory::CrashChoice;
 use duramen_repl::{NodeError, TokioRuntime};
-
 use openraft_rt::AsyncRuntime as _;
 
 use crate::cluster::{Cluster, pass, until};
 
-/// Writes through the leader, and waits until all nodes that run have it.
+/// Writes through the leader.
 async fn write(cluster: &Cluster, value: &'static str) {
     cluster.on_leader(move |db: &Db| db.kv("kv").put("key", value)).await;
 }
@@ -24,8 +24,10 @@ async fn led_by_the_first() -> Cluster {
     cluster
 }
 
-/// Waits until a node takes no more part, and looks that the others go on.
-async fn is_retired(cluster: &Cluster, machine: u64) {
+/// Starts a node from a disk, waits until it takes no more part, and looks that the first two go on.
+async fn starts_and_retires(cluster: &mut Cluster, machine: u64, disk: MemDisk) {
+    cluster.set_disk(machine, disk);
+    cluster.start_node(machine).await;
     let node = cluster.node(machine);
     let why = until("it takes no more part", || node.failure()).await;
     drop(node);
@@ -46,9 +48,7 @@ fn a_copy_of_an_earlier_opening_takes_no_part() {
             cluster.settle().await;
             cluster.stop_node(3).await;
         }
-        cluster.set_disk(3, older);
-        cluster.start_node(3).await;
-        is_retired(&cluster, 3).await;
+        starts_and_retires(&mut cluster, 3, older).await;
         // Each opening would have a later number than the one before.
         cluster.end_node(3).await;
         for _ in 0..3 {
@@ -87,9 +87,7 @@ fn a_copy_that_lacks_what_it_has_acknowledged_takes_no_part() {
         write(&cluster, "meanwhile").await;
         cluster.settle().await;
         cluster.stop_node(3).await;
-        cluster.set_disk(3, older);
-        cluster.start_node(3).await;
-        is_retired(&cluster, 3).await;
+        starts_and_retires(&mut cluster, 3, older).await;
     });
 }
 
@@ -101,9 +99,7 @@ fn of_two_copies_the_one_that_came_second_takes_no_part() {
         let second = cluster.disk(3).crash(&CrashChoice::None);
         cluster.start_node(3).await;
         cluster.settle().await;
-        cluster.set_disk(4, second);
-        cluster.start_node(4).await;
-        is_retired(&cluster, 4).await;
+        starts_and_retires(&mut cluster, 4, second).await;
         assert!(cluster.node(3).failure().is_none(), "the first goes on");
     });
 }
