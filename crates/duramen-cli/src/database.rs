@@ -121,12 +121,24 @@ fn when_log_is_inside(error: duramen::Error, args: &DatabaseArgs) -> Failure {
     failure.hinted(format!("there is a log in {}: run the command without --wal", inside.display()))
 }
 
-/// Refuses a level that the disk of the database, or that of its log, cannot keep.
+/// Refuses a level that the disk of the database, or that of its log, cannot keep. Levels below `disk`
+/// promise nothing that a file system could break.
 pub(crate) fn check_level(args: &DatabaseArgs, level: Durability) -> Result<()> {
+    match level {
+        Durability::Disk => check_file_systems(
+            args,
+            "use --durability process, which survives kill -9, or name a directory on a disk",
+        ),
+        Durability::Process | Durability::Memory => Ok(()),
+    }
+}
+
+/// Refuses a database or a log on a file system that survives no power cut.
+pub(crate) fn check_file_systems(args: &DatabaseArgs, hint: &str) -> Result<()> {
     [Some(&args.db), args.wal.as_ref()]
         .into_iter()
         .flatten()
-        .try_for_each(|path| file_system::check_level(path, level))
+        .try_for_each(|path| file_system::check(path, hint))
 }
 
 /// Options from the command line's arguments for the database, and no others.

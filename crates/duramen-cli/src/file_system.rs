@@ -5,19 +5,10 @@
 
 use std::path::Path;
 
+use duramen::Code;
 use duramen::probe::{Effect, Host, probe};
-use duramen::{Code, Durability};
 
 use crate::failure::{CANNOT_KEEP, Failure, Result};
-
-/// Refuses level `disk` where it cannot be kept. The other levels promise nothing that a file system could
-/// break.
-pub(crate) fn check_level(path: &Path, level: Durability) -> Result<()> {
-    if level != Durability::Disk {
-        return Ok(());
-    }
-    check(path, "use --durability process, which survives kill -9, or name a directory on a disk")
-}
 
 /// Refuses a path, which need not exist yet, on a file system that survives no power cut.
 pub(crate) fn check(path: &Path, hint: &str) -> Result<()> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use duramen::{Code, Durability, Error, Event, doc};
+use duramen::{Code, Error, Event, doc};
 use duramen_proto::discovery::PORT;
 use duramen_repl::CopyOf;
 use duramen_server::{Builder, Server};
@@ -134,7 +134,10 @@ fn open(
     if path.exists() && !args.node.is_node() {
         database::check_path(path)?;
     }
-    database::check_level(&args.database, Durability::Disk)?;
+    if !args.allow_tmpfs {
+        let hint = "name a directory on a disk, or use --allow-tmpfs for data that may be lost";
+        database::check_file_systems(&args.database, hint)?;
+    }
     let options = database::options(&args.database).on_event(move |event: &Event| {
         if let Event::Poisoned(cause) = event {
             // Without a receiver the command is ending anyway.

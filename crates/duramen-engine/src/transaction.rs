@@ -124,6 +124,12 @@ impl Transaction {
         self.committer.is_replica().then(|| self.view.root().rollback_epoch)
     }
 
+    /// Whether its database takes transactions: a node of a cluster does while it leads.
+    #[must_use]
+    pub fn takes_transactions(&self) -> bool {
+        self.committer.takes_transactions()
+    }
+
     /// The error with which it must be run again, if the commits that it reads were dropped.
     #[must_use]
     pub fn must_run_again(&self) -> Option<Error> {

@@ -177,7 +177,8 @@ impl<R: Runtime> Node<R> {
             open_node(options, disk, &path, founding, groups)
         };
         // Boxed: Rust 1.89 does not see that the bare future is `Send`.
-        let (db, opened) = R::run_blocking(open).boxed().await.map_err(ended)??;
+        let opened = R::run_blocking(open).boxed().await.map_err(ended)?;
+        let (db, opened) = opened.map_err(of_opening)?;
         let OpenReplica { engine, replica, log, found } = opened;
         let (replica, log) = (Arc::new(replica), Arc::new(log));
         rooms.set_log(&log);
@@ -512,4 +513,16 @@ fn founding(First { ident, members, time_ns }: First) -> Result<(Ident, Vec<u8>,
 
 fn ended(error: impl fmt::Display) -> NodeError {
     NodeError::ended(error)
+}
+
+/// What is damaged or gone here, the other members have.
+fn of_opening(error: Error) -> Error {
+    if !error.is_corruption() {
+        return error;
+    }
+    let hint = format!(
+        "if other members have a majority, remove this node (`duramen cluster remove`), and let an empty directory join in its place; otherwise {}",
+        error.hint()
+    );
+    error.with_hint(hint)
 }

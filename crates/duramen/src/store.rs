@@ -118,6 +118,11 @@ impl<'e> Shared<'e> {
         self.inner.borrow().lineage()
     }
 
+    /// Whether its database takes transactions: a node of a cluster does while it leads.
+    pub(crate) fn takes_transactions(&self) -> bool {
+        self.inner.borrow().takes_transactions()
+    }
+
     /// The error of a transaction that began in a lineage before this one: it must run again.
     pub(crate) fn is_of_an_earlier_leadership(&self) -> Error {
         let what = "this node has begun to lead anew since the transaction began";

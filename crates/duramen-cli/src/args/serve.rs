@@ -44,6 +44,10 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) no_auth: bool,
 
+    /// Allow a file system in memory, which survives no power cut
+    #[arg(long)]
+    pub(crate) allow_tmpfs: bool,
+
     #[command(flatten)]
     pub(crate) node: NodeArgs,
 }

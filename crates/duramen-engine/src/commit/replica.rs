@@ -225,10 +225,11 @@ impl Committer {
         let mut order = self.take_log();
         let known = self.replica_end();
         let result = if known == end {
-            // Under a new lineage: what began before conflicts.
+            // The time first: a clock that is set for the new lineage must not be that of the last commit.
+            self.start_time(end.time_ns);
+            // What began before the new lineage conflicts.
             self.give_up(&mut order, Proposed::No, &conflict());
             self.standing.set_role(Role::Leads { term });
-            self.start_time(end.time_ns);
             Ok(())
         } else {
             Err(Error::invalid(format!(

@@ -115,6 +115,9 @@ impl RaftPlace {
         let (start_twin, start) = Twin::open(&*self.disk, &self.path(START), self.unnamed())?;
         let start = Start::decode(&start).ok_or_else(|| no_content(&self.path(START)))?;
         let identity = LogIdentity { database: self.database, log: start.log };
+        if !is_there(&*self.disk, &self.path(VOTE))? {
+            return Err(missing(&self.path(VOTE), "the vote of this node"));
+        }
         let (vote_twin, vote) = Twin::open(&*self.disk, &self.path(VOTE), identity)?;
         let vote = Vote::decode(&vote).ok_or_else(|| no_content(&self.path(VOTE)))?;
         Ok(Twins { start: (start_twin, start), vote: (vote_twin, vote), identity })

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use duramen_disk::MemDisk;
 use duramen_disk::memory::CrashChoice;
+use duramen_disk::{Disk as _, MemDisk};
 use duramen_engine::{
     Background, Code, CommitSeq, Durability, Engine, Entry, Founding, Hooks, Ident, NodeHead, NodeTarget,
     OpenReplica, Options, Proposer, Result, TreeId, Vote,
@@ -235,4 +235,7 @@ fn a_node_without_its_vote_takes_no_copy() {
         rotten.flip_bit("/db/raft/vote", offset + 30, 3).unwrap();
     }
     assert_eq!(two.copy_to(&rotten).unwrap_err().code(), Code::CorruptLog);
+    let lost = two.lags.deep_clone();
+    lost.remove(Path::new("/db/raft/vote")).unwrap();
+    assert_eq!(two.copy_to(&lost).unwrap_err().code(), Code::LogMissing);
 }

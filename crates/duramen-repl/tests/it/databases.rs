@@ -19,6 +19,9 @@ struct Order {
     cents: i64,
 }
 
+/// Longer than an id may be ahead of the clock of requests.
+const REST_NS: u64 = 600_000_000_000;
+
 fn order(city: &str) -> Order {
     Order { id: 0, city: city.to_owned(), cents: 100 }
 }
@@ -164,6 +167,41 @@ fn a_request_runs_once_whoever_leads() {
             assert_eq!(cluster.on_leader(|db| db.kv("paid").get::<i64>("ann")).await, Some(1));
             let other = cluster.on_leader(requests::new_id).await;
             assert!(other.time() >= id.time(), "the clock of requests does not go back: {other} after {id}");
+        },
+    );
+}
+
+/// A node that does not lead has the time of the last commit. What it is asked to do is another node's.
+#[test]
+fn a_request_after_a_long_rest_is_of_the_leader_everywhere() {
+    in_a_cluster(
+        |_| (),
+        async |cluster| {
+            cluster.on_leader(|db: &Db| db.kv("paid").put("ann", &0)).await;
+            cluster.settle().await;
+            for machine in 1..=3 {
+                cluster.stop_node(machine).await;
+            }
+            for machine in 1..=3 {
+                cluster.disk(machine).advance_clock(REST_NS);
+                cluster.start_node(machine).await;
+            }
+            let id = cluster.on_leader(requests::new_id).await;
+            let pay = move |db: &Db| {
+                requests::once(db, &Request::new(id, b"pay"), |tx| {
+                    tx.kv("paid").increment("ann", 1)?;
+                    Ok(b"paid".to_vec())
+                })
+            };
+            let leads = cluster.leader().await.0;
+            for node in cluster.nodes().into_iter().filter(|node| node.ident().node != leads) {
+                let db = node.db().clone();
+                let done = TokioRuntime::spawn_blocking(move || pay(&db)).await.unwrap();
+                // It may lead by now.
+                let code = done.err().map(|error| error.code());
+                assert!(code.is_none_or(|code| code == duramen::Code::NotLeader), "{code:?}");
+            }
+            assert_eq!(cluster.on_leader(pay).await.answer, b"paid");
         },
     );
 }
