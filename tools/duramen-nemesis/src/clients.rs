@@ -13,6 +13,7 @@ use duramen_client::Remote;
 use duramen_disk::memory::Random;
 use duramen_proto::v1;
 
+use crate::cluster::{Cluster, LOOK};
 use crate::content::Content;
 use crate::history::{End, History, Part};
 use crate::machine;
@@ -21,10 +22,16 @@ use crate::machine;
 const LISTS: u64 = 5;
 /// After so many appends other lists are used, so that lists stay short.
 const APPENDS_OF_LISTS: u64 = 120;
+/// Writers; there is a reader for each machine besides.
+pub(crate) const WRITERS: u64 = 4;
+/// Once nothing is wrong any more, writes are acknowledged within this time.
+const GOES_ON_WITHIN: Duration = Duration::from_secs(30);
 /// A client rests at most so long between two transactions, in milliseconds.
 const REST_MS_MAX: usize = 25;
 /// Processes of the history: a client is another one after a transaction whose end it does not know.
 const PROCESSES: u64 = 1000;
+/// Those of clients that go on with a history of others.
+const LATER_PROCESSES: u64 = PROCESSES / 2;
 pub(crate) const COUNTS: &str = "counts";
 const ONE_READ: &str = "read of one node";
 
@@ -51,11 +58,17 @@ pub(crate) struct Entry {
 pub(crate) struct Load {
     pub(crate) history: History,
     pub(crate) is_over: AtomicBool,
+    /// Clients begin nothing.
+    pub(crate) rests: AtomicBool,
     /// A file of a node has a flipped bit: its errors are as they should be.
     pub(crate) may_find_damage: AtomicBool,
     /// A disk is full: what takes room is refused.
     pub(crate) may_be_full: AtomicBool,
     machines: usize,
+    /// Of the history. Those before were of clients whose power went.
+    first_process: u64,
+    /// Writers count, too: what they were told is in no history.
+    has_counts: bool,
     ids: AtomicU64,
     seen: Mutex<Seen>,
 }
@@ -88,12 +101,22 @@ impl Load {
         Load {
             history: History::default(),
             is_over: AtomicBool::new(false),
+            rests: AtomicBool::new(false),
             may_find_damage: AtomicBool::new(false),
             may_be_full: AtomicBool::new(false),
             machines,
+            first_process: 0,
+            has_counts: true,
             ids: AtomicU64::new(1),
             seen: Mutex::new(seen),
         }
+    }
+
+    /// One that a history is all of: nothing is counted. It goes on after the last id of the history.
+    pub(crate) fn of_history(machines: usize, history: History, last_id: u64) -> Load {
+        let first_process = if last_id == 0 { 0 } else { LATER_PROCESSES };
+        let ids = AtomicU64::new(last_id + 1);
+        Load { history, ids, first_process, has_counts: false, ..Load::new(machines) }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -116,6 +139,38 @@ impl Load {
         let lost = seen.counts.iter().filter(is_other);
         lost.map(|(client, told)| format!("client {client} was told {told}; {:?} is there", there(*client)))
             .collect()
+    }
+
+    /// How many clients there are.
+    pub(crate) fn clients(&self) -> u64 {
+        WRITERS + self.machines as u64
+    }
+
+    /// Lets clients run beside something.
+    pub(crate) fn beside<T>(&self, seed: u64, run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        std::thread::scope(|scope| {
+            for number in 0..self.clients() {
+                let client = Client::new(self, number, seed);
+                scope.spawn(move || if number < WRITERS { client.write() } else { client.read() });
+            }
+            let done = run();
+            self.is_over.store(true, Ordering::Relaxed);
+            done
+        })
+    }
+
+    /// Waits until a write is acknowledged that was begun after this.
+    pub(crate) fn until_writes(&self, cluster: &mut Cluster) -> Result<(), String> {
+        let (wanted, until) = (self.writes() + WRITERS + 1, Instant::now() + GOES_ON_WITHIN);
+        while self.writes() < wanted {
+            cluster.none_has_ended()?;
+            if Instant::now() > until {
+                let status = cluster.status_of_leader().map(|(_, status)| status.to_string());
+                return Err(format!("nothing is written for {GOES_ON_WITHIN:?}: {status:?}"));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
     }
 
     pub(crate) fn writes(&self) -> u64 {
@@ -205,7 +260,7 @@ pub(crate) struct Client<'a> {
 impl<'a> Client<'a> {
     pub(crate) fn new(load: &'a Load, number: u64, seed: u64) -> Client<'a> {
         let random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(number));
-        Client { load, number, process: number, random }
+        Client { load, number, process: load.first_process + number, random }
     }
 
     fn machine(&self) -> usize {
@@ -214,6 +269,9 @@ impl<'a> Client<'a> {
 
     fn rest(&mut self) {
         std::thread::sleep(Duration::from_millis(self.random.below(REST_MS_MAX) as u64));
+        while self.load.rests.load(Ordering::Relaxed) && self.load.goes_on() {
+            std::thread::sleep(LOOK);
+        }
     }
 
     fn ends(&mut self, parts: &[Part], end: End) {
@@ -229,7 +287,7 @@ impl<'a> Client<'a> {
         let mut count = Some(0);
         while self.load.goes_on() {
             match self.random.below(8) {
-                0 => self.count(&remote, &mut count),
+                0 if self.load.has_counts => self.count(&remote, &mut count),
                 1 => self.look(&remote),
                 _ => self.append(&remote),
             }

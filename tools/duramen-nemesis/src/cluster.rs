@@ -1,5 +1,6 @@
 //! The cluster under test: its machines, the links between them, and the commands of an operator.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,6 +53,21 @@ impl Cluster {
             links.push(of);
         }
         Ok(Cluster { kit: Arc::clone(kit), machines, links })
+    }
+
+    /// Machines whose disks are at these directories, all in the namespace of this thread: no link can be
+    /// disturbed.
+    pub(crate) fn beside(kit: &Arc<Kit>, directories: Vec<PathBuf>, handle: &Handle) -> Result<Cluster> {
+        let room = Arc::new(Room::here());
+        let machines: Vec<Machine> = directories
+            .into_iter()
+            .enumerate()
+            .map(|(number, directory)| Machine::on(kit, number, &room, directory))
+            .collect();
+        for Machine { number, .. } in &machines {
+            link::make(handle, (&room, machine::steward(*number)), (&room, machine::serves(*number)), 0)?;
+        }
+        Ok(Cluster { kit: Arc::clone(kit), machines, links: Vec::new() })
     }
 
     /// Starts the first node, and lets the others join.
@@ -153,17 +169,36 @@ impl Cluster {
         members.iter().find(|member| member["address"] == address)?["node"].as_u64()
     }
 
+    /// The member of a machine, by the leader.
+    pub(crate) fn node_at(&self, machine: usize) -> Result<u64> {
+        let status = self.status_of_leader().map(|(_, status)| status).ok_or("no node leads")?;
+        self.node_of(&status, machine).ok_or_else(|| format!("machine {} is no member", machine + 1))
+    }
+
+    /// Whether a machine knows who leads, and all machines vote and answer.
+    pub(crate) fn is_member(&self, machine: usize) -> bool {
+        let follows = |status: &Value| status["leader"].as_u64().is_some_and(|leader| leader > 0);
+        self.status(machine).is_ok_and(|status| follows(&status)) && self.is_whole()
+    }
+
+    /// Whether all machines vote and answer.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.status_of_leader().is_some_and(|(_, status)| self.is_whole_by(&status))
+    }
+
+    fn is_whole_by(&self, status: &Value) -> bool {
+        let spare = self.machines.len() - (self.machines.len() / 2 + 1);
+        let all = status["members"].as_array().is_some_and(|all| all.len() == self.machines.len());
+        all && status["spare"] == spare
+    }
+
     /// Waits until all machines vote and answer.
     pub(crate) fn wait_until_whole(&mut self) -> Result<()> {
         let until = Instant::now() + WHOLE_WITHIN;
-        let spare = self.machines.len() - (self.machines.len() / 2 + 1);
         loop {
             self.none_has_ended()?;
             let told = self.status_of_leader();
-            if told.as_ref().is_some_and(|(_, status)| {
-                let all = status["members"].as_array().is_some_and(|all| all.len() == self.machines.len());
-                all && status["spare"] == spare
-            }) {
+            if told.as_ref().is_some_and(|(_, status)| self.is_whole_by(status)) {
                 return Ok(());
             }
             if Instant::now() > until {

@@ -46,6 +46,22 @@ pub(crate) enum End {
     Unknown,
 }
 
+impl End {
+    const ALL: [End; 3] = [End::Happened, End::Never, End::Unknown];
+
+    fn name(self) -> &'static str {
+        match self {
+            End::Happened => "ok",
+            End::Never => "fail",
+            End::Unknown => "info",
+        }
+    }
+
+    fn of(name: &str) -> Option<End> {
+        End::ALL.into_iter().find(|end| end.name() == name)
+    }
+}
+
 /// What has become of a transaction that appends.
 #[derive(Debug, Clone, Copy)]
 struct Told {
@@ -63,9 +79,64 @@ pub(crate) struct History {
 struct Lines {
     lines: Vec<String>,
     told: BTreeMap<u64, Told>,
+    /// Where each line goes at once, if it must outlive this process.
+    kept: Option<File>,
+}
+
+impl Lines {
+    fn push(&mut self, line: &Value) {
+        let line = line.to_string();
+        if let Some(kept) = &mut self.kept {
+            kept.write_all(format!("{line}\n").as_bytes()).expect("the history can be written");
+        }
+        self.lines.push(line);
+    }
+
+    fn ends(&mut self, process: u64, value: Value, end: End) {
+        let appends = |part: &Value| (part[0] == "append").then(|| part[2].as_u64()).flatten();
+        let ids: Vec<u64> = value.as_array().into_iter().flatten().filter_map(appends).collect();
+        self.push(&json!({"type": end.name(), "process": process, "value": value}));
+        if let Some(id) = ids.first() {
+            self.told.insert(*id, Told { end, appends: ids.len() });
+        }
+    }
 }
 
 impl History {
+    /// One whose lines go to this file at once.
+    pub(crate) fn kept_in(file: File) -> History {
+        History { shared: Mutex::new(Lines { kept: Some(file), ..Lines::default() }) }
+    }
+
+    /// Goes on after one that was kept, whose last transactions may not have ended. Returns also the last id.
+    pub(crate) fn after(text: &str) -> Result<(History, u64)> {
+        let (mut lines, mut open, mut last) = (Lines::default(), BTreeMap::new(), 0);
+        // What comes after the last line's end was cut off.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        for line in whole.lines() {
+            let wrong = |why: &str| format!("{why}: {line}");
+            let line: Value = serde_json::from_str(line).map_err(|_| wrong("no line of a history"))?;
+            let process = line["process"].as_u64().ok_or_else(|| wrong("a line without a process"))?;
+            let value = line["value"].clone();
+            let ids = value.as_array().into_iter().flatten().filter(|part| part[0] == "append");
+            last = ids.filter_map(|part| part[2].as_u64()).fold(last, u64::max);
+            match line["type"].as_str().and_then(End::of) {
+                Some(end) => {
+                    open.remove(&process);
+                    lines.ends(process, value, end);
+                }
+                None => {
+                    open.insert(process, value);
+                    lines.push(&line);
+                }
+            }
+        }
+        for (process, value) in open {
+            lines.ends(process, value, End::Unknown);
+        }
+        Ok((History { shared: Mutex::new(lines) }, last))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Lines> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -79,29 +150,13 @@ impl History {
                 append @ Part::Append(..) => append.line(),
             })
             .collect();
-        self.lock().lines.push(json!({"type": "invoke", "process": process, "value": asked}).to_string());
+        self.lock().push(&json!({"type": "invoke", "process": process, "value": asked}));
     }
 
     /// It has ended.
     pub(crate) fn ends(&self, process: u64, parts: &[Part], end: End) {
-        let kind = match end {
-            End::Happened => "ok",
-            End::Never => "fail",
-            End::Unknown => "info",
-        };
         let answered: Vec<Value> = parts.iter().map(Part::line).collect();
-        let mut lines = self.lock();
-        lines.lines.push(json!({"type": kind, "process": process, "value": answered}).to_string());
-        let ids: Vec<u64> = parts
-            .iter()
-            .filter_map(|part| match part {
-                Part::Append(_, id) => Some(*id),
-                Part::Read(..) => None,
-            })
-            .collect();
-        if let Some(id) = ids.first() {
-            lines.told.insert(*id, Told { end, appends: ids.len() });
-        }
+        self.lock().ends(process, answered.into(), end);
     }
 
     /// Adds a read of all lists, as they are at the end.

@@ -51,6 +51,8 @@ pub(crate) struct Kit {
     pub(crate) clock: Option<PathBuf>,
     /// Each machine has a disk of its own, which can be full.
     pub(crate) has_small_disks: bool,
+    /// Disks are in memory, which a node refuses unless it is told not to mind.
+    pub(crate) is_in_memory: bool,
 }
 
 /// A machine.
@@ -74,11 +76,16 @@ impl Machine {
         if kit.has_small_disks {
             mount(&directory)?;
         }
-        let (room, kit) = (Arc::new(Room::new()?), Arc::clone(kit));
-        let (process, is_paused, is_stopping) = (None, false, false);
-        let machine = Machine { number, room, kit, directory, disks: 0, process, is_paused, is_stopping };
+        let machine = Machine::on(kit, number, &Arc::new(Room::new()?), directory);
         machine.set_clock(0)?;
         Ok(machine)
+    }
+
+    /// One whose disk is at this directory, in a namespace that others may be in as well.
+    pub(crate) fn on(kit: &Arc<Kit>, number: usize, room: &Arc<Room>, directory: PathBuf) -> Machine {
+        let (room, kit) = (Arc::clone(room), Arc::clone(kit));
+        let (process, is_paused, is_stopping) = (None, false, false);
+        Machine { number, room, kit, directory, disks: 0, process, is_paused, is_stopping }
     }
 
     /// The directory of its database.
@@ -109,6 +116,9 @@ impl Machine {
         command.args(begin).stdout(log).stderr(says).stdin(std::process::Stdio::null());
         // ^C is for the tool, which ends its nodes.
         command.process_group(0);
+        if self.kit.is_in_memory {
+            command.arg("--allow-tmpfs");
+        }
         if let Some(clock) = &self.kit.clock {
             command.env("LD_PRELOAD", clock).env("NEMESIS_CLOCK", self.clock_file());
         }
@@ -233,16 +243,17 @@ impl Machine {
     /// Flips a bit of a file of the database: `at` of a thousand parts into it.
     pub(crate) fn flip(&self, file: &Path, at: u64, bit: u8) -> Result<u64> {
         let path = self.database().join(file);
-        let failing = |error: std::io::Error| failed("change", &path.display(), &error);
-        let mut file = OpenOptions::new().read(true).write(true).open(&path).map_err(failing)?;
-        let offset = file.metadata().map_err(failing)?.len().saturating_sub(1) * at / 1000;
-        let mut byte = [0];
-        file.seek(SeekFrom::Start(offset)).map_err(failing)?;
-        file.read_exact(&mut byte).map_err(failing)?;
-        byte[0] ^= 1 << bit;
-        file.seek(SeekFrom::Start(offset)).map_err(failing)?;
-        file.write_all(&byte).map_err(failing)?;
+        let bytes = fs::metadata(&path).map_err(|error| failed("look at", &path.display(), &error))?.len();
+        let offset = bytes.saturating_sub(1) * at / 1000;
+        flip_bit(&path, offset, bit)?;
         Ok(offset)
+    }
+
+    /// The code of the last error that its nodes have told.
+    pub(crate) fn last_code(&self) -> String {
+        let said = fs::read_to_string(self.log()).unwrap_or_default();
+        let after = said.rsplit("\"code\":\"").next().filter(|after| after.len() < said.len());
+        after.and_then(|after| after.split('"').next()).unwrap_or("no error").to_owned()
     }
 
     /// The files of the database, and of Raft's log: not those that say where it is served.
@@ -279,6 +290,16 @@ impl Machine {
             File::options().create(true).truncate(false).write(true).open(&path).map_err(failing)?;
         file.write_all(&ahead_ns.to_le_bytes()).map_err(failing)
     }
+}
+
+/// Flips a bit of a file.
+pub(crate) fn flip_bit(path: &Path, offset: u64, bit: u8) -> Result<()> {
+    let failing = |error: std::io::Error| failed("change", &path.display(), &error);
+    let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(failing)?;
+    let mut byte = [0];
+    file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut byte)).map_err(failing)?;
+    byte[0] ^= 1 << bit;
+    file.seek(SeekFrom::Start(offset)).and_then(|_| file.write_all(&byte)).map_err(failing)
 }
 
 /// Mounts a small file system of its own at a directory. It goes with the last process of its namespace.

@@ -14,6 +14,8 @@ mod clients;
 #[cfg(target_os = "linux")]
 mod cluster;
 #[cfg(target_os = "linux")]
+mod command;
+#[cfg(target_os = "linux")]
 mod content;
 #[cfg(target_os = "linux")]
 mod failure;
@@ -22,11 +24,17 @@ mod faults;
 #[cfg(target_os = "linux")]
 mod history;
 #[cfg(target_os = "linux")]
+mod identity;
+#[cfg(target_os = "linux")]
+mod judgement;
+#[cfg(target_os = "linux")]
 mod kit;
 #[cfg(target_os = "linux")]
 mod link;
 #[cfg(target_os = "linux")]
 mod machine;
+#[cfg(target_os = "linux")]
+mod power;
 #[cfg(target_os = "linux")]
 mod room;
 #[cfg(target_os = "linux")]
@@ -36,7 +44,7 @@ use std::process::ExitCode;
 
 #[cfg(target_os = "linux")]
 fn main() -> ExitCode {
-    run::main()
+    command::main()
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -7,29 +7,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use clap::Parser;
+use clap::Args;
 use clap::builder::PossibleValuesParser;
 use duramen_disk::memory::Random;
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Handle;
 
-use crate::clients::{Client, Load};
+use crate::clients::Load;
 use crate::cluster::{Cluster, LOOK};
 use crate::failure::{Result, failed};
 use crate::faults::{Choice, Fault};
 use crate::machine::{self, Kit};
-use crate::{ballast, content, kit, room};
+use crate::{ballast, command, judgement, kit};
 
-/// Writers; there is a reader for each machine besides.
-const WRITERS: u64 = 4;
 /// A fault lasts at least so long, in milliseconds.
 const LASTS_MS_MIN: usize = 100;
-/// Once nothing is wrong any more, a write is acknowledged within this time.
-const GOES_ON_WITHIN: Duration = Duration::from_secs(30);
 
-/// Runs a cluster of real processes under faults, and checks every answer of its clients. Exit codes: 3
-/// something was wrong; 2 it cannot run here.
-#[derive(Debug, Parser)]
-struct Args {
+/// Lets things go wrong in a cluster of real processes, and checks every answer of its clients
+#[derive(Debug, Args)]
+pub(crate) struct FaultArgs {
     /// The program under test
     #[arg(long)]
     duramen: PathBuf,
@@ -56,48 +51,13 @@ struct Args {
     of_leader: bool,
 }
 
-pub(crate) fn main() -> ExitCode {
-    let args = Args::parse();
-    // Before any other thread: clients, and the links' ends near them, are in a namespace of their own.
-    if let Err(why) = room::enter().and_then(|()| room::enter_mounts()) {
-        eprintln!("nemesis: {why}");
-        return ExitCode::from(2);
-    }
-    let (runtime, cluster) = match prepare(&args) {
-        Ok(prepared) => prepared,
-        Err(why) => {
-            eprintln!("nemesis: {why}");
-            return ExitCode::from(2);
-        }
-    };
-    let done = run(&args, cluster);
-    drop(runtime);
-    match done {
-        Ok(wrong) if wrong.is_empty() => ExitCode::SUCCESS,
-        Ok(wrong) => {
-            for what in wrong.iter().take(20) {
-                println!("WRONG: {what}");
-            }
-            println!("{} wrong; see {}", wrong.len(), args.work.display());
-            ExitCode::from(3)
-        }
-        Err(why) => {
-            println!("WRONG: {why}; see {}", args.work.display());
-            ExitCode::from(3)
-        }
-    }
-}
-
-/// Makes machines and links. The links end with the runtime.
-fn prepare(args: &Args) -> Result<(Runtime, Cluster)> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(|error| failed("start", &"a runtime", &error))?;
-    let cluster = make(args, runtime.handle())?;
-    Ok((runtime, cluster))
+/// Lets faults happen.
+pub(crate) fn main(args: &FaultArgs) -> ExitCode {
+    command::in_room(&args.work, |handle| make(args, handle), |cluster| run(args, cluster))
 }
 
 /// Returns what was wrong.
-fn run(args: &Args, mut cluster: Cluster) -> Result<Vec<String>> {
+fn run(args: &FaultArgs, mut cluster: Cluster) -> Result<Vec<String>> {
     let is_stopped = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&is_stopped))
@@ -106,21 +66,13 @@ fn run(args: &Args, mut cluster: Cluster) -> Result<Vec<String>> {
     let count = cluster.machines.len();
     cluster.begin()?;
     let load = Load::new(count);
-    let clients = WRITERS + count as u64;
-    let faults = std::thread::scope(|scope| {
-        for number in 0..clients {
-            let client = Client::new(&load, number, args.seed);
-            scope.spawn(move || if number < WRITERS { client.write() } else { client.read() });
-        }
-        let faults =
-            Faults { args, load: &load, random: Random::new(args.seed), told: BTreeMap::new(), begun: 0 };
-        let done = faults.run(&mut cluster, &is_stopped);
-        load.is_over.store(true, Ordering::Relaxed);
-        done
+    let faults = load.beside(args.seed, || {
+        let (random, told) = (Random::new(args.seed), BTreeMap::new());
+        Faults { args, load: &load, random, told, begun: 0 }.run(&mut cluster, &is_stopped)
     });
     load.history.write(&args.work.join("history.jsonl"))?;
     let told = faults?;
-    let judged = judge(&load, &mut cluster, clients);
+    let judged = judgement::of(&load, &mut cluster);
     report(args, &load, &told);
     let mut wrong = load.wrong();
     match judged {
@@ -130,14 +82,9 @@ fn run(args: &Args, mut cluster: Cluster) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-fn make(args: &Args, handle: &Handle) -> Result<Cluster> {
+fn make(args: &FaultArgs, handle: &Handle) -> Result<Cluster> {
     let count = usize::from(args.machines);
-    std::fs::create_dir_all(&args.work).map_err(|error| failed("make", &args.work.display(), &error))?;
-    let work = args.work.canonicalize().map_err(|error| failed("find", &args.work.display(), &error))?;
-    let is_empty = std::fs::read_dir(&work).is_ok_and(|mut entries| entries.next().is_none());
-    if !is_empty {
-        return Err(format!("{} is not empty", work.display()));
-    }
+    let work = command::empty_directory(&args.work)?;
     kit::certificates(&work, (0..count).map(|number| machine::peers(number).ip().to_string()).collect())?;
     let duramen = args.duramen.canonicalize();
     let duramen = duramen.map_err(|error| failed("find", &args.duramen.display(), &error))?;
@@ -146,7 +93,7 @@ fn make(args: &Args, handle: &Handle) -> Result<Cluster> {
         println!("no clock jumps: there is no C compiler");
     }
     Cluster::new(
-        &Arc::new(Kit { duramen, work, clock, has_small_disks: args.full_disks }),
+        &Arc::new(Kit { duramen, work, clock, has_small_disks: args.full_disks, is_in_memory: false }),
         count,
         handle,
         args.seed,
@@ -166,7 +113,7 @@ struct Kind {
 
 /// The faults of a run.
 struct Faults<'a> {
-    args: &'a Args,
+    args: &'a FaultArgs,
     load: &'a Load,
     random: Random,
     told: Told,
@@ -176,7 +123,7 @@ struct Faults<'a> {
 impl Faults<'_> {
     fn run(mut self, cluster: &mut Cluster, is_stopped: &AtomicBool) -> Result<Told> {
         let start = Instant::now();
-        self.until_writes(cluster, "no fault")?;
+        self.load.until_writes(cluster)?;
         while self.begun < self.args.faults && !is_stopped.load(Ordering::Relaxed) {
             let leads = cluster.status_of_leader().map(|(leads, _)| leads);
             let mut faults = vec![self.draw(cluster, leads)];
@@ -196,7 +143,7 @@ impl Faults<'_> {
             self.load.watch_pauses();
             self.one_round(cluster, &faults)
                 .map_err(|why| format!("fault {}, {names}: {why}", self.begun))?;
-            self.until_writes(cluster, &names)?;
+            self.load.until_writes(cluster).map_err(|why| format!("after {names}: {why}"))?;
             if let [fault] = &faults[..] {
                 self.told.entry(fault.kind()).or_default().pauses.push(self.load.longest_pause());
             }
@@ -276,44 +223,9 @@ impl Faults<'_> {
         }
         cluster.none_has_ended()
     }
-
-    /// Waits until a write is acknowledged that was begun after the faults.
-    fn until_writes(&self, cluster: &mut Cluster, after: &str) -> Result<()> {
-        let wanted = self.load.writes() + WRITERS + 1;
-        let until = Instant::now() + GOES_ON_WITHIN;
-        while self.load.writes() < wanted {
-            cluster.none_has_ended().map_err(|why| format!("after {after}: {why}"))?;
-            if Instant::now() > until {
-                let status = cluster.status_of_leader().map(|(_, status)| status.to_string());
-                return Err(format!("after {after} nothing is written for {GOES_ON_WITHIN:?}: {status:?}"));
-            }
-            std::thread::sleep(LOOK);
-        }
-        Ok(())
-    }
 }
 
-/// Compares all machines with each other and with what clients were told.
-fn judge(load: &Load, cluster: &mut Cluster, clients: u64) -> Result<Vec<String>> {
-    let read = |machine: usize| {
-        content::read(machine, clients).map_err(|error| format!("machine {}: {error:?}", machine + 1))
-    };
-    let first = read(0)?;
-    let mut wrong = Vec::new();
-    for machine in 1..cluster.machines.len() {
-        if read(machine)? != first {
-            wrong.push(format!("machine {} has something else than machine 1", machine + 1));
-        }
-    }
-    let documents = first.entries.iter().map(|(id, _)| *id).collect();
-    wrong.extend(load.lost_counts(&first));
-    load.history.ends_with(&first.lists);
-    wrong.extend(load.history.judge(&first.lists, &documents));
-    cluster.stop_and_check()?;
-    Ok(wrong)
-}
-
-fn report(args: &Args, load: &Load, told: &Told) {
+fn report(args: &FaultArgs, load: &Load, told: &Told) {
     let times = told.values().map(|kind| kind.times).sum::<u64>();
     println!(
         "{} machines, seed {}: {times} faults; pauses of writes by those that came alone:",

@@ -20,7 +20,7 @@ const NEEDS_AND_CODES: &str = "Linux, root, FUSE and loop devices are needed. Ex
 
 /// What `run` tells its commands, which no flag says.
 const RUN_ENVIRONMENT: &str = "The command and the scripts start in the mounted file system and find in their environment \
-    POWERCUT_MNT (its mount point), POWERCUT_SECOND (that of the second drive, if there is one), POWERCUT_ACK (a file that \
+    POWERCUT_MNT (its mount point), POWERCUT_SECOND and POWERCUT_THIRD (those of further drives, if there are any), POWERCUT_ACK (a file that \
     no cut reaches; what the command prints is appended to it) and POWERCUT_SEED.";
 
 /// Cuts the power under a program on a real file system, and checks what survives.
@@ -96,11 +96,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum)]
     pub(crate) fs: FileSystem,
 
-    /// More options for its mkfs, in one word, split at spaces; the second drive gets none
+    /// More options for its mkfs, in one word, split at spaces; further drives get none
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub(crate) mkfs_opts: Option<String>,
 
-    /// More mount options, for the run and for the check; the second drive gets none
+    /// More mount options, for the run and for the check; further drives get none
     #[arg(long, value_name = "OPTIONS")]
     pub(crate) mount_opts: Option<String>,
 
@@ -116,6 +116,14 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, value_name = "CACHE", requires = "second_fs")]
     pub(crate) second_cache: Option<Cache>,
 
+    /// Give it a third drive with this file system, whose mount point is in POWERCUT_THIRD
+    #[arg(long, value_enum, value_name = "FS", requires = "second_fs")]
+    pub(crate) third_fs: Option<FileSystem>,
+
+    /// What the third drive's cache does [default: what the first one's does]
+    #[arg(long, value_enum, value_name = "CACHE", requires = "third_fs")]
+    pub(crate) third_cache: Option<Cache>,
+
     /// Decides all that is random; drawn and printed if not given
     #[arg(long)]
     pub(crate) seed: Option<u64>,
@@ -124,11 +132,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "A..B")]
     pub(crate) cut_after_ms: Option<Span>,
 
-    /// Cut once so many writes were answered, by both drives together
+    /// Cut once so many writes were answered, by all drives together
     #[arg(long, value_name = "A..B")]
     pub(crate) cut_after_writes: Option<Span>,
 
-    /// Cut once so many flushes were answered, by both drives together, and the next one arrived
+    /// Cut once so many flushes were answered, by all drives together, and the next one arrived
     #[arg(long, value_name = "A..B")]
     pub(crate) cut_after_flushes: Option<Span>,
 
@@ -145,12 +153,13 @@ pub(crate) struct RunArgs {
     #[arg(long, default_value = "512M", value_parser = size, conflicts_with = "image")]
     pub(crate) size: u64,
 
-    /// Begin with this image of a drive instead of an empty file system; the second drive with FILE.second
+    /// Begin with this image of a drive instead of an empty file system; further drives with FILE.second
+    /// and FILE.third
     #[arg(long, value_name = "FILE", value_parser = image_path())]
     pub(crate) image: Option<PathBuf>,
 
-    /// Keep the drive as the cut left it, the second one in FILE.second: the first variant that failed, else
-    /// the first
+    /// Keep the drive as the cut left it, further ones in FILE.second and FILE.third: the first variant that
+    /// failed, else the first
     #[arg(long, value_name = "FILE", value_parser = image_path())]
     pub(crate) keep_image: Option<PathBuf>,
 
@@ -180,9 +189,11 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// The file system and the cache of the second drive, if there is one.
-    pub(crate) fn second(&self) -> Option<(FileSystem, Cache)> {
-        self.second_fs.map(|fs| (fs, self.second_cache.unwrap_or(self.cache)))
+    /// The file systems and the caches of the drives after the first, in their order.
+    pub(crate) fn further(&self) -> Vec<(FileSystem, Cache)> {
+        let all = [(self.second_fs, self.second_cache), (self.third_fs, self.third_cache)];
+        let of = |(fs, cache): (Option<FileSystem>, Option<Cache>)| Some((fs?, cache.unwrap_or(self.cache)));
+        all.into_iter().filter_map(of).collect()
     }
 }
 

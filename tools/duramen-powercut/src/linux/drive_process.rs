@@ -24,7 +24,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 /// How long the tools of a drive may take in a trial, and again for each check.
 const TOOLS_S: u64 = 240;
 
-/// Running drives, one or two.
+/// Running drives.
 #[derive(Debug)]
 pub(crate) struct DriveProcess {
     _process: Child,

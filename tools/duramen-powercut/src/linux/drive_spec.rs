@@ -1,6 +1,6 @@
 //! The parameters of each drive of a run, from the command line.
 //!
-//! Owns which parameters the second drive shares with the first. It touches no file.
+//! Owns which parameters further drives share with the first. It touches no file.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,11 @@ use crate::linux::args::{Cache, RunArgs};
 use crate::linux::environment;
 use crate::linux::failure::Result;
 use crate::linux::file_system::FileSystem;
+use crate::linux::stage;
+
+/// The names of drives in messages and reports, where there are several.
+pub(crate) const NAMES: [&str; stage::DRIVE_FILES.len()] =
+    ["the first drive", "the second drive", "the third drive"];
 
 /// One drive of a run.
 #[derive(Debug)]
@@ -29,30 +34,35 @@ pub(crate) struct DriveSpec<'a> {
 pub(crate) fn all(args: &RunArgs) -> Result<Vec<DriveSpec<'_>>> {
     let image = args.image.as_deref().map(environment::absolute_image).transpose()?;
     let kept = args.keep_image.as_deref().map(environment::absolute_image).transpose()?;
-    let second = args.second().map(|(fs, cache)| DriveSpec {
-        name: "the second drive",
-        fs,
-        cache,
-        mkfs_opts: None,
-        mount_opts: None,
-        image: image.as_deref().map(of_second),
-        kept: kept.as_deref().map(of_second),
-    });
+    let further = args.further();
     let first = DriveSpec {
-        name: if second.is_some() { "the first drive" } else { "the drive" },
+        name: if further.is_empty() { "the drive" } else { NAMES[0] },
         fs: args.fs,
         cache: args.cache,
         mkfs_opts: args.mkfs_opts.as_deref(),
         mount_opts: args.mount_opts.as_deref(),
-        image,
-        kept,
+        image: image.clone(),
+        kept: kept.clone(),
     };
-    Ok(std::iter::once(first).chain(second).collect())
+    let further = further.into_iter().enumerate().map(|(index, (fs, cache))| {
+        let of_drive = |image: &PathBuf| image_of(image, index + 1);
+        DriveSpec {
+            name: NAMES[index + 1],
+            fs,
+            cache,
+            mkfs_opts: None,
+            mount_opts: None,
+            image: image.as_ref().map(of_drive),
+            kept: kept.as_ref().map(of_drive),
+        }
+    });
+    Ok(std::iter::once(first).chain(further).collect())
 }
 
-/// The image of the second drive is beside that of the first: a run keeps both or none.
-fn of_second(image: &Path) -> PathBuf {
-    let mut name = OsString::from(image);
-    name.push(".second");
+/// The image of a further drive is beside that of the first: a run keeps all or none.
+fn image_of(first: &Path, drive_index: usize) -> PathBuf {
+    let mut name = OsString::from(first);
+    name.push(".");
+    name.push(stage::DRIVE_FILES[drive_index]);
     PathBuf::from(name)
 }

@@ -47,7 +47,7 @@ fn check_drive(args: &RunArgs, spec: &DriveSpec<'_>) -> Result<()> {
     if let Some(image) = spec.image.as_deref().filter(|image| !image.is_file()) {
         return Err(Failure::environment(
             format!("there is no image {}", image.display()),
-            "--keep-image makes FILE, and of a second drive FILE.second; --image begins with both",
+            "--keep-image makes FILE, and of further drives FILE.second and FILE.third; --image begins with them",
         ));
     }
     if let Some(kept) = &spec.kept {
@@ -106,8 +106,10 @@ pub(crate) fn variables(stage: &Stage, seed: u64, drive_count: usize) -> Vec<(St
         ("POWERCUT_ACK".to_owned(), stage.acknowledgements().into_os_string()),
         ("POWERCUT_SEED".to_owned(), OsString::from(seed.to_string())),
     ];
-    if drive_count > 1 {
-        variables.push(("POWERCUT_SECOND".to_owned(), stage.mount_point(1).into_os_string()));
+    for (name, drive_index) in [("POWERCUT_SECOND", 1), ("POWERCUT_THIRD", 2)] {
+        if drive_index < drive_count {
+            variables.push((name.to_owned(), stage.mount_point(drive_index).into_os_string()));
+        }
     }
     variables
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::linux::again;
 use crate::linux::args::RunArgs;
+use crate::linux::drive_spec::NAMES;
 use crate::linux::failure::{DATA_LOST, ENVIRONMENT, FILE_SYSTEM_LOST, Failure, INTERNAL};
 use crate::linux::jail::Ended;
 
@@ -120,13 +121,18 @@ impl Report {
                 })
             })
             .collect();
+        let further = args.further();
+        let fs_of = |index: usize| further.get(index).map(|(fs, _)| fs.name());
+        let cache_of = |index: usize| further.get(index).map(|(_, cache)| cache.name());
         json!({
             "exit": self.exit(),
             "seed": self.seed,
             "fs": args.fs.name(),
             "cache": args.cache.name(),
-            "second_fs": args.second().map(|(fs, _)| fs.name()),
-            "second_cache": args.second().map(|(_, cache)| cache.name()),
+            "second_fs": fs_of(0),
+            "second_cache": cache_of(0),
+            "third_fs": fs_of(1),
+            "third_cache": cache_of(1),
             "moment": self.moment.to_string(),
             "cut": self.cut,
             "command_ended": self.command.as_ref().map(ToString::to_string),
@@ -142,10 +148,11 @@ impl Report {
     fn to_text(&self, args: &RunArgs) -> Vec<String> {
         let number = |name: &str| self.cut[name].as_u64().unwrap_or_default();
         let cause = self.cut["cause"].as_str().unwrap_or_default();
-        let second = args.second().map(|(fs, cache)| format!(", and {}, cache {}", fs.name(), cache.name()));
-        let (fs, cache) = (args.fs.name(), args.cache.name());
+        let drives = std::iter::once((args.fs, args.cache)).chain(args.further());
+        let drives = drives.map(|(fs, cache)| format!("{}, cache {}", fs.name(), cache.name()));
+        let drives: Vec<String> = drives.collect();
         let mut lines = vec![
-            format!("seed {} on {fs}, cache {cache}{}", self.seed, second.unwrap_or_default()),
+            format!("seed {} on {}", self.seed, drives.join(", and ")),
             format!(
                 "cut at {cause} (drawn: {}), {} ms after the start: {} writes and {} flushes were answered",
                 self.moment,
@@ -169,7 +176,7 @@ impl Report {
             lines.push(format!(
                 "variant {}: {}: {}",
                 checked.variant,
-                survived.join("; on the second drive "),
+                by_drive(&survived),
                 checked.verdict.sentence()
             ));
             if checked.verdict != Verdict::Passed {
@@ -198,8 +205,17 @@ impl Report {
                 drive["pending"], drive["in_flight"]
             )
         };
-        drives.iter().map(of_drive).collect::<Vec<_>>().join("; on the second drive ")
+        by_drive(&drives.iter().map(of_drive).collect::<Vec<_>>())
     }
+}
+
+/// What is told of each drive, in one line.
+fn by_drive(told: &[String]) -> String {
+    let named = told.iter().zip(NAMES).enumerate().map(|(index, (told, name))| match index {
+        0 => told.clone(),
+        _ => format!("on {name} {told}"),
+    });
+    named.collect::<Vec<_>>().join("; ")
 }
 
 /// The choice of a drive, as text.

@@ -22,9 +22,9 @@ use crate::linux::mount_options;
 /// The only directory that the tool creates on the machine. It stays, and stays empty.
 const ROOT: &str = "/run/powercut";
 /// The file of each drive, and the prefix of its images.
-pub(crate) const DRIVE_FILES: [&str; 2] = ["disk", "second"];
+pub(crate) const DRIVE_FILES: [&str; 3] = ["disk", "second", "third"];
 /// Where the file system of each drive is mounted.
-const MOUNT_POINTS: [&str; DRIVE_FILES.len()] = ["mnt", "second"];
+const MOUNT_POINTS: [&str; DRIVE_FILES.len()] = ["mnt", "second", "third"];
 /// Room for acknowledgements and outputs beside an image.
 const ACK_BYTES_MAX: u64 = 1 << 30;
 /// How long an unmount may fail because a process is still inside.

@@ -1,0 +1,168 @@
+//! A cluster whose nodes lie on drives that lose power, as `powercut` makes them: what runs before the cut,
+//! until the cut, and on what survives.
+
+use std::fs::{self, OpenOptions};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use tokio::runtime::Handle;
+
+use crate::clients::Load;
+use crate::cluster::{Cluster, LOOK};
+use crate::failure::{Result, failed};
+use crate::history::History;
+use crate::machine::{self, Kit};
+use crate::{command, judgement, kit};
+
+/// What survives has a leader again, and goes on, within this time.
+const GOES_ON_WITHIN: Duration = Duration::from_secs(60);
+
+/// Founds a cluster with a node at each directory, and stops it
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// The program under test
+    #[arg(long)]
+    duramen: PathBuf,
+    /// A directory for certificates
+    #[arg(long)]
+    work: PathBuf,
+    /// The directories of the nodes, one for each
+    #[arg(long, num_args = 1.., required = true)]
+    at: Vec<PathBuf>,
+}
+
+/// Starts a cluster that was founded, and lets clients use it until the power goes
+#[derive(Debug, Args)]
+pub(crate) struct LoadArgs {
+    #[command(flatten)]
+    place: Place,
+    /// A file that gets each line of the clients' history
+    #[arg(long)]
+    history: PathBuf,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Starts what survived, lets it go on, and compares it with the history
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    place: Place,
+    /// The file with the clients' history
+    #[arg(long)]
+    history: PathBuf,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Machines, from 1, that start before the others and go on without them
+    #[arg(long, value_delimiter = ',')]
+    first: Vec<usize>,
+    /// A machine, from 1, whose drive lied: its node may find out and end, and is replaced then
+    #[arg(long)]
+    lied_to: Option<usize>,
+}
+
+impl Place {
+    fn cluster(&self, is_in_memory: bool, handle: &Handle) -> Result<Cluster> {
+        let duramen = self.duramen.canonicalize();
+        let duramen = duramen.map_err(|error| failed("find", &self.duramen.display(), &error))?;
+        let work = self.work.canonicalize().map_err(|error| failed("find", &self.work.display(), &error))?;
+        let kit = Kit { duramen, work, clock: None, has_small_disks: false, is_in_memory };
+        Cluster::beside(&Arc::new(kit), self.at.clone(), handle)
+    }
+}
+
+/// Founds a cluster.
+pub(crate) fn found(place: &Place) -> ExitCode {
+    let prepare = |handle: &Handle| {
+        fs::create_dir_all(&place.work).map_err(|error| failed("make", &place.work.display(), &error))?;
+        let hosts = (0..place.at.len()).map(|number| machine::peers(number).ip().to_string());
+        kit::certificates(&place.work, hosts.collect())?;
+        place.cluster(false, handle)
+    };
+    command::in_room(&place.work, prepare, |mut cluster| {
+        cluster.begin()?;
+        cluster.stop_and_check()?;
+        Ok(Vec::new())
+    })
+}
+
+/// Uses it until this process is killed.
+pub(crate) fn load(args: &LoadArgs) -> ExitCode {
+    let prepare = |handle: &Handle| args.place.cluster(false, handle);
+    command::in_room(&args.place.work, prepare, |mut cluster| {
+        let file = OpenOptions::new().create(true).append(true).open(&args.history);
+        let file = file.map_err(|error| failed("open", &args.history.display(), &error))?;
+        let load = Load::of_history(cluster.machines.len(), History::kept_in(file), 0);
+        start(&mut cluster, |_| true)?;
+        // For ever: what ends by itself is wrong.
+        load.beside(args.seed, || {
+            loop {
+                cluster.none_has_ended()?;
+                std::thread::sleep(LOOK);
+            }
+        })
+    })
+}
+
+/// Judges what survived.
+pub(crate) fn check(args: &CheckArgs) -> ExitCode {
+    let prepare = |handle: &Handle| {
+        let text = fs::read_to_string(&args.history);
+        let text = text.map_err(|error| failed("read", &args.history.display(), &error))?;
+        let (history, last_id) = History::after(&text)?;
+        // What survives is mounted from images in memory.
+        Ok((args.place.cluster(true, handle)?, history, last_id))
+    };
+    command::in_room(&args.place.work, prepare, |(mut cluster, history, last_id)| {
+        let load = Load::of_history(cluster.machines.len(), history, last_id);
+        let goes_on = load.beside(args.seed, || {
+            let is_first = |number: usize| args.first.contains(&(number + 1));
+            if !args.first.is_empty() {
+                start(&mut cluster, is_first)?;
+                load.until_writes(&mut cluster)?;
+            }
+            start(&mut cluster, |number| !is_first(number))?;
+            let ended = args.lied_to.map(|number| whole_or_fenced(&mut cluster, number - 1)).transpose()?;
+            if let Some(told) = ended {
+                println!("{told}");
+            }
+            cluster.wait_until_whole()?;
+            load.until_writes(&mut cluster)
+        });
+        let mut wrong = load.wrong();
+        goes_on?;
+        wrong.extend(judgement::of(&load, &mut cluster)?);
+        let (happened, unknown) = load.history.counts();
+        println!("{happened} transactions acknowledged, {unknown} unknown");
+        Ok(wrong)
+    })
+}
+
+fn start(cluster: &mut Cluster, is_meant: impl Fn(usize) -> bool) -> Result<()> {
+    let meant = cluster.machines.iter_mut().filter(|machine| is_meant(machine.number));
+    meant.into_iter().try_for_each(|machine| machine.start(&[]))
+}
+
+/// Waits until all are members again. A node that ends, as its drive has lied, is replaced. Returns how it
+/// was.
+fn whole_or_fenced(cluster: &mut Cluster, lied_to: usize) -> Result<String> {
+    let until = Instant::now() + GOES_ON_WITHIN;
+    loop {
+        if let Some(status) = cluster.machines[lied_to].has_ended()? {
+            let code = cluster.machines[lied_to].last_code();
+            cluster.machines[lied_to].lose_disk()?;
+            cluster.replace(lied_to)?;
+            return Ok(format!("fenced: {code}, {status}"));
+        }
+        if cluster.is_whole() {
+            return Ok("not fenced".to_owned());
+        }
+        if Instant::now() > until {
+            return Err(format!("neither whole nor fenced after {GOES_ON_WITHIN:?}"));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
