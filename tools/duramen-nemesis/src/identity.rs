@@ -45,6 +45,9 @@ pub(crate) struct IdentityArgs {
     /// Only these rows; can be repeated
     #[arg(long, value_name = "ROW", value_parser = clap::builder::PossibleValuesParser::new(Row::ALL.map(Row::name)))]
     only: Vec<String>,
+    /// So many of them, drawn from the seed
+    #[arg(long, value_name = "N")]
+    rows: Option<usize>,
 }
 
 /// What has happened to a directory. A power cut is not among them: `scripts/power-cuts-cluster`.
@@ -146,7 +149,11 @@ fn run(args: &IdentityArgs, mut cluster: Cluster) -> Result<Vec<String>> {
     let (load, mut random) = (Load::new(MACHINES), Random::new(args.seed));
     let rows =
         Row::ALL.into_iter().filter(|row| args.only.is_empty() || args.only.contains(&row.name().to_owned()));
-    let rows: Vec<Row> = rows.collect();
+    let mut rows: Vec<Row> = rows.collect();
+    if let Some(count) = args.rows {
+        random.shuffle(&mut rows);
+        rows.truncate(count);
+    }
     let done = load.beside(args.seed, || {
         for is_idle in [false, true] {
             for row in &rows {
