@@ -124,10 +124,14 @@ impl Transaction {
         self.committer.is_replica().then(|| self.view.root().rollback_epoch)
     }
 
-    /// Whether its database takes transactions: a node of a cluster does while it leads.
+    /// Whether it may be committed here: in a node of a cluster, while that leads in the lineage that the
+    /// transaction began in.
     #[must_use]
-    pub fn takes_transactions(&self) -> bool {
-        self.committer.takes_transactions()
+    pub fn may_commit(&self) -> bool {
+        match self.lineage() {
+            None => true,
+            begun_in => self.committer.leads() && begun_in == self.committer.lineage(),
+        }
     }
 
     /// The error with which it must be run again, if the commits that it reads were dropped.

@@ -396,14 +396,15 @@ fn with_room<T>(db: &Db, mut commit: impl FnMut() -> Result<T>) -> Result<T> {
 /// # Errors
 /// Those of a [read](crate::Error#reads).
 pub fn time(db: &Db) -> Result<Time> {
+    Ok(time_now(db)?.to_time())
+}
+
+fn time_now(db: &Db) -> Result<Millis> {
     start_clock(db)?;
     let (state, takes_requests) = (db.open_state(), db.engine().takes_transactions());
     let now = now(state);
-    if takes_requests.unwrap_or(true) {
-        return Ok(now.to_time());
-    }
     // Of a node that does not lead: ids are made by it for the one that does, whose time goes on.
-    Ok(now.max(state.clock.wall()).to_time())
+    Ok(if takes_requests.unwrap_or(true) { now } else { now.max(state.clock.wall()) })
 }
 
 /// A new id.
@@ -411,9 +412,7 @@ pub fn time(db: &Db) -> Result<Time> {
 /// # Errors
 /// Those of a [read](crate::Error#reads).
 pub fn new_id(db: &Db) -> Result<RequestId> {
-    start_clock(db)?;
-    let state = db.open_state();
-    Ok(RequestId::of(now(state), state.clock.random()))
+    Ok(RequestId::of(time_now(db)?, db.open_state().clock.random()))
 }
 
 /// What is stored of a request.
@@ -493,8 +492,8 @@ impl Place {
 
 /// A clock that was set back makes no difference to what is known; only a new id must not be ahead of it.
 fn check_time(tx: &Transaction<'_>, id: RequestId) -> Result<()> {
-    // A node that does not lead has the time of the last commit, which may be long ago. It refuses the commit.
-    if !tx.shared().takes_transactions() {
+    // A node that does not lead has the time of the last commit, which may be long ago. The commit is refused.
+    if !tx.shared().may_commit() {
         return Ok(());
     }
     let state = tx.open_state();

@@ -118,9 +118,9 @@ impl<'e> Shared<'e> {
         self.inner.borrow().lineage()
     }
 
-    /// Whether its database takes transactions: a node of a cluster does while it leads.
-    pub(crate) fn takes_transactions(&self) -> bool {
-        self.inner.borrow().takes_transactions()
+    /// Whether it may be committed here: in a node of a cluster, while that leads in its lineage.
+    pub(crate) fn may_commit(&self) -> bool {
+        self.inner.borrow().may_commit()
     }
 
     /// The error of a transaction that began in a lineage before this one: it must run again.

@@ -112,11 +112,15 @@ impl Load {
         }
     }
 
-    /// One that a history is all of: nothing is counted. It goes on after the last id of the history.
-    pub(crate) fn of_history(machines: usize, history: History, last_id: u64) -> Load {
-        let first_process = if last_id == 0 { 0 } else { LATER_PROCESSES };
-        let ids = AtomicU64::new(last_id + 1);
-        Load { history, ids, first_process, has_counts: false, ..Load::new(machines) }
+    /// One whose history is all that is told of it: nothing is counted.
+    pub(crate) fn keeping(machines: usize, history: History) -> Load {
+        Load { history, has_counts: false, ..Load::new(machines) }
+    }
+
+    /// One that goes on after the last id of a history.
+    pub(crate) fn after(machines: usize, history: History, last_id: u64) -> Load {
+        let (ids, first_process) = (AtomicU64::new(last_id + 1), LATER_PROCESSES);
+        Load { ids, first_process, ..Load::keeping(machines, history) }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {

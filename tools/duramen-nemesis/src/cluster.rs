@@ -169,10 +169,10 @@ impl Cluster {
         members.iter().find(|member| member["address"] == address)?["node"].as_u64()
     }
 
-    /// The member of a machine, by the leader.
-    pub(crate) fn node_at(&self, machine: usize) -> Result<u64> {
-        let status = self.status_of_leader().map(|(_, status)| status).ok_or("no node leads")?;
-        self.node_of(&status, machine).ok_or_else(|| format!("machine {} is no member", machine + 1))
+    /// Which node a machine says that it is.
+    pub(crate) fn node_of_machine(&self, machine: usize) -> Result<u64> {
+        let status = self.status(machine)?;
+        status["node"].as_u64().ok_or_else(|| format!("machine {} is no node: {status}", machine + 1))
     }
 
     /// Whether a machine knows who leads, and all machines vote and answer.

@@ -21,6 +21,7 @@ struct Cli {
 enum Command {
     Faults(run::FaultArgs),
     Identity(identity::IdentityArgs),
+    /// Founds a cluster with a node at each directory, and stops it
     Found(power::Place),
     Load(power::LoadArgs),
     Check(power::CheckArgs),
@@ -65,9 +66,9 @@ pub(crate) fn in_room<T>(
         return ExitCode::SUCCESS;
     }
     for what in wrong.iter().take(20) {
-        println!("WRONG: {what}");
+        eprintln!("WRONG: {what}");
     }
-    println!("{} wrong; see {}", wrong.len(), work.display());
+    eprintln!("{} wrong; see {}", wrong.len(), work.display());
     ExitCode::from(3)
 }
 

@@ -1,6 +1,6 @@
 //! What becomes of a node whose directory is not what it was: each row of the table of identities, while
-//! clients use the cluster or rest. A node is the same if it can have forgotten nothing; otherwise it ends, and
-//! an empty directory joins in its place.
+//! clients use the cluster or rest. A node is the same if it can have forgotten nothing; otherwise it ends,
+//! and an empty directory joins in its place.
 
 use std::fmt;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use duramen_disk::memory::Random;
@@ -19,15 +19,13 @@ use crate::clients::Load;
 use crate::cluster::{Cluster, LOOK};
 use crate::failure::{Result, failed};
 use crate::machine::{self, Kit, flip_bit};
-use crate::{command, judgement, kit};
+use crate::{command, frames, judgement, kit};
 
 const MACHINES: usize = 3;
 /// A node that takes no part has ended, or that of another directory is a member again, within this time.
 const KNOWN_WITHIN: Duration = Duration::from_secs(40);
 /// A copy is found to be one once it has answered a few times.
 const TOLD_WITHIN: Duration = Duration::from_secs(2);
-/// A segment of a log has its first frame behind this.
-const SEGMENT_HEADER_BYTES: usize = 4096;
 /// What is under way when clients are told to rest has ended after this time.
 const RESTS: Duration = Duration::from_millis(500);
 
@@ -56,7 +54,7 @@ enum Row {
     CleanStop,
     Killed,
     OlderCopy,
-    Clone,
+    OpenedAsOften,
     VoteLost,
     VoteFlipped,
     RaftsLogLost,
@@ -82,7 +80,7 @@ impl Row {
         Row::CleanStop,
         Row::Killed,
         Row::OlderCopy,
-        Row::Clone,
+        Row::OpenedAsOften,
         Row::VoteLost,
         Row::VoteFlipped,
         Row::RaftsLogLost,
@@ -97,7 +95,7 @@ impl Row {
             Row::CleanStop => "clean stop",
             Row::Killed => "kill -9",
             Row::OlderCopy => "older copy",
-            Row::Clone => "clone",
+            Row::OpenedAsOften => "copy opened as often",
             Row::VoteLost => "vote lost",
             Row::VoteFlipped => "one copy of the vote flipped",
             Row::RaftsLogLost => "Raft's log lost",
@@ -111,14 +109,14 @@ impl Row {
     fn fate(self) -> Fate {
         match self {
             Row::CleanStop | Row::Killed | Row::VoteFlipped => Fate::Same,
-            Row::OlderCopy | Row::Clone => Fate::Ends(&["E1205"]),
-            Row::VoteLost | Row::RaftsLogLost | Row::EnginesLogLost => Fate::Ends(&["E0502", "E0503"]),
+            Row::OlderCopy | Row::OpenedAsOften => Fate::Ends(&["E1205"]),
+            Row::VoteLost | Row::RaftsLogLost | Row::EnginesLogLost => Fate::Ends(&["E0503"]),
             // What was synced and never marked may be taken for a torn tail. If the leader knows that this
             // node has acknowledged it, the node is retired.
-            Row::FlippedAbove => Fate::Either(&["E0502", "E0503", "E1205"]),
-            Row::FlippedBelow => Fate::Ends(&["E0502", "E0503"]),
+            Row::FlippedAbove => Fate::Either(&["E0503", "E1205"]),
+            Row::FlippedBelow => Fate::Ends(&["E0502"]),
             // A page that is not read does not tell.
-            Row::DataFlipped => Fate::Either(&["E0501", "E0502"]),
+            Row::DataFlipped => Fate::Either(&["E0501"]),
         }
     }
 }
@@ -169,9 +167,10 @@ fn run(args: &IdentityArgs, mut cluster: Cluster) -> Result<Vec<String>> {
         }
         Ok(())
     });
+    load.history.write(&args.work.join("history.jsonl"))?;
+    let judged = done.and_then(|()| judgement::of(&load, &mut cluster));
     let mut wrong = load.wrong();
-    done?;
-    wrong.extend(judgement::of(&load, &mut cluster)?);
+    wrong.extend(judged.unwrap_or_else(|why| vec![why]));
     Ok(wrong)
 }
 
@@ -184,7 +183,7 @@ fn one_row(
 ) -> Result<String> {
     cluster.wait_until_whole()?;
     load.until_writes(cluster)?;
-    let before = cluster.node_at(machine)?;
+    let before = cluster.node_of_machine(machine)?;
     load.may_find_damage.store(true, Ordering::Relaxed);
     if is_idle {
         load.rests.store(true, Ordering::Relaxed);
@@ -194,7 +193,7 @@ fn one_row(
     let ended = known(machine, cluster)?;
     let told = match (row.fate(), ended) {
         (Fate::Same | Fate::Either(_), None) => {
-            let after = cluster.node_at(machine)?;
+            let after = cluster.node_of_machine(machine)?;
             if after != before {
                 return Err(format!("node {before} is node {after} now"));
             }
@@ -223,11 +222,11 @@ fn happen(row: Row, machine: usize, cluster: &mut Cluster, random: &mut Random) 
     let copy = directory.with_extension("copy");
     match row {
         Row::CleanStop => stop(machine, cluster)?,
-        Row::OlderCopy | Row::Clone => {
+        Row::OlderCopy | Row::OpenedAsOften => {
             stop(machine, cluster)?;
             copy_all(&directory, &copy)?;
             // Opened as often as the copy will be, or more often.
-            let openings = if row == Row::Clone { 1 } else { 2 };
+            let openings = if row == Row::OpenedAsOften { 1 } else { 2 };
             for _ in 0..openings {
                 cluster.machines[machine].kill()?;
                 cluster.machines[machine].start(&[])?;
@@ -255,20 +254,17 @@ fn damage(row: Row, directory: &Path, random: &mut Random) -> Result<()> {
             let at = [0, 65_536][random.below(2)] + random.below(512) as u64;
             flip_bit(&directory.join("raft/vote"), at, bit)
         }
-        Row::RaftsLogLost => segments(&directory.join("raft"))?.iter().try_for_each(|path| remove(path)),
-        Row::EnginesLogLost => segments(&directory.join("wal"))?.iter().try_for_each(|path| remove(path)),
+        Row::RaftsLogLost => {
+            frames::segments(&directory.join("raft"))?.iter().try_for_each(|path| remove(path))
+        }
+        Row::EnginesLogLost => {
+            frames::segments(&directory.join("wal"))?.iter().try_for_each(|path| remove(path))
+        }
         Row::FlippedAbove | Row::FlippedBelow => {
-            let (path, bytes) = newest_frames(&directory.join("raft"))?;
-            let last = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
-            // The last bytes are of the last frame, which no later one marks. What lies between frames is zero.
-            let at = match row {
-                Row::FlippedAbove => last,
-                _ => bytes[..last * 3 / 4].iter().rposition(|byte| *byte != 0).unwrap_or(0),
-            };
-            if at < SEGMENT_HEADER_BYTES {
-                return Err(format!("{} has too few frames", path.display()));
-            }
-            flip_bit(&path, at as u64, bit)
+            let log = directory.join("raft");
+            let frame =
+                if row == Row::FlippedAbove { frames::unmarked(&log)? } else { frames::marked(&log)? };
+            flip_bit(&frame.segment, frame.last_byte, bit)
         }
         Row::DataFlipped => {
             let path = directory.join("data");
@@ -286,12 +282,13 @@ fn stop(machine: usize, cluster: &mut Cluster) -> Result<()> {
 }
 
 /// Waits until a node is a member that answers, or has ended. Returns the code of its error then.
-fn known(machine: usize, cluster: &mut Cluster) -> Result<Option<String>> {
+pub(crate) fn known(machine: usize, cluster: &mut Cluster) -> Result<Option<String>> {
     let until = Instant::now() + KNOWN_WITHIN;
     let mut whole_since = None;
     loop {
-        if cluster.machines[machine].has_ended()?.is_some() {
-            return Ok(Some(cluster.machines[machine].last_code()));
+        if let Some(status) = cluster.machines[machine].has_ended()? {
+            let code = cluster.machines[machine].told_code(status);
+            return code.map(Some).ok_or_else(|| format!("its node ends with {status}, and tells no code"));
         }
         match whole_since {
             None if cluster.is_member(machine) => whole_since = Some(Instant::now()),
@@ -303,32 +300,6 @@ fn known(machine: usize, cluster: &mut Cluster) -> Result<Option<String>> {
         }
         std::thread::sleep(LOOK);
     }
-}
-
-/// The segments of a log.
-fn segments(of: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(of).map_err(|error| failed("list", &of.display(), &error))?;
-    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
-    let mut paths: Vec<PathBuf> =
-        paths.collect::<std::io::Result<_>>().map_err(|error| failed("list", &of.display(), &error))?;
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "wal"));
-    paths.sort();
-    Ok(paths)
-}
-
-/// The segment of a log that has the newest frames, and its content.
-fn newest_frames(of: &Path) -> Result<(PathBuf, Vec<u8>)> {
-    let mut newest: Option<(SystemTime, PathBuf, Vec<u8>)> = None;
-    for path in segments(of)? {
-        let failing = |error: std::io::Error| failed("read", &path.display(), &error);
-        let written = fs::metadata(&path).and_then(|file| file.modified()).map_err(failing)?;
-        let bytes = fs::read(&path).map_err(failing)?;
-        let has_frames = bytes.iter().skip(SEGMENT_HEADER_BYTES).any(|byte| *byte != 0);
-        if has_frames && newest.as_ref().is_none_or(|(before, ..)| *before < written) {
-            newest = Some((written, path, bytes));
-        }
-    }
-    newest.map(|(_, path, bytes)| (path, bytes)).ok_or_else(|| format!("{} has no frame", of.display()))
 }
 
 fn remove(path: &Path) -> Result<()> {

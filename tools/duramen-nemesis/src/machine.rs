@@ -20,6 +20,8 @@ const PEER_PORT: u16 = 7421;
 const PORT: u16 = 7420;
 const KEEP_LOG_MIB: &str = "16";
 const SMALL_DISK_BYTES: u64 = 768 << 20;
+/// The exit code of a Rust program that has panicked.
+const PANICKED: i32 = 101;
 /// A node that is told to stop ends within this time.
 const STOPS_WITHIN: Duration = Duration::from_secs(40);
 
@@ -67,6 +69,8 @@ pub(crate) struct Machine {
     process: Option<Child>,
     is_paused: bool,
     is_stopping: bool,
+    /// How long the log was when the node was started.
+    log_bytes: u64,
 }
 
 impl Machine {
@@ -85,7 +89,7 @@ impl Machine {
     pub(crate) fn on(kit: &Arc<Kit>, number: usize, room: &Arc<Room>, directory: PathBuf) -> Machine {
         let (room, kit) = (Arc::clone(room), Arc::clone(kit));
         let (process, is_paused, is_stopping) = (None, false, false);
-        Machine { number, room, kit, directory, disks: 0, process, is_paused, is_stopping }
+        Machine { number, room, kit, directory, disks: 0, process, is_paused, is_stopping, log_bytes: 0 }
     }
 
     /// The directory of its database.
@@ -102,6 +106,7 @@ impl Machine {
     pub(crate) fn start(&mut self, begin: &[&str]) -> Result<()> {
         let log = OpenOptions::new().create(true).append(true).open(self.log());
         let log = log.map_err(|error| failed("open", &self.log().display(), &error))?;
+        self.log_bytes = log.metadata().map_or(0, |log| log.len());
         let says = log.try_clone().map_err(|error| failed("open", &self.log().display(), &error))?;
         let mut command = Command::new(&self.kit.duramen);
         command.arg("serve").arg(self.database()).args(["--json", "--no-auth"]);
@@ -249,11 +254,14 @@ impl Machine {
         Ok(offset)
     }
 
-    /// The code of the last error that its nodes have told.
-    pub(crate) fn last_code(&self) -> String {
-        let said = fs::read_to_string(self.log()).unwrap_or_default();
-        let after = said.rsplit("\"code\":\"").next().filter(|after| after.len() < said.len());
-        after.and_then(|after| after.split('"').next()).unwrap_or("no error").to_owned()
+    /// The code of the error that its last node has ended with, if it has told one and ended by itself.
+    pub(crate) fn told_code(&self, ended: ExitStatus) -> Option<String> {
+        let said = fs::read(self.log()).unwrap_or_default();
+        let said = said.get(usize::try_from(self.log_bytes).ok()?..)?;
+        let is_panic = ended.code().is_none_or(|code| code == PANICKED);
+        let line = String::from_utf8_lossy(said).lines().last().map(str::to_owned)?;
+        let line: serde_json::Value = serde_json::from_str(&line).ok()?;
+        line["code"].as_str().filter(|_| !is_panic).map(str::to_owned)
     }
 
     /// The files of the database, and of Raft's log: not those that say where it is served.

@@ -22,6 +22,8 @@ mod failure;
 #[cfg(target_os = "linux")]
 mod faults;
 #[cfg(target_os = "linux")]
+mod frames;
+#[cfg(target_os = "linux")]
 mod history;
 #[cfg(target_os = "linux")]
 mod identity;

@@ -5,7 +5,6 @@ use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::runtime::Handle;
@@ -15,12 +14,8 @@ use crate::cluster::{Cluster, LOOK};
 use crate::failure::{Result, failed};
 use crate::history::History;
 use crate::machine::{self, Kit};
-use crate::{command, judgement, kit};
+use crate::{command, identity, judgement, kit};
 
-/// What survives has a leader again, and goes on, within this time.
-const GOES_ON_WITHIN: Duration = Duration::from_secs(60);
-
-/// Founds a cluster with a node at each directory, and stops it
 #[derive(Debug, Args)]
 pub(crate) struct Place {
     /// The program under test
@@ -95,12 +90,15 @@ pub(crate) fn load(args: &LoadArgs) -> ExitCode {
     command::in_room(&args.place.work, prepare, |mut cluster| {
         let file = OpenOptions::new().create(true).append(true).open(&args.history);
         let file = file.map_err(|error| failed("open", &args.history.display(), &error))?;
-        let load = Load::of_history(cluster.machines.len(), History::kept_in(file), 0);
+        let load = Load::keeping(cluster.machines.len(), History::kept_in(file));
         start(&mut cluster, |_| true)?;
         // For ever: what ends by itself is wrong.
         load.beside(args.seed, || {
             loop {
                 cluster.none_has_ended()?;
+                if let Some(what) = load.wrong().into_iter().next() {
+                    return Err(what);
+                }
                 std::thread::sleep(LOOK);
             }
         })
@@ -117,7 +115,9 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         Ok((args.place.cluster(true, handle)?, history, last_id))
     };
     command::in_room(&args.place.work, prepare, |(mut cluster, history, last_id)| {
-        let load = Load::of_history(cluster.machines.len(), history, last_id);
+        let (happened, unknown) = history.counts();
+        println!("acknowledged before the cut: {happened}; of unknown outcome: {unknown}");
+        let load = Load::after(cluster.machines.len(), history, last_id);
         let goes_on = load.beside(args.seed, || {
             let is_first = |number: usize| args.first.contains(&(number + 1));
             if !args.first.is_empty() {
@@ -125,18 +125,22 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
                 load.until_writes(&mut cluster)?;
             }
             start(&mut cluster, |number| !is_first(number))?;
-            let ended = args.lied_to.map(|number| whole_or_fenced(&mut cluster, number - 1)).transpose()?;
-            if let Some(told) = ended {
-                println!("{told}");
+            if let Some(machine) = args.lied_to.map(|number| number - 1) {
+                match identity::known(machine, &mut cluster)? {
+                    Some(code) => {
+                        println!("fenced: {code}");
+                        cluster.machines[machine].lose_disk()?;
+                        cluster.replace(machine)?;
+                    }
+                    None => println!("not fenced"),
+                }
             }
             cluster.wait_until_whole()?;
             load.until_writes(&mut cluster)
         });
+        let judged = goes_on.and_then(|()| judgement::of(&load, &mut cluster));
         let mut wrong = load.wrong();
-        goes_on?;
-        wrong.extend(judgement::of(&load, &mut cluster)?);
-        let (happened, unknown) = load.history.counts();
-        println!("{happened} transactions acknowledged, {unknown} unknown");
+        wrong.extend(judged.unwrap_or_else(|why| vec![why]));
         Ok(wrong)
     })
 }
@@ -144,25 +148,4 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
 fn start(cluster: &mut Cluster, is_meant: impl Fn(usize) -> bool) -> Result<()> {
     let meant = cluster.machines.iter_mut().filter(|machine| is_meant(machine.number));
     meant.into_iter().try_for_each(|machine| machine.start(&[]))
-}
-
-/// Waits until all are members again. A node that ends, as its drive has lied, is replaced. Returns how it
-/// was.
-fn whole_or_fenced(cluster: &mut Cluster, lied_to: usize) -> Result<String> {
-    let until = Instant::now() + GOES_ON_WITHIN;
-    loop {
-        if let Some(status) = cluster.machines[lied_to].has_ended()? {
-            let code = cluster.machines[lied_to].last_code();
-            cluster.machines[lied_to].lose_disk()?;
-            cluster.replace(lied_to)?;
-            return Ok(format!("fenced: {code}, {status}"));
-        }
-        if cluster.is_whole() {
-            return Ok("not fenced".to_owned());
-        }
-        if Instant::now() > until {
-            return Err(format!("neither whole nor fenced after {GOES_ON_WITHIN:?}"));
-        }
-        std::thread::sleep(LOOK);
-    }
 }

@@ -205,6 +205,11 @@ impl Committer {
         self.standing.role()
     }
 
+    /// Whether this node leads.
+    pub(crate) fn leads(&self) -> bool {
+        matches!(self.role(), Role::Leads { .. })
+    }
+
     /// How often something was refused since the disk has no room.
     pub(crate) fn refusals_for_room(&self) -> u64 {
         self.throttle.refusals()
@@ -213,7 +218,7 @@ impl Committer {
     /// Whether a transaction would enter the order at once.
     pub(crate) fn is_open(&self) -> bool {
         let order = self.order.lock();
-        let leads = order.replica.as_ref().is_none_or(|_| matches!(self.role(), Role::Leads { .. }));
+        let leads = order.replica.as_ref().is_none_or(|_| self.leads());
         leads && !order.is_closed()
     }
 

@@ -186,14 +186,17 @@ fn a_request_after_a_long_rest_is_of_the_leader_everywhere() {
                 cluster.disk(machine).advance_clock(REST_NS);
                 cluster.start_node(machine).await;
             }
-            let id = cluster.on_leader(requests::new_id).await;
+            let (leads, _) = cluster.leader().await;
+            let follower = cluster.nodes().into_iter().find(|node| node.ident().node != leads).unwrap();
+            // Also of a node that does not lead.
+            let id = requests::new_id(follower.db()).unwrap();
+            drop(follower);
             let pay = move |db: &Db| {
                 requests::once(db, &Request::new(id, b"pay"), |tx| {
                     tx.kv("paid").increment("ann", 1)?;
                     Ok(b"paid".to_vec())
                 })
             };
-            let leads = cluster.leader().await.0;
             for node in cluster.nodes().into_iter().filter(|node| node.ident().node != leads) {
                 let db = node.db().clone();
                 let done = TokioRuntime::spawn_blocking(move || pay(&db)).await.unwrap();

@@ -60,3 +60,20 @@ fn half_of_a_transaction_is_wrong_even_if_its_end_is_unknown() {
     assert_eq!(history.lost_or_invented(&there(&[(1, 7)]), &document).len(), 1);
     assert_eq!(history.lost_or_invented(&there(&[(1, 7), (2, 7)]), &BTreeSet::new()).len(), 1);
 }
+
+/// The power went while a line was written, and while a transaction was under way.
+#[test]
+fn a_history_goes_on_where_it_was_cut_off() {
+    let before = of(Some(vec![10, 11]));
+    before.begins(12, &[Part::Append(1, 12)]);
+    let lines = before.lock().lines.join("\n");
+    let (history, last_id) = History::after(&format!("{lines}\n{{\"type\":\"ok\",\"proc")).unwrap();
+    assert_eq!((last_id, history.counts()), (12, (2, 1)));
+    let (whole, documents) = lists(&[10, 11, 12]);
+    assert_eq!(history.judge(&whole, &documents), Vec::<String>::new());
+    let (without, documents) = lists(&[10, 11]);
+    assert_eq!(history.judge(&without, &documents), Vec::<String>::new());
+    let (lost, documents) = lists(&[10]);
+    assert!(history.judge(&lost, &documents)[0].contains("transaction 11 ended as Happened"));
+    assert!(History::after("no line\n").is_err());
+}
