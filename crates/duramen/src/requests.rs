@@ -492,7 +492,7 @@ impl Place {
 
 /// A clock that was set back makes no difference to what is known; only a new id must not be ahead of it.
 fn check_time(tx: &Transaction<'_>, id: RequestId) -> Result<()> {
-    // A node that does not lead has the time of the last commit, which may be long ago. The commit is refused.
+    // A node that does not lead has the time of the last commit, which may be long ago. It refuses this one.
     if !tx.shared().may_commit() {
         return Ok(());
     }
