@@ -4,13 +4,16 @@ use std::path::Path;
 
 use duramen_disk::memory::CrashChoice;
 use duramen_sim::concurrent::live::{Life, live};
-use duramen_sim::concurrent::{QUICK, replay_life, search};
+use duramen_sim::concurrent::{QUICK, Report, replay_life, search};
 use duramen_sim::search::case::Choice;
 use duramen_sim::search::model::Effect;
 use duramen_sim::seeds;
 
 /// Lives of a test run.
 const LIVES: u64 = 20;
+
+/// Lives until every kind of cut must have been seen.
+const LIVES_MAX: u64 = 100;
 
 /// Lives that every commit has for itself, besides those of all commits.
 const FRESH_LIVES: u64 = 4;
@@ -31,11 +34,21 @@ fn a_cut_under_many_threads_leaves_one_prefix_with_all_that_was_acknowledged() {
     assert_eq!((report.seeds, report.next_seed), (LIVES, 1 + LIVES));
     let fresh = seeds::of_this_commit("concurrent", FRESH_LIVES);
     report.add(&searched(fresh.range.clone()));
-    println!("{report}");
-    let counts = report.counts();
-    let unseen: Vec<&str> = counts.unseen().into_iter().filter(|kind| *kind != RARE).collect();
-    assert_eq!(unseen, Vec::<&str>::new(), "not seen; {fresh}");
     assert_eq!(report.seeds, LIVES + FRESH_LIVES);
+    // What threads do when is the machine's: on a busy one a kind may take more lives to be seen.
+    let mut next = 1 + LIVES;
+    while !unseen(&report).is_empty() && next < LIVES_MAX {
+        report.add(&searched(next..next + LIVES));
+        next += LIVES;
+    }
+    println!("{report}");
+    assert_eq!(unseen(&report), Vec::<String>::new(), "not seen; {fresh}");
+}
+
+/// The kinds of cuts that were to be seen and were not.
+fn unseen(report: &Report) -> Vec<String> {
+    let counts = report.counts();
+    counts.unseen().into_iter().filter(|kind| *kind != RARE).map(str::to_owned).collect()
 }
 
 /// A failure that cannot be reproduced is worth little: a decoded life must be judged like the recorded one.
