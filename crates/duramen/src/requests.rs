@@ -492,7 +492,8 @@ impl Place {
 
 /// A clock that was set back makes no difference to what is known; only a new id must not be ahead of it.
 fn check_time(tx: &Transaction<'_>, id: RequestId) -> Result<()> {
-    // A node that does not lead has the time of the last commit, which may be long ago. It refuses this one.
+    // A node that does not lead has the time of the last commit, which may be long ago. This transaction is
+    // not committed there.
     if !tx.shared().may_commit() {
         return Ok(());
     }

@@ -175,7 +175,7 @@ impl Cluster {
         status["node"].as_u64().ok_or_else(|| format!("machine {} is no node: {status}", machine + 1))
     }
 
-    /// Whether a machine knows who leads, and all machines vote and answer.
+    /// Whether a machine knows which node leads, and all machines vote and answer.
     pub(crate) fn is_member(&self, machine: usize) -> bool {
         let follows = |status: &Value| status["leader"].as_u64().is_some_and(|leader| leader > 0);
         self.status(machine).is_ok_and(|status| follows(&status)) && self.is_whole()

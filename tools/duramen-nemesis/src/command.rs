@@ -23,7 +23,9 @@ enum Command {
     Identity(identity::IdentityArgs),
     /// Founds a cluster with a node at each directory, and stops it
     Found(power::Place),
-    Load(power::LoadArgs),
+    /// Starts a cluster that was founded, and lets clients use it until the power goes
+    Load(power::Use),
+    /// Starts what survived, lets it go on, and compares it with the history
     Check(power::CheckArgs),
 }
 

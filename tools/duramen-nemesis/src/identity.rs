@@ -71,7 +71,7 @@ enum Fate {
     Same,
     /// It ends with one of these errors.
     Ends(&'static [&'static str]),
-    /// Either. If it goes on, it has everything.
+    /// It is the same node, or ends with one of these errors.
     Either(&'static [&'static str]),
 }
 
@@ -135,10 +135,7 @@ pub(crate) fn main(args: &IdentityArgs) -> ExitCode {
 fn make(args: &IdentityArgs, handle: &Handle) -> Result<Cluster> {
     let work = command::empty_directory(&args.work)?;
     kit::certificates(&work, (0..MACHINES).map(|number| machine::peers(number).ip().to_string()).collect())?;
-    let duramen = args.duramen.canonicalize();
-    let duramen = duramen.map_err(|error| failed("find", &args.duramen.display(), &error))?;
-    let kit = Kit { duramen, work, clock: None, has_small_disks: false, is_in_memory: false };
-    Cluster::new(&Arc::new(kit), MACHINES, handle, args.seed)
+    Cluster::new(&Arc::new(Kit::of(&args.duramen, work)?), MACHINES, handle, args.seed)
 }
 
 /// Returns what was wrong.

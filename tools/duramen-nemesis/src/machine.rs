@@ -57,6 +57,15 @@ pub(crate) struct Kit {
     pub(crate) is_in_memory: bool,
 }
 
+impl Kit {
+    /// That of a program, with certificates in a directory; disks are as they are, and clocks stay.
+    pub(crate) fn of(duramen: &Path, work: PathBuf) -> Result<Kit> {
+        let found = duramen.canonicalize();
+        let duramen = found.map_err(|error| failed("find", &duramen.display(), &error))?;
+        Ok(Kit { duramen, work, clock: None, has_small_disks: false, is_in_memory: false })
+    }
+}
+
 /// A machine.
 #[derive(Debug)]
 pub(crate) struct Machine {

@@ -29,21 +29,8 @@ pub(crate) struct Place {
     at: Vec<PathBuf>,
 }
 
-/// Starts a cluster that was founded, and lets clients use it until the power goes
 #[derive(Debug, Args)]
-pub(crate) struct LoadArgs {
-    #[command(flatten)]
-    place: Place,
-    /// A file that gets each line of the clients' history
-    #[arg(long)]
-    history: PathBuf,
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-}
-
-/// Starts what survived, lets it go on, and compares it with the history
-#[derive(Debug, Args)]
-pub(crate) struct CheckArgs {
+pub(crate) struct Use {
     #[command(flatten)]
     place: Place,
     /// The file with the clients' history
@@ -51,6 +38,12 @@ pub(crate) struct CheckArgs {
     history: PathBuf,
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    of: Use,
     /// Machines, from 1, that start before the others and go on without them
     #[arg(long, value_delimiter = ',')]
     first: Vec<usize>,
@@ -61,10 +54,8 @@ pub(crate) struct CheckArgs {
 
 impl Place {
     fn cluster(&self, is_in_memory: bool, handle: &Handle) -> Result<Cluster> {
-        let duramen = self.duramen.canonicalize();
-        let duramen = duramen.map_err(|error| failed("find", &self.duramen.display(), &error))?;
         let work = self.work.canonicalize().map_err(|error| failed("find", &self.work.display(), &error))?;
-        let kit = Kit { duramen, work, clock: None, has_small_disks: false, is_in_memory };
+        let kit = Kit { is_in_memory, ..Kit::of(&self.duramen, work)? };
         Cluster::beside(&Arc::new(kit), self.at.clone(), handle)
     }
 }
@@ -85,7 +76,7 @@ pub(crate) fn found(place: &Place) -> ExitCode {
 }
 
 /// Uses it until this process is killed.
-pub(crate) fn load(args: &LoadArgs) -> ExitCode {
+pub(crate) fn load(args: &Use) -> ExitCode {
     let prepare = |handle: &Handle| args.place.cluster(false, handle);
     command::in_room(&args.place.work, prepare, |mut cluster| {
         let file = OpenOptions::new().create(true).append(true).open(&args.history);
@@ -108,17 +99,17 @@ pub(crate) fn load(args: &LoadArgs) -> ExitCode {
 /// Judges what survived.
 pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     let prepare = |handle: &Handle| {
-        let text = fs::read_to_string(&args.history);
-        let text = text.map_err(|error| failed("read", &args.history.display(), &error))?;
+        let text = fs::read_to_string(&args.of.history);
+        let text = text.map_err(|error| failed("read", &args.of.history.display(), &error))?;
         let (history, last_id) = History::after(&text)?;
         // What survives is mounted from images in memory.
-        Ok((args.place.cluster(true, handle)?, history, last_id))
+        Ok((args.of.place.cluster(true, handle)?, history, last_id))
     };
-    command::in_room(&args.place.work, prepare, |(mut cluster, history, last_id)| {
+    command::in_room(&args.of.place.work, prepare, |(mut cluster, history, last_id)| {
         let (happened, unknown) = history.counts();
         println!("acknowledged before the cut: {happened}; of unknown outcome: {unknown}");
         let load = Load::after(cluster.machines.len(), history, last_id);
-        let goes_on = load.beside(args.seed, || {
+        let goes_on = load.beside(args.of.seed, || {
             let is_first = |number: usize| args.first.contains(&(number + 1));
             if !args.first.is_empty() {
                 start(&mut cluster, is_first)?;

@@ -86,18 +86,12 @@ fn make(args: &FaultArgs, handle: &Handle) -> Result<Cluster> {
     let count = usize::from(args.machines);
     let work = command::empty_directory(&args.work)?;
     kit::certificates(&work, (0..count).map(|number| machine::peers(number).ip().to_string()).collect())?;
-    let duramen = args.duramen.canonicalize();
-    let duramen = duramen.map_err(|error| failed("find", &args.duramen.display(), &error))?;
     let clock = kit::clock(&work)?;
     if clock.is_none() {
         println!("no clock jumps: there is no C compiler");
     }
-    Cluster::new(
-        &Arc::new(Kit { duramen, work, clock, has_small_disks: args.full_disks, is_in_memory: false }),
-        count,
-        handle,
-        args.seed,
-    )
+    let kit = Kit { clock, has_small_disks: args.full_disks, ..Kit::of(&args.duramen, work)? };
+    Cluster::new(&Arc::new(kit), count, handle, args.seed)
 }
 
 /// What happened, by the kind of faults.

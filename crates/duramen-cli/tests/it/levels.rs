@@ -56,6 +56,21 @@ fn level_disk_is_refused_in_memory() {
     check_refused(dir.path(), "tmpfs on /dev/shm is memory");
 }
 
+/// A server has one level, so it says what else there is.
+#[test]
+fn a_server_is_refused_in_memory() {
+    let Some(dir) = memory() else { return };
+    let (scratch, db) = (Scratch::new(), dir.path().join("db"));
+    let mut command = scratch.command_as_is(&["serve", db.to_str().unwrap(), "--socket-only"]);
+    let ran: Ran = output(&mut command).unwrap().into();
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(5), ""), "{}", ran.stderr);
+    for words in ["survives no power cut", "name a directory on a disk", "--allow-tmpfs"] {
+        assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
+    }
+    assert!(!ran.stderr.contains("--durability"), "{}", ran.stderr);
+    assert!(!db.exists());
+}
+
 /// A backup in memory is whole, and gone after a reboot.
 #[test]
 fn a_backup_to_memory_warns() {

@@ -200,7 +200,7 @@ fn a_request_after_a_long_rest_is_of_the_leader_everywhere() {
             for node in cluster.nodes().into_iter().filter(|node| node.ident().node != leads) {
                 let db = node.db().clone();
                 let done = TokioRuntime::spawn_blocking(move || pay(&db)).await.unwrap();
-                // It may lead by now.
+                // That node may lead by now.
                 let code = done.err().map(|error| error.code());
                 assert!(code.is_none_or(|code| code == duramen::Code::NotLeader), "{code:?}");
             }
