@@ -169,10 +169,12 @@ impl Cluster {
         members.iter().find(|member| member["address"] == address)?["node"].as_u64()
     }
 
-    /// Which node a machine says that it is.
+    /// Which node a machine is. A machine tells what its leader does, where there is one: so it is the
+    /// member with its address, and not the node that answers.
     pub(crate) fn node_of_machine(&self, machine: usize) -> Result<u64> {
         let status = self.status(machine)?;
-        status["node"].as_u64().ok_or_else(|| format!("machine {} is no node: {status}", machine + 1))
+        self.node_of(&status, machine)
+            .ok_or_else(|| format!("machine {} is no member: {status}", machine + 1))
     }
 
     /// Whether a machine knows which node leads, and all machines vote and answer.
