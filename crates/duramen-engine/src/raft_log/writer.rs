@@ -154,14 +154,22 @@ impl Held<'_> {
         self.writing.marked
     }
 
-    /// Writes a watermark, if one is due. Returns whether one will be.
+    /// Writes a watermark, if one is due. Returns whether one will be. On a full disk the room is for
+    /// entries: the frame of the next one has the watermark, too.
     pub(super) fn mark(&mut self, view: &Mutex<View>, now: bool) -> Result<bool> {
         let decided = markable(view);
         let idle_ns = self.writer.log.now_ns().saturating_sub(self.writing.written_at_ns);
         if decided <= self.writing.marked || !(now || idle_ns >= MARK_IDLE_MS * 1_000_000) {
             return Ok(decided > self.writing.marked);
         }
-        self.writer.log.write_mark(decided).map_err(|error| error_of(&error))?;
+        if self.writer.log.is_full() {
+            return Ok(false);
+        }
+        match self.writer.log.write_mark(decided) {
+            Ok(_) => {}
+            Err(LogWriteError::Full(_)) => return Ok(false),
+            Err(error) => return Err(error_of(&error)),
+        }
         self.writer.log.sync().map_err(|failure| failure.0)?;
         self.writing.marked = decided;
         Ok(false)
