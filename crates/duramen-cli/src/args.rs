@@ -14,12 +14,13 @@ mod users;
 mod view;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use duramen::Durability;
 use duramen::schema::NAME_BYTES_MAX;
-use duramen_client::Address;
+use duramen_client::{Address, Freshness};
 
 use crate::database::Session;
 use crate::output::shell_word;
@@ -63,6 +64,12 @@ pub(crate) struct Cli {
     /// `DURAMEN_AT`; the token of an address of TCP also `DURAMEN_TOKEN`
     #[arg(long, global = true, value_name = "ADDRESS")]
     pub(crate) at: Option<String>,
+
+    /// Read a state that may be so much older than the newest, if a node of a cluster serves the database:
+    /// milliseconds, a time such as `2s`, or `any` for what the node has, also without a majority. Writes
+    /// are not changed by it
+    #[arg(long, global = true, value_name = "AGE", value_parser = freshness)]
+    pub(crate) max_age: Option<Freshness>,
 
     /// Print no progress and no notes on standard error
     #[arg(long, short, global = true)]
@@ -167,6 +174,10 @@ pub(crate) struct DatabaseArgs {
     /// The server that `--at` names, in the place of a directory.
     #[arg(skip)]
     pub(crate) at: Option<Address>,
+
+    /// How old the state may be that a server reads.
+    #[arg(skip)]
+    pub(crate) freshness: Freshness,
 }
 
 impl DatabaseArgs {
@@ -494,6 +505,22 @@ fn column_name(text: &str) -> Result<String, &'static str> {
 }
 
 /// Reads a level of durability; the help says what a commit of each waits for.
+/// An age: `any`, or a number with `ms`, `s` or `m`; milliseconds without a unit.
+fn freshness(text: &str) -> Result<Freshness, String> {
+    let unit = text.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    let times = match unit {
+        "any" if text == unit => return Ok(Freshness::Any),
+        "" | "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" => Some(60_000),
+        _ => None,
+    };
+    let number = text[..text.len() - unit.len()].parse::<u64>().ok();
+    let ms = number.zip(times).and_then(|(number, times)| number.checked_mul(times));
+    ms.map(|ms| Freshness::MaxAge(Duration::from_millis(ms)))
+        .ok_or_else(|| "an age is a number of milliseconds, one with ms, s or m, or `any`".to_owned())
+}
+
 fn levels() -> impl TypedValueParser<Value = Durability> {
     let levels = Durability::ALL.map(|level| {
         PossibleValue::new(level.name()).help(match level {

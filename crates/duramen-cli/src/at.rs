@@ -42,8 +42,11 @@ pub(crate) fn parse(words: Vec<OsString>) -> std::result::Result<Cli, clap::Erro
     }
 }
 
-/// Gives the address of `--at` to the command.
+/// Gives the address of `--at` to the command, and how old what it reads may be.
 pub(crate) fn set(cli: &mut Cli) -> Result<()> {
+    if let (Some(freshness), Some(database)) = (cli.max_age, cli.command.database_mut()) {
+        database.freshness = freshness;
+    }
     let Some(at) = &cli.at else { return Ok(()) };
     let address = Address::parse(at)?.or_token(std::env::var(TOKEN).ok());
     give(&mut cli.command, Some(&address))

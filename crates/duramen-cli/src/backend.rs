@@ -458,6 +458,7 @@ fn named(args: &DatabaseArgs) -> Result<Option<Served>> {
         ));
     }
     let client = Client::connect(address)?;
+    client.set_freshness(args.freshness);
     if let Address::Directory(path) = address {
         check_identity(path, &client)?;
     }
@@ -478,6 +479,7 @@ fn holder(args: &DatabaseArgs, failure: Failure) -> Result<Served> {
         }
         Err(error) => return Err(error.into()),
     };
+    client.set_freshness(args.freshness);
     check_identity(&args.db, &client)?;
     Ok(Served::new(client))
 }

@@ -184,12 +184,13 @@ fn start(opened: &Opened, args: &ServeArgs, handed_over: HandedOver) -> Result<S
     }
 }
 
-/// Waits until the database is not served any more. A copy is made from this time on, or never.
+/// Waits until the database is not served any more. A copy is made from this time on, or never; and not
+/// before there is room for it, so that the node serves until then.
 fn wait(
     signals: &Signals,
     poison: &Receiver<String>,
     opened: &Opened,
-    copies_from: Option<Instant>,
+    mut copies_from: Option<Instant>,
     out: Output,
 ) -> Ended {
     let mut is_told = false;
@@ -207,9 +208,18 @@ fn wait(
             Some(failure) => return Ended::Failed(poisoned(failure.message())),
             None => {}
         }
-        match (opened.needs_copy(), copies_from) {
-            (Some(copy), Some(from)) if from <= Instant::now() => return Ended::Copies(copy),
-            (Some(_), None) if !std::mem::replace(&mut is_told, true) => {
+        match copies_from {
+            Some(from) if from <= Instant::now() => match opened.needs_copy() {
+                Ok(None) => {}
+                Ok(Some(copy)) => return Ended::Copies(copy),
+                Err(why) => {
+                    copies_from = Some(Instant::now() + COPY_PAUSE_MIN);
+                    if !std::mem::replace(&mut is_told, true) {
+                        node::has_no_copy(why.message(), out);
+                    }
+                }
+            },
+            None if opened.lacks_entries() && !std::mem::replace(&mut is_told, true) => {
                 let what = "this node lacks entries that the others have let go of, and takes no copy, since its log lies elsewhere (--wal)";
                 out.warning(what, "`duramen cluster remove` it, and join with an empty directory");
             }

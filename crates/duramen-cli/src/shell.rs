@@ -93,6 +93,7 @@ impl<'a> Shell<'a> {
             wal: self.args.database.wal.clone(),
             session: Some(self.session.clone()),
             at: self.args.database.at.clone(),
+            freshness: self.args.database.freshness,
         };
         self.vocabulary.collections = Reading::open(&args)?.schemas(None)?;
         let is_there = |name: &String| self.vocabulary.has_collection(name);

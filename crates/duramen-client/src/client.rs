@@ -1,13 +1,14 @@
 //! Calls that wait for their answers.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use duramen::Time;
 use duramen::error::{Code, Error, Result};
+use duramen_proto::freshness::{self, Freshness};
 use duramen_proto::v1::admin_client::AdminClient;
 use duramen_proto::v1::blobs_client::BlobsClient;
 use duramen_proto::v1::data_client::DataClient;
@@ -54,20 +55,30 @@ impl Clock {
     }
 }
 
-/// Puts the token into each call.
-#[derive(Debug, Clone)]
-pub(crate) struct Token(pub(crate) Option<MetadataValue<Ascii>>);
+/// How old the state may be that reads of a client see, as a header; shared by its connections.
+pub(crate) type MaxAge = Arc<RwLock<Option<MetadataValue<Ascii>>>>;
 
-impl Interceptor for Token {
+/// What each call carries.
+#[derive(Debug, Clone)]
+pub(crate) struct Headers {
+    pub(crate) token: Option<MetadataValue<Ascii>>,
+    pub(crate) max_age: MaxAge,
+}
+
+impl Interceptor for Headers {
     fn call(&mut self, mut request: Request<()>) -> std::result::Result<Request<()>, Status> {
-        if let Some(token) = &self.0 {
-            request.metadata_mut().insert("authorization", token.clone());
+        let headers = request.metadata_mut();
+        if let Some(token) = &self.token {
+            headers.insert("authorization", token.clone());
+        }
+        if let Some(max_age) = &*self.max_age.read().unwrap_or_else(PoisonError::into_inner) {
+            headers.insert(freshness::HEADER, max_age.clone());
         }
         Ok(request)
     }
 }
 
-pub(crate) type Calls = InterceptedService<Channel, Token>;
+pub(crate) type Calls = InterceptedService<Channel, Headers>;
 
 /// A connection to a server. Its calls wait for their answers on the calling thread. Clones share it.
 #[derive(Debug, Clone)]
@@ -95,7 +106,9 @@ impl Client {
     /// that is too far away.
     pub fn connect(address: &Address) -> Result<Client> {
         let runtime = Runtime::new()?;
-        let links = Links::new(runtime.block_on(Link::open(address, 0))??);
+        let max_age = MaxAge::default();
+        let first = runtime.block_on(Link::open(address, 0, &max_age))??;
+        let links = Links::new(first, max_age);
         let mut shared = Shared {
             runtime,
             links,
@@ -111,6 +124,19 @@ impl Client {
     #[must_use]
     pub fn hello(&self) -> &v1::HelloReply {
         &self.shared.hello
+    }
+
+    /// Lets later reads of this client and its clones see states that are older, if the database is a node of
+    /// a cluster. Such a read asks the leader seldom or never. Those that [`Client::read`] makes, scans, the
+    /// definitions of collections and views, downloads and backups do; transactions see the newest state
+    /// whatever was set.
+    ///
+    /// The age is counted from when a call comes to the node, by the clock of the node. It says nothing about
+    /// two reads: after the connection is lost the next node may have less than the one before. A read that
+    /// must see a commit names its token, `at_least`, and waits for it.
+    pub fn set_freshness(&self, freshness: Freshness) {
+        let header = freshness.header().map(|header| header.parse().expect("digits or letters"));
+        *self.shared.links.max_age.write().unwrap_or_else(PoisonError::into_inner) = header;
     }
 
     /// An id for a batch, by the server's clock of requests. Make it once for the batch, and send it with
@@ -484,7 +510,7 @@ impl Client {
             return Ok(uploads.clone());
         }
         let connected = self.runtime().block_on(connect::connect(&link.address))??;
-        Ok(uploads.insert(BlobsClient::new(link::calls(connected)?)).clone())
+        Ok(uploads.insert(BlobsClient::new(link::calls(connected, &MaxAge::default())?)).clone())
     }
 
     /// The calls of the service `Data`.

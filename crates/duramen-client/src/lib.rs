@@ -24,6 +24,7 @@ mod users;
 pub use address::{Address, TlsFiles};
 pub use blobs::{Downloaded, Uploading};
 pub use client::{Client, FailedBatch, Scanned, Watched};
+pub use duramen_proto::freshness::Freshness;
 pub use remote::{
     AsyncRemote, Remote, RemoteBlobIter, RemoteBlobReader, RemoteBlobWriter, RemoteBlobs, RemoteBlobsOf,
     RemoteConsumer, RemoteDocuments, RemoteSnapshot, RemoteTransaction, RemoteUpload,

@@ -19,7 +19,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
 
 use crate::address::Address;
-use crate::client::{Calls, Token, with_deadline};
+use crate::client::{Calls, Headers, MaxAge, with_deadline};
 use crate::connect::{self, Connected};
 use crate::runtime::Runtime;
 
@@ -42,8 +42,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) async fn open(address: &Address, number: u64) -> Result<Link> {
-        let calls = calls(connect::connect(address).await?)?;
+    pub(crate) async fn open(address: &Address, number: u64, max_age: &MaxAge) -> Result<Link> {
+        let calls = calls(connect::connect(address).await?, max_age)?;
         let (data, schema) = (DataClient::new(calls.clone()), SchemaClient::new(calls.clone()));
         Ok(Link {
             data: data.max_decoding_message_size(MESSAGE_BYTES_MAX),
@@ -70,14 +70,14 @@ impl Link {
 }
 
 /// The calls of a connection.
-pub(crate) fn calls(Connected { channel, token }: Connected) -> Result<Calls> {
+pub(crate) fn calls(Connected { channel, token }: Connected, max_age: &MaxAge) -> Result<Calls> {
     let token = token.map(|token| format!("Bearer {token}").parse::<MetadataValue<Ascii>>()).transpose();
     let token = token.map_err(|_| Error::invalid("the token has characters that no token has"))?;
-    let token = Token(token.map(|mut token| {
+    let token = token.map(|mut token| {
         token.set_sensitive(true);
         token
-    }));
-    Ok(InterceptedService::new(channel, token))
+    });
+    Ok(InterceptedService::new(channel, Headers { token, max_age: Arc::clone(max_age) }))
 }
 
 /// The connection of a client, and the servers that it knows.
@@ -85,6 +85,7 @@ pub(crate) fn calls(Connected { channel, token }: Connected) -> Result<Calls> {
 pub(crate) struct Links {
     now: RwLock<Arc<Link>>,
     opened: AtomicU64,
+    pub(crate) max_age: MaxAge,
     /// The next call looks for the node that leads.
     wants_leader: AtomicBool,
     /// Where members of the cluster serve.
@@ -96,11 +97,12 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    pub(crate) fn new(first: Link) -> Links {
+    pub(crate) fn new(first: Link, max_age: MaxAge) -> Links {
         let known = vec![first.address.clone()];
         Links {
             now: RwLock::new(Arc::new(first)),
             opened: AtomicU64::new(0),
+            max_age,
             wants_leader: AtomicBool::new(false),
             known: Mutex::new(known),
             leader: Mutex::default(),
@@ -126,8 +128,10 @@ impl Links {
 
     /// Notes what an error says about the server, and adds to it where the leader is, if that is known.
     pub(crate) fn note(&self, error: Error) -> Error {
-        let is_of_node =
-            matches!(error.code(), Code::NotLeader | Code::NoQuorum | Code::Unreachable | Code::Draining);
+        let is_of_node = matches!(
+            error.code(),
+            Code::NotLeader | Code::NoQuorum | Code::StateTooOld | Code::Unreachable | Code::Draining
+        );
         if is_of_node && self.has_others() {
             self.look_next_time();
         }
@@ -197,7 +201,7 @@ impl Links {
     async fn try_to_open(&self, address: &Address) -> Option<(Link, v1::HelloReply)> {
         let number = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
         let opened = async {
-            let link = Link::open(address, number).await.ok()?;
+            let link = Link::open(address, number, &self.max_age).await.ok()?;
             let hello = link.greet(GREETING_MAX).await.ok()?;
             Some((link, hello))
         };

@@ -22,6 +22,7 @@ use duramen::error::{Code, Error, ErrorKind, Result};
 use duramen::wire::StoredType;
 use duramen_proto::v1;
 
+use crate::Freshness;
 use crate::address::Address;
 use crate::client::Client;
 use crate::stream::FailedStep;
@@ -127,6 +128,14 @@ impl Remote {
     #[must_use]
     pub fn lasting(self, lasts: Duration) -> Remote {
         Remote { lasts, ..self }
+    }
+
+    /// Lets reads see states that are older, if the database is a node of a cluster: as
+    /// [`Client::set_freshness`], also for clones. Transactions and snapshots are of the newest state.
+    #[must_use]
+    pub fn reading(self, freshness: Freshness) -> Remote {
+        self.client.set_freshness(freshness);
+        self
     }
 
     /// The connection, for calls of the protocol.

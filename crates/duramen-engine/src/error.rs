@@ -214,6 +214,7 @@ codes! {
     SchemaChanged = 1112, Conflict, "the collection was changed since the type was fitted to it";
     NotLeader = 1201, Unavailable, "this node of a cluster does not lead";
     NoQuorum = 1202, Unavailable, "no majority of the cluster answers";
+    StateTooOld = 1203, Unavailable, "the state of this node is older than the call allows";
     LostWrites = 1204, Expired, "the commit is not of this database, or was lost";
     IdentityRetired = 1205, Invalid, "the node was removed from its cluster, or is an older copy of a member";
     WrongCluster = 1206, Invalid, "the node is of another cluster, or has another history";

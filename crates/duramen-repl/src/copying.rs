@@ -38,6 +38,8 @@ pub struct CopyOf {
     pub ident: Ident,
     /// The address of the peer port of a node that has the state.
     pub from: String,
+    /// About how many bytes it takes there.
+    pub bytes: u64,
 }
 
 /// Replaces the state of a node, which does not run, with a copy of a peer's. The node keeps its id and its
@@ -57,7 +59,7 @@ pub async fn copy_anew<R: Runtime>(
     own: String,
     transport: Arc<dyn Transport>,
 ) -> Result<bool, NodeError> {
-    let CopyOf { ident, from } = copy_of;
+    let CopyOf { ident, from, .. } = copy_of;
     let peer = Peer { address: from, ..Peer::default() };
     let from = Asking { transport, peer, ident: Some(ident) };
     let path = path.to_owned();
@@ -70,7 +72,7 @@ pub async fn copy_anew<R: Runtime>(
 }
 
 /// Fails if the disk has not this much room: better than to fill it first.
-fn has_room(disk: &dyn Disk, path: &Path, bytes: u64) -> duramen_engine::Result<()> {
+pub(crate) fn has_room(disk: &dyn Disk, path: &Path, bytes: u64) -> duramen_engine::Result<()> {
     let free = free_bytes(disk, path)?;
     if free >= bytes {
         return Ok(());

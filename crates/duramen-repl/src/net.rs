@@ -23,6 +23,7 @@ use openraft::{OptionalSend, Raft, RaftNetworkFactory, RaftNetworkV2, ServerStat
 use openraft_rt::{Instant as _, Select2};
 use prost::Message;
 
+use crate::copying::CopyOf;
 use crate::merge::merged;
 use crate::node::GONE_AFTER;
 use crate::openings::Openings;
@@ -212,11 +213,12 @@ impl Link {
         leader: String,
     ) -> Result<VoteOf, String> {
         let at = WireId { term: at_least.term, seq: at_least.seq.0 };
-        let asked = Asked::NeedsCopy(NeedsCopy { at_least: at, leader });
         let mut is_told = false;
         loop {
+            let bytes = self.links.seeds.upgrade().map_or(0, |seeds| seeds.state_bytes());
+            let asked = Asked::NeedsCopy(NeedsCopy { at_least: at, leader: leader.clone(), bytes });
             let to = (self.node, &self.peer);
-            let answer = self.links.ask::<R>(to, Lane::Control, asked.clone(), GONE_AFTER).await;
+            let answer = self.links.ask::<R>(to, Lane::Control, asked, GONE_AFTER).await;
             let is_purged = || self.links.log.upgrade().is_none_or(|log| log.purged().id.seq > at_least.seq);
             match answer {
                 Ok(Answer::CopyReply(reply)) if reply.has >= at.seq => return Ok(reply.vote.into()),
@@ -408,10 +410,11 @@ pub(crate) struct Answering<R: Runtime> {
     needed: Mutex<Option<Needed>>,
 }
 
-/// The state after an entry, or a later one, and the address of a node that has it.
+/// The state after an entry, or a later one, the address of a node that has it, and what it takes.
 struct Needed {
     seq: u64,
     from: String,
+    bytes: u64,
 }
 
 impl<R: Runtime> Answering<R> {
@@ -517,7 +520,7 @@ impl<R: Runtime> Answering<R> {
                 join::admit(&self.raft, self.ident, &log, join).await
             }
             Asked::Seed(Seed { at_least, address }) => {
-                self.wait_applied(at_least).await?;
+                read::published(&self.raft, at_least).await?;
                 let seeds = Arc::clone(&self.seeds);
                 let begun = R::run_blocking(move || seeds.begin(address)).await.map_err(text)?;
                 begun.map(Answer::SeedHead)
@@ -560,7 +563,8 @@ impl<R: Runtime> Answering<R> {
     /// Notes whom to ask for a copy of the state, unless the log of this node has the entry: that is
     /// decided, and so is all before it. It need not be applied here: consensus tells a node what is
     /// decided only up to where it knows that both logs agree. Answers how far this node is.
-    async fn needs_copy(&self, NeedsCopy { at_least, leader }: NeedsCopy) -> Result<Answer, String> {
+    async fn needs_copy(&self, needs: NeedsCopy) -> Result<Answer, String> {
+        let NeedsCopy { at_least, leader, bytes } = needs;
         let log = self.log.upgrade().ok_or("the node has stopped")?;
         let id = EntryId { term: at_least.term, seq: CommitSeq(at_least.seq) };
         let look = move || {
@@ -571,7 +575,7 @@ impl<R: Runtime> Answering<R> {
         };
         let (has_it, is_synced) = R::run_blocking(look).await.map_err(text)?.map_err(text)?;
         if !has_it {
-            let needed = Needed { seq: at_least.seq, from: leader };
+            let needed = Needed { seq: at_least.seq, from: leader, bytes };
             *self.needed.lock().unwrap_or_else(PoisonError::into_inner) = Some(needed);
         }
         // As consensus knows it, after all that has come before.
@@ -584,20 +588,12 @@ impl<R: Runtime> Answering<R> {
         self.raft.metrics().borrow_watched().last_applied.map_or(0, |applied| applied.index)
     }
 
-    /// The address of a node that has the state which this one needs a copy of.
-    pub(crate) fn needs_copy_of(&self) -> Option<String> {
+    /// What this node needs a copy of.
+    pub(crate) fn needs_copy_of(&self) -> Option<CopyOf> {
         let needed = self.needed.lock().unwrap_or_else(PoisonError::into_inner);
         // It may have got what it lacked meanwhile.
-        needed.as_ref().filter(|needed| self.applied() < needed.seq).map(|needed| needed.from.clone())
-    }
-
-    /// Waits until an entry is applied here.
-    async fn wait_applied(&self, index: u64) -> Result<(), String> {
-        let mut metrics = self.raft.metrics();
-        while metrics.borrow_watched().last_applied.is_none_or(|applied| applied.index < index) {
-            metrics.changed().await.map_err(|_| "the node has stopped".to_owned())?;
-        }
-        Ok(())
+        let needed = needed.as_ref().filter(|needed| self.applied() < needed.seq)?;
+        Some(CopyOf { ident: self.ident, from: needed.from.clone(), bytes: needed.bytes })
     }
 
     /// Fails if this node lacks an entry that it has acknowledged, as the leader says. A later leader may

@@ -253,6 +253,27 @@ impl<R: Runtime> Node<R> {
     /// # Errors
     /// Why that is not known: no node leads, or no majority answers it, within this time.
     pub async fn catch_up(&self, within: Duration) -> Result<CommitSeq, NodeError> {
+        self.caught_up(None, within).await
+    }
+
+    /// As [`Node::catch_up`], with everything that was acknowledged anywhere this long before this call. A
+    /// node that has asked the leader so recently needs no answer of it now.
+    ///
+    /// # Errors
+    /// As [`Node::catch_up`].
+    pub async fn catch_up_to_age(&self, age_max: Duration, within: Duration) -> Result<CommitSeq, NodeError> {
+        self.caught_up(Some(age_max), within).await
+    }
+
+    /// Waits until this node has published a commit.
+    ///
+    /// # Errors
+    /// If consensus has ended.
+    pub async fn published(&self, seq: CommitSeq) -> Result<(), NodeError> {
+        read::published(&self.raft, seq.0).await.map_err(NodeError::Consensus)
+    }
+
+    async fn caught_up(&self, age_max: Option<Duration>, within: Duration) -> Result<CommitSeq, NodeError> {
         let mut why = "none has answered".to_owned();
         let config = self.raft.config();
         let pause = Duration::from_millis(config.heartbeat_interval / 4);
@@ -260,7 +281,7 @@ impl<R: Runtime> Node<R> {
         let once = within.min(Duration::from_millis(config.election_timeout_max));
         let catching = async {
             loop {
-                match self.rounds.catch_up(&self.raft, &self.links, once).await {
+                match self.rounds.catch_up(&self.raft, &self.links, age_max, once).await {
                     Ok(seen) => return seen,
                     Err(failed) => why = failed,
                 }
@@ -399,8 +420,7 @@ impl<R: Runtime> Node<R> {
     /// to know, once it is stopped.
     #[must_use]
     pub fn needs_copy(&self) -> Option<CopyOf> {
-        let from = self.answering.needs_copy_of()?;
-        Some(CopyOf { ident: self.ident(), from })
+        self.answering.needs_copy_of()
     }
 
     /// Takes no more part. The database stays open, and takes no writes.

@@ -1,5 +1,8 @@
 //! Linearizable reads: the leader confirms that it leads, and tells up to where a read has to see. Reads
 //! that come while it does share the next round: one round of messages answers all of them.
+//!
+//! A read that may see a state of some age needs no round if the last one began that recently, by the clock
+//! of this node alone. Such reads begin the next round before that one is too old.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,6 +22,8 @@ use crate::wire::{Answer, Asked, ReadIndex};
 
 type Raft<R> = openraft::Raft<Types<R>, State>;
 
+const STOPPED: &str = "the node has stopped";
+
 /// The reads of a node that wait for a round.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds(Mutex<Waiting>);
@@ -28,10 +33,20 @@ struct Waiting {
     reads: Vec<oneshot::Sender<Result<u64, String>>>,
     /// A task makes one round after the other.
     has_task: bool,
+    told: Option<Told>,
+}
+
+/// What the last round has told.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    /// When it began: everything that was acknowledged before is up to the index.
+    asked: Duration,
+    index: u64,
 }
 
 impl Rounds {
-    /// Waits until everything that was acknowledged before this call is published here.
+    /// Waits until everything that was acknowledged before this call, or so long before it, is published
+    /// here.
     ///
     /// # Errors
     /// Why that is not known.
@@ -39,8 +54,40 @@ impl Rounds {
         self: &Arc<Self>,
         raft: &Raft<R>,
         links: &Links,
+        age_max: Option<Duration>,
         within: Duration,
     ) -> Result<CommitSeq, String> {
+        let known = age_max.and_then(|age_max| self.known(age_max, R::uptime()));
+        let index = match known {
+            Some((told, is_new)) => {
+                if !is_new {
+                    // For later reads.
+                    drop(self.ask(raft, links, within));
+                }
+                told.index
+            }
+            None => self.ask(raft, links, within).await.map_err(|_| STOPPED.to_owned())??,
+        };
+        published(raft, index).await?;
+        Ok(CommitSeq(index))
+    }
+
+    /// What the last round has told, if it began so recently; and whether that will do for a while, or
+    /// another one is under way.
+    fn known(&self, age_max: Duration, now: Duration) -> Option<(Told, bool)> {
+        let waiting = self.waiting();
+        let told = waiting.told?;
+        let age = now.saturating_sub(told.asked);
+        (age <= age_max).then_some((told, age <= age_max / 3 || waiting.has_task))
+    }
+
+    /// Asks for a round that begins later than this.
+    fn ask<R: Runtime>(
+        self: &Arc<Self>,
+        raft: &Raft<R>,
+        links: &Links,
+        within: Duration,
+    ) -> oneshot::Receiver<Result<u64, String>> {
         let (read, is_answered) = oneshot::channel();
         let has_task = {
             let mut waiting = self.waiting();
@@ -50,13 +97,7 @@ impl Rounds {
         if !has_task {
             drop(Types::<R>::spawn(Arc::clone(self).run(raft.clone(), links.clone(), within)));
         }
-        let index = is_answered.await.map_err(|_| "the node has stopped".to_owned())??;
-        // An entry is applied once it is published.
-        let mut metrics = raft.metrics();
-        while metrics.borrow_watched().last_applied.is_none_or(|applied| applied.index < index) {
-            metrics.changed().await.map_err(|_| "the node has stopped".to_owned())?;
-        }
-        Ok(CommitSeq(index))
+        is_answered
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -78,8 +119,12 @@ impl Rounds {
                 return;
             }
             let late = |_| Err(format!("the leader has not answered within {within:?}"));
+            let asked = R::uptime();
             let round = R::timeout(within, index(&raft, &links, within)).await;
             let answer = round.unwrap_or_else(late);
+            if let Ok(index) = answer {
+                self.waiting().told = Some(Told { asked, index });
+            }
             // A caller that waits no more needs no answer.
             reads.into_iter().for_each(|read| drop(read.send(answer.clone())));
         }
@@ -99,6 +144,19 @@ impl Drop for Task<'_> {
             *self.rounds.waiting() = Waiting::default();
         }
     }
+}
+
+/// Waits until this node has published an entry.
+///
+/// # Errors
+/// If the node has stopped.
+pub(crate) async fn published<R: Runtime>(raft: &Raft<R>, index: u64) -> Result<(), String> {
+    // An entry is applied once it is published.
+    let mut metrics = raft.metrics();
+    while metrics.borrow_watched().last_applied.is_none_or(|applied| applied.index < index) {
+        metrics.changed().await.map_err(|_| STOPPED.to_owned())?;
+    }
+    Ok(())
 }
 
 /// The last entry that a read on the leader has to see, once a majority has confirmed that this node leads.

@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
 use crate::TokioRuntime;
-use crate::copying::{CopyOf, copy_anew};
+use crate::copying::{CopyOf, copy_anew, has_room};
 use crate::join::{Joining, Watch, join};
 use crate::net::Transport;
 use crate::node::{First, Node, NodeError, Start};
@@ -99,6 +99,7 @@ pub struct Running {
     node: Option<Arc<Node<TokioRuntime>>>,
     listening: JoinHandle<()>,
     address: SocketAddr,
+    path: PathBuf,
 }
 
 impl fmt::Debug for Running {
@@ -120,9 +121,10 @@ impl Running {
             .enable_all()
             .build()
             .map_err(|error| system("the system gives no threads", &error))?;
+        let path = run.path.clone();
         match runtime.block_on(begin(options, run)) {
             Ok((node, listening, address)) => {
-                Ok(Running { runtime: Some(runtime), node: Some(node), listening, address })
+                Ok(Running { runtime: Some(runtime), node: Some(node), listening, address, path })
             }
             Err(error) => {
                 // To drop the runtime would wait for a thread of it that may still store a piece of a copy.
@@ -139,6 +141,18 @@ impl Running {
     #[must_use]
     pub fn node(&self) -> &Arc<Node<TokioRuntime>> {
         self.node.as_ref().expect("it is there until it is stopped")
+    }
+
+    /// What the node needs a copy of, if it lacks entries that the others have let go of. Stop it, and start
+    /// it to copy that.
+    ///
+    /// # Errors
+    /// `DiskFull` (E0301) if there is no room for the copy beside the state of the node: it can go on.
+    /// `System` (E1001) if the disk does not say.
+    pub fn needs_copy(&self) -> duramen::Result<Option<CopyOf>> {
+        let Some(copy) = self.node().needs_copy() else { return Ok(None) };
+        has_room(&OsDisk::default(), &self.path, copy.bytes)?;
+        Ok(Some(copy))
     }
 
     /// Where the peer port listens.

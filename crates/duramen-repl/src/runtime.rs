@@ -2,13 +2,15 @@
 
 use std::future::Future;
 use std::io;
-#[cfg(feature = "simulation")]
 use std::time::Duration;
 
 use openraft_rt::AsyncRuntime;
+#[cfg(feature = "simulation")]
+use openraft_rt::Instant as _;
 use openraft_rt_tokio::TokioRuntime;
 #[cfg(feature = "simulation")]
 use rand::Rng as _;
+use rustix::time::{ClockId, clock_gettime};
 
 /// A runtime on which nodes run.
 pub trait Runtime: AsyncRuntime {
@@ -19,6 +21,9 @@ pub trait Runtime: AsyncRuntime {
     fn run_blocking<T: Send + 'static>(
         call: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = io::Result<T>> + Send;
+
+    /// The time since the machine was started, with that in which it was suspended.
+    fn uptime() -> Duration;
 }
 
 impl Runtime for TokioRuntime {
@@ -28,6 +33,16 @@ impl Runtime for TokioRuntime {
         // On its pool of threads: that of the trait starts a thread for each call.
         let called = tokio::task::spawn_blocking(call);
         async { called.await.map_err(io::Error::other) }
+    }
+
+    fn uptime() -> Duration {
+        // The monotonic clock of Linux stands still while the machine is suspended.
+        #[cfg(target_os = "linux")]
+        let clock = ClockId::Boottime;
+        #[cfg(not(target_os = "linux"))]
+        let clock = ClockId::Monotonic;
+        let time = clock_gettime(clock);
+        Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0))
     }
 }
 
@@ -45,5 +60,9 @@ impl Runtime for openraft_rt_sim::SimRuntime {
         let result = call();
         rest().await;
         Ok(result)
+    }
+
+    fn uptime() -> Duration {
+        openraft_rt_sim::SimInstant::now().elapsed_since_start()
     }
 }

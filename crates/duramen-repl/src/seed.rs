@@ -95,6 +95,12 @@ impl Seeds {
         }
     }
 
+    /// About how many bytes the state takes.
+    pub(crate) fn state_bytes(&self) -> u64 {
+        let stats = self.engine.stats();
+        stats.space.used_blocks * stats.block_bytes
+    }
+
     /// Lets go what was not asked for in a while.
     pub(crate) fn let_go(&self) {
         let now_ns = self.disk.monotonic_ns();
@@ -135,7 +141,7 @@ impl Seeds {
         let log = self.log.upgrade().ok_or("the node has stopped")?;
         let (source, head) = self.engine.node_source(&log).map_err(|error| error.to_string())?;
         let number = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let (seq, stats) = (head.end.id.seq.0, self.engine.stats());
+        let (seq, bytes) = (head.end.id.seq.0, self.state_bytes());
         let giving = Mutex::new(Giving { source: Some(source), next: 0, given: Vec::new() });
         let held = Held { of, seq, asked_ns: AtomicU64::new(self.disk.monotonic_ns()), giving };
         self.held().insert(number, Arc::new(held));
@@ -146,7 +152,7 @@ impl Seeds {
             time_ns: head.end.time_ns,
             next_tree: head.next_tree.0,
             entries: head.entries,
-            bytes: stats.space.used_blocks * stats.block_bytes,
+            bytes,
         })
     }
 

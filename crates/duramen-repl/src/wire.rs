@@ -175,6 +175,9 @@ pub(crate) struct NeedsCopy {
     /// The address of the leader's peer port.
     #[prost(string, tag = "2")]
     pub(crate) leader: String,
+    /// About how many bytes the state takes.
+    #[prost(uint64, tag = "3")]
+    pub(crate) bytes: u64,
 }
 
 /// How far a member is that was told to copy the state.

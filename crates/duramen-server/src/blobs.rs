@@ -154,6 +154,7 @@ impl v1::blobs_server::Blobs for BlobService {
     async fn info(&self, request: Request<v1::BlobInfoRequest>) -> Answer<v1::BlobInfoReply> {
         let (call, request) = (call_of(&request), request.into_inner());
         call.caller.needs(Right::Reader, Some((Named::Blob, &request.namespace))).map_err(refused)?;
+        self.identity.wait_for(request.at_least.as_ref(), &call).await.map_err(refused)?;
         let identity = Arc::clone(&self.identity);
         let read = move |db: &Db, _: &Call| {
             let snapshot = db.snapshot()?;
@@ -167,6 +168,7 @@ impl v1::blobs_server::Blobs for BlobService {
     async fn list(&self, request: Request<v1::ListBlobsRequest>) -> Answer<v1::ListBlobsReply> {
         let (call, request) = (call_of(&request), request.into_inner());
         call.caller.needs(Right::Reader, Some((Named::Blob, &request.namespace))).map_err(refused)?;
+        self.identity.wait_for(request.at_least.as_ref(), &call).await.map_err(refused)?;
         let identity = Arc::clone(&self.identity);
         let page = self.read(call, move |db, call| list(db, &identity, &request, call)).await?;
         Ok(Response::new(page))

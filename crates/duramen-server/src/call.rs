@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use duramen::error::{Code, Error, Result};
+use duramen_proto::freshness::Freshness;
 use http::HeaderMap;
 use tokio::time::{Instant, timeout_at};
 
@@ -31,6 +32,8 @@ pub(crate) struct Call {
     path: Arc<str>,
     audit: Arc<Audit>,
     pub(crate) deadline: Instant,
+    /// How old the state may be that it reads, on a node of a cluster.
+    pub(crate) freshness: Freshness,
     begun: Arc<AtomicBool>,
     /// Documents of other collections followed one that it deleted, or kept it.
     has_followed: Arc<AtomicBool>,
@@ -51,7 +54,7 @@ impl Call {
     pub(crate) fn new(
         (caller, from, path): (Caller, &Arc<str>, &str),
         audit: &Arc<Audit>,
-        deadline: Instant,
+        (deadline, freshness): (Instant, Freshness),
         (uploads, places): (&Arc<KeptUploads>, &Arc<Places>),
         class: Class,
         holder: &Arc<Holder>,
@@ -63,6 +66,7 @@ impl Call {
             path: path.into(),
             audit: Arc::clone(audit),
             deadline,
+            freshness,
             begun: Arc::default(),
             has_followed: Arc::default(),
             gone: Arc::default(),

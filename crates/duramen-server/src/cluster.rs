@@ -1,17 +1,24 @@
 //! The cluster that a served database is a node of, as far as a server needs to know it.
 //!
 //! A server answers with what was acknowledged anywhere before a call came, on every node: it waits for
-//! that before each call that reads. What a leader commits needs no such wait: it is validated after
-//! everything that is acknowledged before, and a leader with a successor acknowledges nothing. Writes are
-//! taken by the node that leads; the others refuse them with `NotLeader` (E1201), and tell in `Hello` where
-//! it serves.
+//! that before each call that reads, unless the call allows an older state. What a leader commits needs no
+//! such wait: it is validated after everything that is acknowledged before, and a leader with a successor
+//! acknowledges nothing. Writes are taken by the node that leads; the others refuse them with `NotLeader`
+//! (E1201), and tell in `Hello` where it serves.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
-use duramen::error::Result;
+use duramen::CommitSeq;
+use duramen::error::{Error, Result};
+use duramen_proto::freshness::{self, Freshness};
 use duramen_proto::v1;
+use http::HeaderMap;
+use tokio::time::timeout_at;
+
+use crate::call::{self, Call};
 
 /// What a cluster does, later.
 pub type Doing<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
@@ -23,6 +30,19 @@ pub trait Cluster: fmt::Debug + Send + Sync {
     /// # Errors
     /// `NoQuorum` (E1202) if no majority confirms a leader in time.
     fn catch_up(&self) -> Doing<'_>;
+
+    /// Waits until this node has published everything that was acknowledged anywhere this long before this
+    /// call.
+    ///
+    /// # Errors
+    /// `StateTooOld` (E1203) if that is not known in time.
+    fn catch_up_to_age(&self, age_max: Duration) -> Doing<'_>;
+
+    /// Waits until this node has published this commit, without a limit.
+    ///
+    /// # Errors
+    /// `Draining` (E1106) if the node is going down.
+    fn published(&self, seq: CommitSeq) -> Doing<'_>;
 
     /// Whether this node leads, and takes transactions. It may have a successor that it does not know of.
     fn leads(&self) -> bool;
@@ -43,6 +63,31 @@ pub trait Cluster: fmt::Debug + Send + Sync {
     /// `NotLeader` (E1201) if this node does not lead; `InvalidArgument` (E0201) if that is no member, or
     /// this node.
     fn remove(&self, node: u64) -> Doing<'_>;
+}
+
+/// How old the state may be that a call reads.
+///
+/// # Errors
+/// `InvalidArgument` (E0201) if its header says nothing of the kind.
+pub(crate) fn freshness(headers: &HeaderMap) -> Result<Freshness> {
+    let Some(value) = headers.get(freshness::HEADER) else { return Ok(Freshness::Newest) };
+    value.to_str().ok().and_then(Freshness::of_header).ok_or_else(|| {
+        Error::invalid(format!("the header {} is no age", freshness::HEADER))
+            .with_hint("it is a number of milliseconds, or `any`")
+    })
+}
+
+/// Waits until the state of this node is as new as a call wants it.
+///
+/// # Errors
+/// Those of [`Cluster::catch_up`] and [`Cluster::catch_up_to_age`]; `DeadlinePassed` (E1108).
+pub(crate) async fn catch_up(cluster: &dyn Cluster, call: &Call) -> Result<()> {
+    let caught_up = match call.freshness {
+        Freshness::Newest => cluster.catch_up(),
+        Freshness::MaxAge(age) => cluster.catch_up_to_age(age),
+        Freshness::Any => return Ok(()),
+    };
+    timeout_at(call.answer_by(), caught_up).await.unwrap_or_else(|_| Err(call::deadline_passed()))
 }
 
 /// Where the leader serves, if it is not this node, and where all members do.

@@ -14,9 +14,11 @@ use std::time::Duration;
 use duramen::error::{Code, Error, ErrorKind};
 use duramen::requests::{self, Outcome, RequestId};
 use duramen::{AsyncDb, CommitSeq, Db, Durability, Receipt, Snapshot};
+use duramen_proto::freshness::Freshness;
 use duramen_proto::v1::data_server::Data;
 use duramen_proto::{MESSAGE_BYTES_MAX, VERSIONS, key, status, v1};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout_at;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -55,13 +57,14 @@ pub(crate) struct DataService {
 }
 
 /// What tokens name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Identity {
     /// Of the database; of the cluster, if it is a node.
     database: [u8; 16],
     /// Of the database in its files.
     files: [u8; 16],
     run: u64,
+    cluster: Option<Arc<dyn Cluster>>,
 }
 
 impl Identity {
@@ -100,6 +103,22 @@ impl Identity {
         };
         let at = Some(self.token(receipt.seq().0, receipt.durability()));
         v1::Receipt { at, reached: reached.into(), repeated }
+    }
+
+    /// Waits until the commit of a token is published. A node whose state need not be the newest may not
+    /// have it yet.
+    ///
+    /// # Errors
+    /// `StateTooOld` (E1203) if it is not published in the time of the call.
+    pub(crate) async fn wait_for(&self, token: Option<&v1::Token>, call: &Call) -> duramen::Result<()> {
+        let token = token.filter(|token| self.is_of(token) && call.freshness != Freshness::Newest);
+        let (Some(token), Some(cluster)) = (token, &self.cluster) else { return Ok(()) };
+        let published = timeout_at(call.answer_by(), cluster.published(CommitSeq(token.seq))).await;
+        published.unwrap_or_else(|_| {
+            let what = format!("this node has not got as far as commit {}", token.seq);
+            Err(Error::new(Code::StateTooOld, what)
+                .with_hint("nothing was read: try again, or read the newest state, without an age"))
+        })
     }
 
     /// Fails if a snapshot does not have the commit of a token.
@@ -142,7 +161,7 @@ impl DataService {
             silence: limits.silence,
             unread: limits.unread_replies,
             draining,
-            identity: Arc::new(Identity { database, files: own, run }),
+            identity: Arc::new(Identity { database, files: own, run, cluster: cluster.clone() }),
             cluster,
         }
     }

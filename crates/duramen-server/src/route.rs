@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use duramen::error::{Code, Error};
+use duramen_proto::freshness::Freshness;
 use duramen_proto::v1::{admin_server, blobs_server, data_server, feed_server, schema_server};
 use duramen_proto::{MESSAGE_BYTES_MAX, status};
 use http::{HeaderMap, HeaderValue, Request, Response};
@@ -25,7 +26,7 @@ use crate::auth::Auth;
 use crate::blobs::kept::KeptUploads;
 use crate::blobs::{BlobService, UPLOAD_BYTES_MAX};
 use crate::call::{self, Call};
-use crate::cluster::Cluster;
+use crate::cluster::{self, Cluster};
 use crate::connection::Client;
 use crate::data::{DataService, refused};
 use crate::feed::FeedService;
@@ -179,6 +180,21 @@ fn sees_the_newest(path: &str) -> bool {
         .is_some_and(|call| !OF_THIS_NODE.contains(&call) && !BY_THEMSELVES.contains(&call))
 }
 
+/// Whether a call only reads the database, so that it may see an older state if its header says so.
+fn may_be_old(path: &str) -> bool {
+    const READS: [&str; 8] = [
+        "Data/Read",
+        "Data/Scan",
+        "Blobs/Download",
+        "Blobs/Info",
+        "Blobs/List",
+        "Schema/Collections",
+        "Schema/Views",
+        "Admin/Backup",
+    ];
+    path.strip_prefix("/duramen.v1.").is_some_and(|call| READS.contains(&call))
+}
+
 /// Answers one request of a connection.
 pub(crate) async fn answer(
     shared: Arc<Shared>,
@@ -217,12 +233,11 @@ pub(crate) async fn answer(
     head.extensions.insert(call.clone());
     let request = Request::from_parts(head, RequestBody::new(body, &client.holder, &call.charges, takes));
     let seen_by_all = shared.cluster.as_ref().filter(|_| sees_the_newest(request.uri().path()));
-    if let Some(cluster) = seen_by_all {
-        let caught_up = timeout_at(call.answer_by(), cluster.catch_up()).await;
-        if let Err(error) = caught_up.unwrap_or_else(|_| Err(call::deadline_passed())) {
-            call.give_place_back();
-            return Ok(reply(refused(error).into_http(), Some(call)));
-        }
+    if let Some(cluster) = seen_by_all
+        && let Err(error) = cluster::catch_up(&**cluster, &call).await
+    {
+        call.give_place_back();
+        return Ok(reply(refused(error).into_http(), Some(call)));
     }
     let Some(answering) = shared.services.dispatch(request) else {
         return Ok(reply(Status::unimplemented("there is no such service").into_http(), None));
@@ -282,7 +297,8 @@ async fn begin(shared: &Shared, client: &Client, path: &str, headers: &HeaderMap
     // That of a watch is for its beginning: it has no end.
     let timed = if path == WATCH { &HeaderMap::new() } else { headers };
     let deadline = call::deadline(timed, usual, most)?;
+    let freshness = if may_be_old(path) { cluster::freshness(headers)? } else { Freshness::Newest };
     let held = client.holder.take(CALL_BYTES + bytes_of(headers)).await?;
     let (caller, kept) = ((caller, &client.place, path), (&shared.uploads, &shared.places));
-    Ok(Call::new(caller, &shared.audit, deadline, kept, class, &client.holder, held))
+    Ok(Call::new(caller, &shared.audit, (deadline, freshness), kept, class, &client.holder, held))
 }

@@ -46,6 +46,7 @@ pub(crate) enum Met {
     Conflict,
     Read,
     ReadAtFollower,
+    ReadOfAge,
     Term,
     Kill,
     PowerCut,
@@ -64,7 +65,7 @@ pub(crate) enum Met {
     Copied,
 }
 
-const MET: [(Met, &str); 23] = [
+const MET: [(Met, &str); 24] = [
     (Met::Acknowledged, "an acknowledged write"),
     (Met::Unknown, "a write of unknown outcome"),
     (Met::Never, "a write that was told never to happen"),
@@ -72,6 +73,7 @@ const MET: [(Met, &str); 23] = [
     (Met::Conflict, "a conflict"),
     (Met::Read, "a linearizable read"),
     (Met::ReadAtFollower, "a linearizable read at a follower"),
+    (Met::ReadOfAge, "a read that may see a state of some age"),
     (Met::Term, "a change of leader"),
     (Met::Kill, "a killed node"),
     (Met::PowerCut, "a power cut of one node"),

@@ -1,5 +1,5 @@
 //! Clients of the cluster: writers, which follow the leader as the library does, and readers, each of one
-//! node. What they are answered goes into the history.
+//! node. What they are answered goes into the history, but for reads of states of some age (`ages`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,6 +13,7 @@ use duramen_client::Remote;
 use duramen_disk::memory::Random;
 use duramen_proto::v1;
 
+use crate::ages::{self, AGES_MS, Counts};
 use crate::cluster::{Cluster, LOOK};
 use crate::content::Content;
 use crate::history::{End, History, Part};
@@ -22,7 +23,7 @@ use crate::machine;
 const LISTS: u64 = 5;
 /// After so many appends other lists are used, so that lists stay short.
 const APPENDS_OF_LISTS: u64 = 120;
-/// Writers; there is a reader for each machine besides.
+/// Writers; there are two readers for each machine besides: of the newest state, and of states of some age.
 pub(crate) const WRITERS: u64 = 4;
 /// Once nothing is wrong any more, writes are acknowledged within this time.
 const GOES_ON_WITHIN: Duration = Duration::from_secs(30);
@@ -34,6 +35,7 @@ const PROCESSES: u64 = 1000;
 const LATER_PROCESSES: u64 = PROCESSES / 2;
 pub(crate) const COUNTS: &str = "counts";
 const ONE_READ: &str = "read of one node";
+const AGED_READ: &str = "read of some age";
 
 /// A list that transactions append their ids to.
 #[derive(Debug, Serialize, Deserialize, Collection)]
@@ -70,6 +72,8 @@ pub(crate) struct Load {
     /// Writers count, too: what they were told is in no history.
     has_counts: bool,
     ids: AtomicU64,
+    /// What writers were told of their counts.
+    told: Counts,
     seen: Mutex<Seen>,
 }
 
@@ -82,6 +86,8 @@ struct Seen {
     /// What each client's count is, as far as it is known.
     counts: BTreeMap<u64, i64>,
     reads: u64,
+    /// Of states of some age.
+    aged: u64,
     writes: u64,
     last_write: Instant,
     longest_pause: Duration,
@@ -94,6 +100,7 @@ impl Load {
             errors: BTreeMap::new(),
             counts: BTreeMap::new(),
             reads: 0,
+            aged: 0,
             writes: 0,
             last_write: Instant::now(),
             longest_pause: Duration::ZERO,
@@ -108,6 +115,7 @@ impl Load {
             first_process: 0,
             has_counts: true,
             ids: AtomicU64::new(1),
+            told: Counts::default(),
             seen: Mutex::new(seen),
         }
     }
@@ -147,6 +155,11 @@ impl Load {
 
     /// How many clients there are.
     pub(crate) fn clients(&self) -> u64 {
+        self.readers_of_ages() + if self.has_counts { self.machines as u64 } else { 0 }
+    }
+
+    /// The number of the first client that reads states of some age.
+    fn readers_of_ages(&self) -> u64 {
         WRITERS + self.machines as u64
     }
 
@@ -155,7 +168,11 @@ impl Load {
         std::thread::scope(|scope| {
             for number in 0..self.clients() {
                 let client = Client::new(self, number, seed);
-                scope.spawn(move || if number < WRITERS { client.write() } else { client.read() });
+                scope.spawn(move || match number {
+                    number if number < WRITERS => client.write(),
+                    number if number < self.readers_of_ages() => client.read(Client::read_once),
+                    _ => client.read(Client::read_of_an_age),
+                });
             }
             let done = run();
             self.is_over.store(true, Ordering::Relaxed);
@@ -183,6 +200,11 @@ impl Load {
 
     pub(crate) fn reads(&self) -> u64 {
         self.seen().reads
+    }
+
+    /// Reads of states of some age that were answered.
+    pub(crate) fn aged(&self) -> u64 {
+        self.seen().aged
     }
 
     /// Begins to look for the longest pause.
@@ -213,7 +235,7 @@ impl Load {
         *self.seen().errors.entry((error.code().to_string(), call)).or_default() += 1;
         let (end, is_excused) = match error.kind() {
             ErrorKind::Unavailable | ErrorKind::Conflict | ErrorKind::Expired => {
-                (End::Never, call == ONE_READ)
+                (End::Never, call == ONE_READ || call == AGED_READ)
             }
             ErrorKind::Full => (End::Never, self.may_be_full.load(Ordering::Relaxed)),
             ErrorKind::Corrupt => (End::Unknown, self.may_find_damage.load(Ordering::Relaxed)),
@@ -299,11 +321,11 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Reads at one machine until the load is over.
-    pub(crate) fn read(mut self) {
+    /// Reads at one machine until the load is over, by calls that say whether they were answered.
+    pub(crate) fn read(mut self, once: fn(&mut Self, &Remote) -> bool) {
         while let Some(remote) = self.load.connect(self.machine()) {
             // The library goes elsewhere after an error; this client does not.
-            while self.load.goes_on() && self.read_once(&remote) {
+            while self.load.goes_on() && once(&mut self, &remote) {
                 self.rest();
             }
         }
@@ -363,6 +385,31 @@ impl<'a> Client<'a> {
         self.reads(&lists, ONE_READ, || lists_of(remote, &lists))
     }
 
+    /// The count of a writer at one machine, in a state of some age, in one call that is not repeated.
+    /// Returns whether it was answered.
+    fn read_of_an_age(&mut self, remote: &Remote) -> bool {
+        let age_ms = *self.random.pick(&AGES_MS);
+        let (writer, age) = (self.random.bits() % WRITERS, Duration::from_millis(age_ms));
+        let least = self.load.told.before(writer, age);
+        match ages::count_of(remote, COUNTS, writer, age) {
+            Ok(count) => {
+                if count < least {
+                    self.load.is_wrong(format!(
+                        "machine {} tells client {writer}'s count as {count}, and {age_ms} ms before it was {least}",
+                        self.machine() + 1
+                    ));
+                }
+                self.load.seen().aged += 1;
+                true
+            }
+            Err(error) if error.code() == Code::NoSuchTree && least == 0 => true,
+            Err(error) => {
+                let _ = self.load.end(AGED_READ, &error);
+                false
+            }
+        }
+    }
+
     fn reads(
         &mut self,
         lists: &[u64],
@@ -397,6 +444,7 @@ impl<'a> Client<'a> {
                 }
                 *count = Some(now);
                 self.load.seen().counts.insert(self.number, now);
+                self.load.told.is_told(self.number, now);
                 self.load.has_written();
             }
             Err(error) => {

@@ -8,6 +8,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a person")]
 
 #[cfg(target_os = "linux")]
+mod ages;
+#[cfg(target_os = "linux")]
 mod ballast;
 #[cfg(target_os = "linux")]
 mod clients;

@@ -243,6 +243,7 @@ fn report(args: &FaultArgs, load: &Load, told: &Told) {
     let (happened, unknown) = load.history.counts();
     let (writes, reads) = (load.writes(), load.reads());
     println!("  {happened} transactions acknowledged, {unknown} unknown; {writes} writes, {reads} reads");
+    println!("  {} reads of states of some age", load.aged());
     let errors = load.errors();
     println!("  errors of calls: {}", if errors.is_empty() { "none".to_owned() } else { errors.join(", ") });
 }

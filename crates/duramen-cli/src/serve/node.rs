@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use duramen::error::{Code, Error};
-use duramen::{Db, DbOptions};
+use duramen::{CommitSeq, Db, DbOptions};
 use duramen_proto::v1;
 use duramen_repl::{
     Begin, CopyOf, Node, NodeError, NodeStatus, Peer, PeerTls, Run, Running, TokioRuntime, Watch,
@@ -118,14 +118,18 @@ struct Copies {
 
 impl Watch for Copies {
     fn waits(&self, why: &str) {
-        let what =
-            format!("this node could not copy the state of another one, and goes on with its own: {why}");
-        self.out.warning(&what, "it tries again later; there must be room for both");
+        has_no_copy(why, self.out);
     }
 
     fn is_stopped(&self) -> bool {
         self.signals.received().is_some()
     }
+}
+
+/// Tells why a node has not copied the state that it lacks.
+pub(super) fn has_no_copy(why: &str, out: Output) {
+    let what = format!("this node could not copy the state of another one, and goes on with its own: {why}");
+    out.warning(&what, "it tries again later; there must be room for both");
 }
 
 /// The error of a call.
@@ -172,6 +176,24 @@ impl Cluster for Served {
                 error => failure(error),
             })
         })
+    }
+
+    fn catch_up_to_age(&self, age_max: Duration) -> Doing<'_> {
+        Box::pin(async move {
+            let caught_up = self.node()?.catch_up_to_age(age_max, CONFIRM_WITHIN).await;
+            caught_up.map(drop).map_err(|error| match error {
+                NodeError::Refused(why) => {
+                    let what = format!("the state of this node may be older than {age_max:?}: {why}");
+                    Error::new(Code::StateTooOld, what)
+                        .with_hint("nothing was read: allow a greater age, or `any`, or ask another node")
+                }
+                error => failure(error),
+            })
+        })
+    }
+
+    fn published(&self, seq: CommitSeq) -> Doing<'_> {
+        Box::pin(async move { self.node()?.published(seq).await.map_err(failure) })
     }
 
     fn leads(&self) -> bool {
@@ -251,11 +273,19 @@ impl Opened {
         }
     }
 
-    /// What it must copy, if it is a node that lacks entries which the others have let go of.
-    pub(super) fn needs_copy(&self) -> Option<CopyOf> {
+    /// Whether it is a node that lacks entries which the others have let go of.
+    pub(super) fn lacks_entries(&self) -> bool {
+        matches!(self, Opened::Node(running) if running.node().needs_copy().is_some())
+    }
+
+    /// What it must copy, if it is such a node.
+    ///
+    /// # Errors
+    /// As [`Running::needs_copy`].
+    pub(super) fn needs_copy(&self) -> duramen::Result<Option<CopyOf>> {
         match self {
-            Opened::Alone(_) => None,
-            Opened::Node(running) => running.node().needs_copy(),
+            Opened::Alone(_) => Ok(None),
+            Opened::Node(running) => running.needs_copy(),
         }
     }
 

@@ -63,6 +63,7 @@ pub(super) fn parse(words: Vec<String>, shell: &Shell<'_>) -> Result<Parsed> {
     let mut command = Box::new(cli.command);
     at::give(&mut command, shell.args.database.at.as_ref())?;
     if let Some(database) = command.database_mut() {
+        database.freshness = cli.max_age.unwrap_or(shell.args.database.freshness);
         database.session = Some(shell.session.clone());
         database.wal = database.wal.take().or_else(|| shell.args.database.wal.clone());
     }

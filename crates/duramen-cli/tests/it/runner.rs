@@ -29,6 +29,7 @@ pub(crate) struct Scratch {
 }
 
 /// How a run ended.
+#[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,

@@ -6,7 +6,9 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use duramen::prelude::*;
-use duramen_client::Remote;
+use duramen::tuple::Element;
+use duramen_client::{Freshness, Remote};
+use duramen_proto::v1;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::runner::{Scratch, skipped, start};
@@ -209,6 +211,55 @@ fn closures_go_to_the_node_that_leads() {
             remote.transact(|tx| tx.kv("closures").put(key.as_str(), &1)).unwrap();
             assert!(begun.elapsed() < Duration::from_secs(15), "in time: {key}");
         }
+    }
+}
+
+/// Without a majority a node reads what it has for those that allow it, and refuses the others. With one, a
+/// read of any state that names a commit waits for it.
+#[test]
+fn older_states_are_read_by_those_that_allow_it() {
+    let Some(mut cluster) = Cluster::on_a_disk("reads of older states") else { return };
+    cluster.wait_for(0, "three vote", |status| status["spare"] == 1);
+    let writer = Remote::connect(&cluster.nodes[0].serves).unwrap();
+    let reader = Remote::connect(&cluster.nodes[2].serves).unwrap().reading(Freshness::Any);
+    for number in 1..=40_i64 {
+        let (_, receipt) =
+            writer.transact_with_receipt(|tx| tx.kv("counts").put("a", &number).map(drop)).unwrap();
+        let key = Some(duramen_proto::key::of(&[Element::Text("a".into())]));
+        let get = v1::KeyValueKey { namespace: "counts".to_owned(), key };
+        let reads = vec![v1::Read { kind: Some(v1::read::Kind::GetKeyValue(get)) }];
+        let (at_least, form) = (receipt.at, v1::DocumentForm::Json.into());
+        let request = v1::ReadRequest { reads, at_least, form, ..v1::ReadRequest::default() };
+        let read = reader.client().read(request).unwrap();
+        let json = Some(v1::value::Form::Json(number.to_string()));
+        let value = Some(v1::Value { form: json });
+        let found = Some(v1::read_result::Kind::Value(v1::FoundValue { value }));
+        assert_eq!(read.results[0].kind, found, "number {number}");
+    }
+    let at = cluster.nodes[2].serves.clone();
+    cluster.scratch.write("orders.csv", "id,city\n1,Rome\n");
+    cluster.scratch.ok(&["import", "--at", &at, "orders.csv", "-c", "orders", "--key", "id"]);
+    let order = |scratch: &Scratch, more: &[&str]| {
+        let words = ["get", "--at", &at, "-c", "orders", "--key", "1", "--json"];
+        scratch.run(&[&words[..], more].concat())
+    };
+    // The first of them sees the newest state.
+    for age in ["0", "250", "3s", "10m", "any"] {
+        let read = order(&cluster.scratch, &["--max-age", age]);
+        assert!(read.stdout.contains("Rome"), "{age}: {read:?}");
+    }
+    for wrong in ["", "-1", "1d", "soon", "99999999999999999999"] {
+        assert_eq!(order(&cluster.scratch, &["--max-age", wrong]).code, Some(2), "{wrong:?}");
+    }
+    cluster.nodes[0].kill();
+    cluster.nodes[1].kill();
+    for allowed in ["10m", "any"] {
+        let read = order(&cluster.scratch, &["--max-age", allowed]);
+        assert!(read.stdout.contains("Rome"), "{allowed}: {read:?}");
+    }
+    for (refused, code) in [(&["--max-age", "0"][..], "E1203"), (&[], "E1202")] {
+        let read = order(&cluster.scratch, refused);
+        assert!(read.stdout.contains(code) || read.stderr.contains(code), "{refused:?}: {read:?}");
     }
 }
 

@@ -6,5 +6,6 @@ mod databases;
 mod full;
 mod members;
 mod openings;
+mod reads;
 mod retain;
 mod start;

@@ -25,6 +25,7 @@ pub(super) async fn run(
     call: Call,
 ) -> Result<OnDemand<Download>> {
     call.caller.needs(Right::Reader, Some((Named::Blob, &request.namespace)))?;
+    service.identity.wait_for(request.at_least.as_ref(), &call).await?;
     // The piece that is being read.
     call.charge(PIECE_BYTES_MAX).await?;
     call.take_place().await?;

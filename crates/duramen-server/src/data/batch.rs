@@ -16,14 +16,13 @@ use duramen::{
 };
 use duramen_proto::{collection, document, key, status, v1};
 use prost::Message as _;
-use tokio::time::timeout_at;
 use tonic::Status;
 
 use super::read::Room;
 use super::{DataService, find, refused, request_id, rows};
 use crate::auth::needs;
-use crate::call::{Call, deadline_passed};
-use crate::cluster::Cluster;
+use crate::call::Call;
+use crate::cluster::{self, Cluster};
 use crate::schema::durability;
 
 /// What a condition, operation or read takes in memory at most, as a message and once more as it is checked,
@@ -160,7 +159,7 @@ async fn run(
     let tries_at_once = |cluster: &dyn Cluster| request.reads.is_empty() && cluster.leads();
     let unconfirmed = cluster.filter(|cluster| tries_at_once(*cluster));
     if let (Some(cluster), None) = (cluster, unconfirmed) {
-        catch_up(cluster, &call).await?;
+        cluster::catch_up(cluster, &call).await?;
     }
     let write = request.write.take().unwrap_or_default();
     let level = durability(write.level)?;
@@ -171,7 +170,7 @@ async fn run(
     if let Err(error) = allowed(&call, &request, id.is_some(), course) {
         let Some(cluster) = unconfirmed else { return Err(error) };
         // It may have been allowed to meanwhile.
-        catch_up(cluster, &call).await?;
+        cluster::catch_up(cluster, &call).await?;
         allowed(&call, &request, id.is_some(), course)?;
     }
     // The message as it was decoded and checked, and what its documents become.
@@ -195,7 +194,7 @@ async fn run(
     {
         // It has changed nothing, and is run again on everything that was acknowledged before it came.
         call.give_place_back();
-        catch_up(cluster, &call).await?;
+        cluster::catch_up(cluster, &call).await?;
         call.take_place().await?;
         course.begin();
         done = attempt().await;
@@ -231,12 +230,6 @@ fn stands(done: &Result<v1::BatchReply>, has_id: bool, course: &Course) -> bool 
                 | Code::Draining
         ),
     }
-}
-
-/// Waits until this node has published everything that was acknowledged anywhere, as long as the call may
-/// take.
-async fn catch_up(cluster: &dyn Cluster, call: &Call) -> Result<()> {
-    timeout_at(call.answer_by(), cluster.catch_up()).await.unwrap_or_else(|_| Err(deadline_passed()))
 }
 
 /// Without a request id.

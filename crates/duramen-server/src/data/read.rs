@@ -29,6 +29,7 @@ pub(super) async fn run(
         true => (Class::Calls, &service.reads),
         false => (Class::Bulk, &service.queries),
     };
+    service.identity.wait_for(request.at_least.as_ref(), &call).await?;
     call.take_place_of(class).await?;
     let identity = Arc::clone(&service.identity);
     let read = move |db: &duramen::Db| {

@@ -33,6 +33,7 @@ pub(super) async fn run(service: &DataService, request: v1::ScanRequest, call: C
         call.charge(find::cost(query)?).await?;
         call.charges.add(call.charge_work(find::working_bytes(query))?);
     }
+    service.identity.wait_for(request.at_least.as_ref(), &call).await?;
     call.take_place().await?;
     let identity = Arc::clone(&service.identity);
     let begun = call.clone();

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use duramen::CommitSeq;
 use duramen::error::Code;
 use duramen::prelude::*;
 use duramen_proto::v1::{self, condition};
@@ -33,6 +35,14 @@ impl Cluster for Believed {
         if let Some((db, id)) = newer {
             db.documents("orders").delete(("Oslo", id)).expect("deleted");
         }
+        Box::pin(async { Ok(()) })
+    }
+
+    fn catch_up_to_age(&self, _: Duration) -> Doing<'_> {
+        self.catch_up()
+    }
+
+    fn published(&self, _: CommitSeq) -> Doing<'_> {
         Box::pin(async { Ok(()) })
     }
 

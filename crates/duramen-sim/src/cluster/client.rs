@@ -344,21 +344,42 @@ pub(super) fn keys() -> Vec<Vec<u8>> {
     (0..REGISTERS).map(register_key).chain((0..LISTS).map(list_key)).collect()
 }
 
-/// Reads everything through a node: what was acknowledged before, or anything that once was.
+/// What a read sees.
+#[derive(Debug, Clone, Copy)]
+enum Sees {
+    /// What was acknowledged before.
+    Newest,
+    /// What was acknowledged so long before.
+    OfAge(Duration),
+    /// What once was.
+    Any,
+}
+
+/// Reads everything through a node.
 async fn reads(world: &Shared) {
-    let (machine, is_latest) = {
+    let (machine, sees) = {
         let random: &mut Random = &mut world.lock().random;
-        (random.below(MACHINES), random.chance(3, 4))
+        let ages_ms = [0, 10, 60, 300, 1_000, 4_000];
+        let sees = match random.below(8) {
+            0 => Sees::Any,
+            1..=3 => Sees::OfAge(Duration::from_millis(ages_ms[random.below(ages_ms.len())])),
+            _ => Sees::Newest,
+        };
+        (random.below(MACHINES), sees)
     };
     let Some((node, incarnation)) = node_of(world, machine) else { return };
-    let floor = if is_latest { world.lock().history.acknowledged } else { 0 };
-    let mut seen = CommitSeq(0);
-    if is_latest {
-        match node.catch_up(DECISION).await {
-            Ok(index) => seen = index,
-            Err(_) => return,
+    let (floor, caught_up) = match sees {
+        Sees::Any => (0, Ok(CommitSeq(0))),
+        Sees::OfAge(age) => {
+            let floor = world.lock().history.acknowledged_before(age);
+            (floor, node.catch_up_to_age(age, DECISION).await)
         }
-    }
+        Sees::Newest => {
+            let floor = world.lock().history.acknowledged;
+            (floor, node.catch_up(DECISION).await)
+        }
+    };
+    let Ok(seen) = caught_up else { return };
     let values = snapshot(&node);
     let mut world = world.lock();
     if world.machines[machine].incarnation != incarnation {
@@ -369,12 +390,17 @@ async fn reads(world: &Shared) {
             .fail(format!("node {} reads commit {seq}, and said it had caught up to {seen}", id_of(machine))),
         Ok((seq, values)) => {
             world.history.reads.push(Read { floor, seq, node: id_of(machine), values });
-            if is_latest {
-                let is_leader = matches!(node.replica().role(), Ok(Role::Leads { .. }));
-                let met = if is_leader { Met::Read } else { Met::ReadAtFollower };
-                world.history.acknowledged = world.history.acknowledged.max(seq);
-                world.meets(met, &format!("node {} reads commit {seq}", id_of(machine)));
+            let is_leader = matches!(node.replica().role(), Ok(Role::Leads { .. }));
+            let met = match sees {
+                Sees::Any => return,
+                Sees::OfAge(_) => Met::ReadOfAge,
+                Sees::Newest if is_leader => Met::Read,
+                Sees::Newest => Met::ReadAtFollower,
+            };
+            if matches!(sees, Sees::Newest) {
+                world.history.is_told(seq);
             }
+            world.meets(met, &format!("node {} reads commit {seq}, {sees:?}", id_of(machine)));
         }
         Err(error) if error.code() == Code::Closed => {}
         Err(error) => world.fail(format!("node {} cannot read: {error}", id_of(machine))),

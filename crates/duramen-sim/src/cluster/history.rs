@@ -1,6 +1,9 @@
 //! What clients have asked, and what they were told.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+use duramen_repl::simulation::{Instant as _, SimInstant};
 
 /// What a transaction read under a key, or writes.
 pub(super) type Values = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -40,7 +43,8 @@ pub(super) struct Request {
 /// A read.
 #[derive(Debug, Clone)]
 pub(super) struct Read {
-    /// What had been acknowledged when it was asked, if it is linearizable.
+    /// What had been acknowledged when it was asked, if it is linearizable; so long before, if it may see a
+    /// state of some age.
     pub(super) floor: u64,
     pub(super) seq: u64,
     pub(super) node: u64,
@@ -58,6 +62,8 @@ pub(super) struct History {
     pub(super) begun: Vec<(u64, Values)>,
     /// The newest commit that a client was told of: no later answer may be older.
     pub(super) acknowledged: u64,
+    /// What that was, and since when.
+    told: Vec<(SimInstant, u64)>,
 }
 
 impl History {
@@ -71,6 +77,20 @@ impl History {
     /// A client is told that a request is this commit.
     pub(super) fn acknowledges(&mut self, request: u64, seq: u64) {
         self.requests.get_mut(&request).expect("it was asked").acknowledged = Some(seq);
-        self.acknowledged = self.acknowledged.max(seq);
+        self.is_told(seq);
+    }
+
+    /// A client is told of a commit, now.
+    pub(super) fn is_told(&mut self, seq: u64) {
+        if seq > self.acknowledged {
+            self.acknowledged = seq;
+            self.told.push((SimInstant::now(), seq));
+        }
+    }
+
+    /// The newest commit that a client had been told of so long ago.
+    pub(super) fn acknowledged_before(&self, age: Duration) -> u64 {
+        let is_older = |(at, _): &&(SimInstant, u64)| at.elapsed() >= age;
+        self.told.iter().rev().find(is_older).map_or(0, |(_, seq)| *seq)
     }
 }
