@@ -66,8 +66,8 @@ pub(crate) struct Cli {
     pub(crate) at: Option<String>,
 
     /// Read a state that may be so much older than the newest, if a node of a cluster serves the database:
-    /// milliseconds, a time such as `2s`, or `any` for what the node has, also without a majority. Writes
-    /// are not changed by it
+    /// milliseconds, a time such as `2s`, or `any` for what the node has, also without a majority.
+    /// Commands that write read the newest state whatever it says
     #[arg(long, global = true, value_name = "AGE", value_parser = freshness)]
     pub(crate) max_age: Option<Freshness>,
 
@@ -504,7 +504,6 @@ fn column_name(text: &str) -> Result<String, &'static str> {
     if text.is_empty() { Err("a column has a name") } else { Ok(text.to_owned()) }
 }
 
-/// Reads a level of durability; the help says what a commit of each waits for.
 /// An age: `any`, or a number with `ms`, `s` or `m`; milliseconds without a unit.
 fn freshness(text: &str) -> Result<Freshness, String> {
     let unit = text.trim_start_matches(|digit: char| digit.is_ascii_digit());
@@ -521,6 +520,7 @@ fn freshness(text: &str) -> Result<Freshness, String> {
         .ok_or_else(|| "an age is a number of milliseconds, one with ms, s or m, or `any`".to_owned())
 }
 
+/// Reads a level of durability; the help says what a commit of each waits for.
 fn levels() -> impl TypedValueParser<Value = Durability> {
     let levels = Durability::ALL.map(|level| {
         PossibleValue::new(level.name()).help(match level {

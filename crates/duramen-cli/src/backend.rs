@@ -19,7 +19,7 @@ use duramen::{
     Code, CopyProgress, Direction, Document, Durability, Followed, LentDocument, LocalReads, Observer, Rows,
     Schema, Snapshot, Span, Value, ViewSpec,
 };
-use duramen_client::{Address, Client, Remote};
+use duramen_client::{Address, Client, Freshness, Remote};
 use duramen_proto::discovery::{self, Serving};
 use rustix::io::Errno;
 
@@ -160,7 +160,7 @@ impl Reading {
         }
     }
 
-    /// Copies the newest state into a new directory.
+    /// Copies the state into a new directory.
     pub(crate) fn backup(
         &self,
         path: &Path,
@@ -323,6 +323,8 @@ impl Writing {
             },
         };
         served::check_level(level)?;
+        // What a command writes depends on what it reads before.
+        served.client.set_freshness(Freshness::Newest);
         Ok(Writing::Served(served))
     }
 
@@ -458,10 +460,10 @@ fn named(args: &DatabaseArgs) -> Result<Option<Served>> {
         ));
     }
     let client = Client::connect(address)?;
-    client.set_freshness(args.freshness);
     if let Address::Directory(path) = address {
         check_identity(path, &client)?;
     }
+    client.set_freshness(args.freshness);
     Ok(Some(Served::new(client)))
 }
 
@@ -479,8 +481,8 @@ fn holder(args: &DatabaseArgs, failure: Failure) -> Result<Served> {
         }
         Err(error) => return Err(error.into()),
     };
-    client.set_freshness(args.freshness);
     check_identity(&args.db, &client)?;
+    client.set_freshness(args.freshness);
     Ok(Served::new(client))
 }
 

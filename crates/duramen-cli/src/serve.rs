@@ -210,7 +210,7 @@ fn wait(
         }
         match copies_from {
             Some(from) if from <= Instant::now() => match opened.needs_copy() {
-                Ok(None) => {}
+                Ok(None) => is_told = false,
                 Ok(Some(copy)) => return Ended::Copies(copy),
                 Err(why) => {
                     copies_from = Some(Instant::now() + COPY_PAUSE_MIN);

@@ -132,8 +132,12 @@ impl Client {
     /// whatever was set.
     ///
     /// The age is counted from when a call comes to the node, by the clock of the node. It says nothing about
-    /// two reads: after the connection is lost the next node may have less than the one before. A read that
-    /// must see a commit names its token, `at_least`, and waits for it.
+    /// two reads: after the connection is lost the next node may have less than the one before. A read by
+    /// [`Client::read`] that must see a commit names its token, `at_least`, and waits for it.
+    ///
+    /// The connection goes to the node that leads once a call is refused here: a write (E1201), or a read of
+    /// an age that this node cannot tell (E1203). A program that reads near by has a client of its own for
+    /// that, and connects again.
     pub fn set_freshness(&self, freshness: Freshness) {
         let header = freshness.header().map(|header| header.parse().expect("digits or letters"));
         *self.shared.links.max_age.write().unwrap_or_else(PoisonError::into_inner) = header;

@@ -56,7 +56,8 @@ const WAIT_MAX: Duration = Duration::from_millis(100);
 /// A database that another process serves.
 ///
 /// It is a [`Store`](duramen::Store): functions of that run on it and on a [`Db`](duramen::Db). Its reads are
-/// those of [`Reads`](duramen::Reads), each of the newest state; its transactions have the writes of
+/// those of [`Reads`](duramen::Reads), each of the newest state unless [`Remote::set_freshness`] allows an
+/// older one; its transactions have the writes of
 /// [`Tx`](duramen::Tx). Its calls wait for the server on the calling thread; [`AsyncRemote`] is for programs
 /// that await. Clones share the connection.
 ///
@@ -130,12 +131,10 @@ impl Remote {
         Remote { lasts, ..self }
     }
 
-    /// Lets reads see states that are older, if the database is a node of a cluster: as
-    /// [`Client::set_freshness`], also for clones. Transactions and snapshots are of the newest state.
-    #[must_use]
-    pub fn reading(self, freshness: Freshness) -> Remote {
+    /// As [`Client::set_freshness`]: for this handle and all its clones. Transactions and snapshots are of
+    /// the newest state.
+    pub fn set_freshness(&self, freshness: Freshness) {
         self.client.set_freshness(freshness);
-        self
     }
 
     /// The connection, for calls of the protocol.

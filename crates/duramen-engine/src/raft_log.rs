@@ -131,7 +131,8 @@ impl RaftLog {
         })
     }
 
-    /// Notes that everything up to an entry is decided. It is written with the next frame, or after 100 ms.
+    /// Notes that everything up to an entry is decided. It is written with the next frame, or after
+    /// 100 ms unless the disk is full.
     ///
     /// # Errors
     /// `InvalidArgument` (E0201) beyond the last entry.

@@ -71,9 +71,14 @@ pub async fn copy_anew<R: Runtime>(
     copy::<R>(&from, (0, own), begin).boxed().await
 }
 
-/// Fails if the disk has not this much room: better than to fill it first.
+/// What a node needs on its disk beside a copy: a checkpoint when it stops, segments of both logs of the
+/// copy, and those that a start takes.
+const BESIDE_BYTES: u64 = 16 << 20;
+
+/// Fails if the disk has no room for a copy of so many bytes: better than to fill it first, and to find no
+/// room to start again.
 pub(crate) fn has_room(disk: &dyn Disk, path: &Path, bytes: u64) -> duramen_engine::Result<()> {
-    let free = free_bytes(disk, path)?;
+    let (free, bytes) = (free_bytes(disk, path)?, bytes + BESIDE_BYTES);
     if free >= bytes {
         return Ok(());
     }

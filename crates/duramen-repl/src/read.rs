@@ -1,9 +1,11 @@
 //! Linearizable reads: the leader confirms that it leads, and tells up to where a read has to see. Reads
 //! that come while it does share the next round: one round of messages answers all of them.
 //!
-//! A read that may see a state of some age needs no round if the last one began that recently, by the clock
-//! of this node alone. Such reads begin the next round before that one is too old.
+//! A read that may see a state of some age needs no round if one began that recently, by the clock of this
+//! node alone, and what that told is published. Such reads begin the next round before that one is too old.
 
+use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,8 +13,10 @@ use duramen_engine::CommitSeq;
 use futures_channel::oneshot;
 use openraft::ReadPolicy;
 use openraft::errors::{LinearizableReadError, RaftError};
+use openraft::metrics::RaftMetrics;
 use openraft::type_config::TypeConfigExt;
 use openraft::type_config::async_runtime::WatchReceiver;
+use openraft_rt::Select2;
 
 use crate::net::{Lane, Links};
 use crate::runtime::Runtime;
@@ -33,10 +37,14 @@ struct Waiting {
     reads: Vec<oneshot::Sender<Result<u64, String>>>,
     /// A task makes one round after the other.
     has_task: bool,
-    told: Option<Told>,
+    /// Of the last rounds, from the newest one whose index was published when it was last looked at.
+    told: VecDeque<Told>,
 }
 
-/// What the last round has told.
+/// So many rounds are remembered that told more than is published.
+const TOLD_MAX: usize = 64;
+
+/// What a round has told.
 #[derive(Debug, Clone, Copy)]
 struct Told {
     /// When it began: everything that was acknowledged before is up to the index.
@@ -57,28 +65,39 @@ impl Rounds {
         age_max: Option<Duration>,
         within: Duration,
     ) -> Result<CommitSeq, String> {
-        let known = age_max.and_then(|age_max| self.known(age_max, R::uptime()));
-        let index = match known {
-            Some((told, is_new)) => {
+        let known = age_max.map_or(Known::Nothing, |age_max| {
+            self.waiting().known(age_max, R::uptime(), applied(&raft.metrics().borrow_watched()))
+        });
+        match known {
+            Known::Published { index, is_new } => {
                 if !is_new {
                     // For later reads.
                     drop(self.ask(raft, links, within));
                 }
-                told.index
+                Ok(CommitSeq(index))
             }
-            None => self.ask(raft, links, within).await.map_err(|_| STOPPED.to_owned())??,
-        };
-        published(raft, index).await?;
-        Ok(CommitSeq(index))
+            Known::Nothing => self.catch_up_to_newest(raft, links, within).await,
+            // The newest may be published later. Or the leader that told this index is gone, and no other one
+            // gets so far.
+            Known::Unpublished { index } => {
+                let newest = pin!(self.catch_up_to_newest(raft, links, within));
+                match R::select2(pin!(published(raft, index)), newest).await {
+                    Select2::First(published) => published.map(|()| CommitSeq(index)),
+                    Select2::Second(newest) => newest,
+                }
+            }
+        }
     }
 
-    /// What the last round has told, if it began so recently; and whether that will do for a while, or
-    /// another one is under way.
-    fn known(&self, age_max: Duration, now: Duration) -> Option<(Told, bool)> {
-        let waiting = self.waiting();
-        let told = waiting.told?;
-        let age = now.saturating_sub(told.asked);
-        (age <= age_max).then_some((told, age <= age_max / 3 || waiting.has_task))
+    async fn catch_up_to_newest<R: Runtime>(
+        self: &Arc<Self>,
+        raft: &Raft<R>,
+        links: &Links,
+        within: Duration,
+    ) -> Result<CommitSeq, String> {
+        let index = self.ask(raft, links, within).await.map_err(|_| STOPPED.to_owned())??;
+        published(raft, index).await?;
+        Ok(CommitSeq(index))
     }
 
     /// Asks for a round that begins later than this.
@@ -123,7 +142,7 @@ impl Rounds {
             let round = R::timeout(within, index(&raft, &links, within)).await;
             let answer = round.unwrap_or_else(late);
             if let Ok(index) = answer {
-                self.waiting().told = Some(Told { asked, index });
+                self.waiting().is_told(Told { asked, index });
             }
             // A caller that waits no more needs no answer.
             reads.into_iter().for_each(|read| drop(read.send(answer.clone())));
@@ -146,6 +165,43 @@ impl Drop for Task<'_> {
     }
 }
 
+/// What the last rounds say about a state of some age.
+#[derive(Debug, PartialEq, Eq)]
+enum Known {
+    /// It is published, up to here. `is_new` if that will do for a while, or another round is under way.
+    Published { index: u64, is_new: bool },
+    /// It goes up to here, and is not published.
+    Unpublished { index: u64 },
+    /// No round began so recently.
+    Nothing,
+}
+
+impl Waiting {
+    fn is_told(&mut self, told: Told) {
+        if self.told.len() == TOLD_MAX {
+            self.told.pop_back();
+        }
+        self.told.push_back(told);
+    }
+
+    fn known(&mut self, age_max: Duration, now: Duration, applied: u64) -> Known {
+        while self.told.get(1).is_some_and(|next| next.index <= applied) {
+            self.told.pop_front();
+        }
+        let age = |told: &Told| now.saturating_sub(told.asked);
+        let is_new = self.has_task || self.told.back().is_some_and(|last| age(last) <= age_max / 3);
+        match self.told.iter().find(|told| age(told) <= age_max) {
+            Some(told) if told.index <= applied => Known::Published { index: told.index, is_new },
+            Some(told) => Known::Unpublished { index: told.index },
+            None => Known::Nothing,
+        }
+    }
+}
+
+fn applied<R: Runtime>(now: &RaftMetrics<Types<R>>) -> u64 {
+    now.last_applied.map_or(0, |applied| applied.index)
+}
+
 /// Waits until this node has published an entry.
 ///
 /// # Errors
@@ -153,7 +209,7 @@ impl Drop for Task<'_> {
 pub(crate) async fn published<R: Runtime>(raft: &Raft<R>, index: u64) -> Result<(), String> {
     // An entry is applied once it is published.
     let mut metrics = raft.metrics();
-    while metrics.borrow_watched().last_applied.is_none_or(|applied| applied.index < index) {
+    while applied(&metrics.borrow_watched()) < index {
         metrics.changed().await.map_err(|_| STOPPED.to_owned())?;
     }
     Ok(())
@@ -203,5 +259,50 @@ async fn index<R: Runtime>(raft: &Raft<R>, links: &Links, within: Duration) -> R
             }
         }
         None => Err("no node leads".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A state that is taken for younger than it is would be a wrong answer.
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn told(rounds: &[(u64, u64)]) -> Waiting {
+        let mut waiting = Waiting::default();
+        rounds.iter().for_each(|(asked, index)| waiting.is_told(Told { asked: ms(*asked), index: *index }));
+        waiting
+    }
+
+    #[test]
+    fn a_state_of_some_age_is_known_by_the_oldest_round_that_is_young_enough() {
+        let mut waiting = told(&[(100, 5), (200, 7), (300, 9)]);
+        assert_eq!(waiting.known(ms(50), ms(400), 4), Known::Nothing);
+        // The newest one is published only later.
+        assert_eq!(waiting.known(ms(250), ms(400), 7), Known::Published { index: 7, is_new: false });
+        assert_eq!(waiting.known(ms(150), ms(400), 7), Known::Unpublished { index: 9 });
+        assert_eq!(waiting.known(ms(300), ms(400), 9), Known::Published { index: 9, is_new: true });
+        assert_eq!(waiting.told.len(), 1);
+        waiting.has_task = true;
+        assert_eq!(waiting.known(ms(100), ms(400), 9), Known::Published { index: 9, is_new: true });
+        assert_eq!(waiting.known(ms(99), ms(400), 9), Known::Nothing);
+    }
+
+    #[test]
+    fn a_later_leader_may_not_get_as_far() {
+        let mut waiting = told(&[(100, 101), (200, 90)]);
+        assert_eq!(waiting.known(ms(500), ms(400), 90), Known::Published { index: 90, is_new: false });
+    }
+
+    #[test]
+    fn few_rounds_are_remembered_and_the_newest_among_them() {
+        let rounds: Vec<_> = (0..10 * TOLD_MAX as u64).map(|number| (number, number)).collect();
+        let mut waiting = told(&rounds);
+        assert_eq!(waiting.told.len(), TOLD_MAX);
+        assert_eq!(waiting.told.back().map(|last| last.index), rounds.last().map(|(_, index)| *index));
+        assert_eq!(waiting.known(ms(10), ms(640), 1), Known::Unpublished { index: 639 });
     }
 }

@@ -47,8 +47,17 @@ pub(crate) async fn keep<R: Runtime>(
 ) {
     let mut metrics = raft.metrics();
     let (mut finishing, mut promoting) = (Finishing::default(), Promoting::default());
+    let mut confirming = 0;
     loop {
         let Some(changed) = replica.upgrade() else { return };
+        let term = led_term::<R>(&metrics.borrow_watched());
+        if let Some(term) = term.filter(|term| *term > confirming) {
+            // A majority confirms a leader by the answers to its heartbeats, and the next one may be far.
+            confirming = term;
+            if raft.trigger().heartbeat().await.is_err() {
+                break;
+            }
+        }
         let wanted = {
             let now = metrics.borrow_watched();
             finishing.finish(&raft, &now);
@@ -87,14 +96,17 @@ enum Change {
     Lead(u64, LogEnd),
 }
 
+/// The term in which this node leads.
+fn led_term<R: Runtime>(now: &RaftMetrics<Types<R>>) -> Option<u64> {
+    (now.state == ServerState::Leader && now.running_state.is_ok()).then_some(now.current_term)
+}
+
 /// What is to be changed, if anything is. Metrics change several times a commit, and this waits for nothing.
 fn wanted<R: Runtime>(replica: &Replica, now: &RaftMetrics<Types<R>>) -> Option<Change> {
     let role = replica.role().ok()?;
-    let leads = now.state == ServerState::Leader && now.running_state.is_ok();
-    let term = now.current_term;
-    if !leads {
+    let Some(term) = led_term::<R>(now) else {
         return (role != Role::Follows).then_some(Change::Follow);
-    }
+    };
     let end = replica.end().ok()?;
     // The first entry of its term follows everything that was ever decided.
     let has_all = end.id.term == term && Some(end.id.seq.0) == now.last_log_index;

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use duramen::CommitSeq;
-use duramen::error::{Error, Result};
+use duramen::error::{Code, Error, Result};
 use duramen_proto::freshness::{self, Freshness};
 use duramen_proto::v1;
 use http::HeaderMap;
@@ -80,14 +80,23 @@ pub(crate) fn freshness(headers: &HeaderMap) -> Result<Freshness> {
 /// Waits until the state of this node is as new as a call wants it.
 ///
 /// # Errors
-/// Those of [`Cluster::catch_up`] and [`Cluster::catch_up_to_age`]; `DeadlinePassed` (E1108).
+/// Those of [`Cluster::catch_up`] and [`Cluster::catch_up_to_age`]; at the deadline of the call
+/// `DeadlinePassed` (E1108), or `StateTooOld` (E1203) for a state of some age.
 pub(crate) async fn catch_up(cluster: &dyn Cluster, call: &Call) -> Result<()> {
     let caught_up = match call.freshness {
         Freshness::Newest => cluster.catch_up(),
         Freshness::MaxAge(age) => cluster.catch_up_to_age(age),
         Freshness::Any => return Ok(()),
     };
-    timeout_at(call.answer_by(), caught_up).await.unwrap_or_else(|_| Err(call::deadline_passed()))
+    let late = || match call.freshness {
+        Freshness::MaxAge(age) => Error::new(
+            Code::StateTooOld,
+            format!("this node does not know in time whether its state is younger than {age:?}"),
+        )
+        .with_hint("nothing was read: allow a greater age, or `any`, or ask another node"),
+        Freshness::Newest | Freshness::Any => call::deadline_passed(),
+    };
+    timeout_at(call.answer_by(), caught_up).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// Where the leader serves, if it is not this node, and where all members do.

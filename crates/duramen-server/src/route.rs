@@ -297,7 +297,8 @@ async fn begin(shared: &Shared, client: &Client, path: &str, headers: &HeaderMap
     // That of a watch is for its beginning: it has no end.
     let timed = if path == WATCH { &HeaderMap::new() } else { headers };
     let deadline = call::deadline(timed, usual, most)?;
-    let freshness = if may_be_old(path) { cluster::freshness(headers)? } else { Freshness::Newest };
+    let may_be_old = shared.cluster.is_some() && may_be_old(path);
+    let freshness = if may_be_old { cluster::freshness(headers)? } else { Freshness::Newest };
     let held = client.holder.take(CALL_BYTES + bytes_of(headers)).await?;
     let (caller, kept) = ((caller, &client.place, path), (&shared.uploads, &shared.places));
     Ok(Call::new(caller, &shared.audit, (deadline, freshness), kept, class, &client.holder, held))

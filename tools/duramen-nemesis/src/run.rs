@@ -75,6 +75,9 @@ fn run(args: &FaultArgs, mut cluster: Cluster) -> Result<Vec<String>> {
     let judged = judgement::of(&load, &mut cluster);
     report(args, &load, &told);
     let mut wrong = load.wrong();
+    if load.aged() == 0 {
+        wrong.push("no read of a state of some age was answered".to_owned());
+    }
     match judged {
         Ok(more) => wrong.extend(more),
         Err(why) => wrong.push(why),

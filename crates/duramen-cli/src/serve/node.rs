@@ -128,7 +128,7 @@ impl Watch for Copies {
 
 /// Tells why a node has not copied the state that it lacks.
 pub(super) fn has_no_copy(why: &str, out: Output) {
-    let what = format!("this node could not copy the state of another one, and goes on with its own: {why}");
+    let what = format!("this node has not copied the state that it lacks, and goes on with its own: {why}");
     out.warning(&what, "it tries again later; there must be room for both");
 }
 
@@ -193,7 +193,8 @@ impl Cluster for Served {
     }
 
     fn published(&self, seq: CommitSeq) -> Doing<'_> {
-        Box::pin(async move { self.node()?.published(seq).await.map_err(failure) })
+        let stopped = |error: NodeError| Error::new(Code::Draining, error.to_string());
+        Box::pin(async move { self.node()?.published(seq).await.map_err(stopped) })
     }
 
     fn leads(&self) -> bool {

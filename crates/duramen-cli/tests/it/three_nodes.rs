@@ -221,7 +221,8 @@ fn older_states_are_read_by_those_that_allow_it() {
     let Some(mut cluster) = Cluster::on_a_disk("reads of older states") else { return };
     cluster.wait_for(0, "three vote", |status| status["spare"] == 1);
     let writer = Remote::connect(&cluster.nodes[0].serves).unwrap();
-    let reader = Remote::connect(&cluster.nodes[2].serves).unwrap().reading(Freshness::Any);
+    let reader = Remote::connect(&cluster.nodes[2].serves).unwrap();
+    reader.set_freshness(Freshness::Any);
     for number in 1..=40_i64 {
         let (_, receipt) =
             writer.transact_with_receipt(|tx| tx.kv("counts").put("a", &number).map(drop)).unwrap();

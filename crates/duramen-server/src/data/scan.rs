@@ -29,11 +29,11 @@ pub(super) async fn run(service: &DataService, request: v1::ScanRequest, call: C
     if request.find.is_some() || request.rows.is_some() {
         check_only(&request)?;
     }
+    service.identity.wait_for(request.at_least.as_ref(), &call).await?;
     if let Some(query) = &request.find {
         call.charge(find::cost(query)?).await?;
         call.charges.add(call.charge_work(find::working_bytes(query))?);
     }
-    service.identity.wait_for(request.at_least.as_ref(), &call).await?;
     call.take_place().await?;
     let identity = Arc::clone(&service.identity);
     let begun = call.clone();

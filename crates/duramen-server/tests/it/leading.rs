@@ -7,6 +7,7 @@ use std::time::Duration;
 use duramen::CommitSeq;
 use duramen::error::Code;
 use duramen::prelude::*;
+use duramen_client::Freshness;
 use duramen_proto::v1::{self, condition};
 use duramen_server::{Cluster, Doing};
 
@@ -19,12 +20,19 @@ use super::{Served, order_key, put};
 struct Believed {
     follows: AtomicBool,
     catches: AtomicU32,
+    catches_to_an_age: AtomicU32,
+    waits_for: Mutex<Vec<CommitSeq>>,
     newer: Mutex<Option<(Db, i64)>>,
 }
 
 impl Believed {
     fn asked(&self) -> u32 {
         self.catches.swap(0, Ordering::Relaxed)
+    }
+
+    /// How often it was asked for the newest state, and for one of some age.
+    fn asked_for_both(&self) -> (u32, u32) {
+        (self.asked(), self.catches_to_an_age.swap(0, Ordering::Relaxed))
     }
 }
 
@@ -39,10 +47,12 @@ impl Cluster for Believed {
     }
 
     fn catch_up_to_age(&self, _: Duration) -> Doing<'_> {
-        self.catch_up()
+        self.catches_to_an_age.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async { Ok(()) })
     }
 
-    fn published(&self, _: CommitSeq) -> Doing<'_> {
+    fn published(&self, seq: CommitSeq) -> Doing<'_> {
+        self.waits_for.lock().expect("no panic").push(seq);
         Box::pin(async { Ok(()) })
     }
 
@@ -127,4 +137,48 @@ fn what_only_rests_on_reads_is_run_again_on_the_newest_state() {
     request.write = Some(v1::Write { request_id: id, ..v1::Write::default() });
     let told = served.client.batch(request).expect("answered");
     assert_eq!((told.failed_condition, cluster.asked()), (1, 0));
+}
+
+/// Calls that only read see the state that they allow. What a transaction does is decided on the newest.
+#[test]
+fn reads_alone_may_see_an_older_state() {
+    let (served, cluster) = served();
+    let client = &served.client;
+    client.batch(batch(vec![put("Oslo", 3, 5)])).expect("committed");
+    let count = || v1::Read { kind: Some(v1::read::Kind::Count(super::all_orders())) };
+    let read = || client.read(v1::ReadRequest { reads: vec![count()], ..v1::ReadRequest::default() });
+    let scan = || v1::ScanRequest { collection: "orders".to_owned(), ..v1::ScanRequest::default() };
+    for (freshness, wanted) in [
+        (Freshness::Newest, (3, 0)),
+        (Freshness::MaxAge(Duration::from_millis(1500)), (0, 3)),
+        (Freshness::Any, (0, 0)),
+    ] {
+        cluster.asked_for_both();
+        client.set_freshness(freshness);
+        read().expect("read");
+        client.collections(Vec::new()).expect("read");
+        client.scan(scan()).expect("begun").next().expect("a message").expect("read");
+        assert_eq!(cluster.asked_for_both(), wanted, "{freshness:?}");
+        // A batch that reads, and what a commit before has become.
+        let mut reads = batch(vec![put("Oslo", 4, 5)]);
+        reads.reads = vec![count()];
+        client.batch(reads).expect("committed");
+        let request_id = client.new_request_id().expect("an id");
+        client.outcome(v1::OutcomeRequest { request_id }).expect("told");
+        let (newest, of_an_age) = cluster.asked_for_both();
+        assert!(newest >= 2 && of_an_age == 0, "{freshness:?}: {newest}, {of_an_age}");
+    }
+    // One that need not be the newest may lack a commit that the read names.
+    let mut at_least =
+        client.batch(batch(vec![put("Oslo", 5, 5)])).expect("committed").receipt.and_then(|of| of.at);
+    let read = |at_least: Option<v1::Token>| {
+        client.read(v1::ReadRequest { reads: vec![count()], at_least, ..v1::ReadRequest::default() })
+    };
+    read(at_least.clone()).expect("it is there");
+    let seq = at_least.as_ref().expect("a token").seq;
+    at_least.as_mut().expect("a token").seq += 1_000;
+    assert_eq!(read(at_least.clone()).expect_err("no such commit").code(), Code::LostWrites);
+    client.set_freshness(Freshness::Newest);
+    assert_eq!(read(at_least).expect_err("no such commit").code(), Code::LostWrites);
+    assert_eq!(*cluster.waits_for.lock().expect("no panic"), [CommitSeq(seq), CommitSeq(seq + 1_000)]);
 }

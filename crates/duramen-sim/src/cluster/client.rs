@@ -52,7 +52,7 @@ pub(super) async fn lives(world: Shared, until: SimInstant) {
     while SimInstant::now() < until {
         world.rest(500, 60_000).await;
         if world.lock().random.chance(1, 3) {
-            reads(&world).await;
+            reads_some(&world).await;
             continue;
         }
         let kind = {
@@ -355,18 +355,31 @@ enum Sees {
     Any,
 }
 
-/// Reads everything through a node.
-async fn reads(world: &Shared) {
-    let (machine, sees) = {
+/// Reads through a node: a state of some age several times, as soon as what was asked for the first is known.
+async fn reads_some(world: &Shared) {
+    let (machine, sees, times) = {
         let random: &mut Random = &mut world.lock().random;
         let ages_ms = [0, 10, 60, 300, 1_000, 4_000];
-        let sees = match random.below(8) {
-            0 => Sees::Any,
-            1..=3 => Sees::OfAge(Duration::from_millis(ages_ms[random.below(ages_ms.len())])),
-            _ => Sees::Newest,
+        let (sees, times) = match random.below(8) {
+            0 => (Sees::Any, 1),
+            1..=3 => {
+                let age = Duration::from_millis(ages_ms[random.below(ages_ms.len())]);
+                (Sees::OfAge(age), 1 + random.below(6))
+            }
+            _ => (Sees::Newest, 1),
         };
-        (random.below(MACHINES), sees)
+        (random.below(MACHINES), sees, times)
     };
+    for time in 0..times {
+        if time > 0 {
+            world.rest(100, 8_000).await;
+        }
+        reads(world, machine, sees).await;
+    }
+}
+
+/// Reads everything through a node.
+async fn reads(world: &Shared, machine: usize, sees: Sees) {
     let Some((node, incarnation)) = node_of(world, machine) else { return };
     let (floor, caught_up) = match sees {
         Sees::Any => (0, Ok(CommitSeq(0))),
