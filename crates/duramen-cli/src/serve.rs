@@ -245,6 +245,10 @@ fn told(opened: &Opened, server: &Server, args: &ServeArgs, is_new: bool, out: O
     if let Some(error) = server.without_socket() {
         out.warning(&format!("there is no socket: {}", error.message()), "clients use the address");
     }
+    if let Some(error) = server.without_notice() {
+        let what = format!("commands do not find the server by the directory: {}", error.message());
+        out.warning(&what, "name its address, `--at HOST:PORT`; make room, and start it again");
+    }
     warn(server, args, out);
     if out.is_json() {
         let addresses = addresses.iter().map(|address| duramen::Value::from(address.as_str()));

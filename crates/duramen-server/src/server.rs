@@ -53,7 +53,8 @@ pub struct Server {
     token: Option<String>,
     /// Why there is no socket.
     without_socket: Option<Error>,
-    names: Option<(Option<Socket>, Notice)>,
+    without_notice: Option<Error>,
+    names: Option<(Option<Socket>, Option<Notice>)>,
 }
 
 const _: () = {
@@ -96,6 +97,13 @@ impl Server {
     #[must_use]
     pub fn without_socket(&self) -> Option<&Error> {
         self.without_socket.as_ref()
+    }
+
+    /// Why clients do not find the server by the directory of its database, if the disk had no room for the
+    /// file that says so.
+    #[must_use]
+    pub fn without_notice(&self) -> Option<&Error> {
+        self.without_notice.as_ref()
     }
 
     /// The addresses of TCP, with the ports that the system gave.

@@ -210,7 +210,12 @@ impl Builder {
         let sockets = self.local_listeners(socket.as_ref())?;
         let ended = spawn(runtime, sockets, listeners, Arc::new(shared))?;
         let serving = self.serving(database, socket.is_some(), &tcp);
-        let notice = Notice::write(&directory, &serving)?;
+        let (notice, without_notice) = match Notice::write(&directory, &serving) {
+            Ok(notice) => (Some(notice), None),
+            // Clients that know an address call, and may delete what fills the disk.
+            Err(error) if error.code() == Code::DiskFull && !tcp.is_empty() => (None, Some(error)),
+            Err(error) => return Err(error),
+        };
         let grace = self.limits.drain_grace;
         Ok(Server {
             _threads: threads,
@@ -223,6 +228,7 @@ impl Builder {
             addresses: tcp,
             token,
             without_socket,
+            without_notice,
             names: Some((socket, notice)),
         })
     }
