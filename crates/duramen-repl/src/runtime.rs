@@ -2,15 +2,13 @@
 
 use std::future::Future;
 use std::io;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use openraft_rt::AsyncRuntime;
-#[cfg(feature = "simulation")]
-use openraft_rt::Instant as _;
+use openraft_rt::{AsyncRuntime, Instant as _};
 use openraft_rt_tokio::TokioRuntime;
 #[cfg(feature = "simulation")]
 use rand::Rng as _;
-use rustix::time::{ClockId, clock_gettime};
 
 /// A runtime on which nodes run.
 pub trait Runtime: AsyncRuntime {
@@ -22,7 +20,7 @@ pub trait Runtime: AsyncRuntime {
         call: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = io::Result<T>> + Send;
 
-    /// The time since the machine was started, with that in which it was suspended.
+    /// The time since some moment, by a clock that is never set.
     fn uptime() -> Duration;
 }
 
@@ -36,13 +34,10 @@ impl Runtime for TokioRuntime {
     }
 
     fn uptime() -> Duration {
-        // The monotonic clock of Linux stands still while the machine is suspended.
-        #[cfg(target_os = "linux")]
-        let clock = ClockId::Boottime;
-        #[cfg(not(target_os = "linux"))]
-        let clock = ClockId::Monotonic;
-        let time = clock_gettime(clock);
-        Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0))
+        type Instant = <TokioRuntime as AsyncRuntime>::Instant;
+        static FIRST: OnceLock<Instant> = OnceLock::new();
+        let now = Instant::now();
+        now.saturating_duration_since(*FIRST.get_or_init(|| now))
     }
 }
 
