@@ -57,9 +57,8 @@ const WAIT_MAX: Duration = Duration::from_millis(100);
 ///
 /// It is a [`Store`](duramen::Store): functions of that run on it and on a [`Db`](duramen::Db). Its reads are
 /// those of [`Reads`](duramen::Reads), each of the newest state unless [`Remote::set_freshness`] allows an
-/// older one; its transactions have the writes of
-/// [`Tx`](duramen::Tx). Its calls wait for the server on the calling thread; [`AsyncRemote`] is for programs
-/// that await. Clones share the connection.
+/// older one; its transactions have the writes of [`Tx`](duramen::Tx). Its calls wait for the server on the
+/// calling thread; [`AsyncRemote`] is for programs that await. Clones share the connection.
 ///
 /// ```no_run
 /// use duramen::prelude::*;

@@ -3,8 +3,8 @@
 //! `proto/duramen/v1` has the definitions, with the meaning of each field. [`v1`] is the code made from them,
 //! which is committed: no build needs `protoc`. [`key`], [`document`], [`query`], [`collection`], [`view`],
 //! [`change`] and [`status`] translate keys, documents, queries, collections, views, changes and errors of
-//! the library; [`codec`] decodes messages of strangers in bounded memory. [`freshness`] is
-//! the header that lets reads on a node of a cluster see older states.
+//! the library; [`codec`] decodes messages of strangers in bounded memory. [`freshness`] is the header that
+//! lets reads on a node of a cluster see older states.
 //!
 //! Version 1 only gains fields and calls. Servers and clients agree on a version in `Hello`.
 //!

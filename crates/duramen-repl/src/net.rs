@@ -410,11 +410,10 @@ pub(crate) struct Answering<R: Runtime> {
     needed: Mutex<Option<Needed>>,
 }
 
-/// The state after an entry, or a later one, the address of a node that has it, and what it takes.
+/// The state after an entry, or a later one, and where it is.
 struct Needed {
     seq: u64,
-    from: String,
-    bytes: u64,
+    copy: CopyOf,
 }
 
 impl<R: Runtime> Answering<R> {
@@ -575,7 +574,8 @@ impl<R: Runtime> Answering<R> {
         };
         let (has_it, is_synced) = R::run_blocking(look).await.map_err(text)?.map_err(text)?;
         if !has_it {
-            let needed = Needed { seq: at_least.seq, from: leader, bytes };
+            let copy = CopyOf { ident: self.ident, from: leader, bytes };
+            let needed = Needed { seq: at_least.seq, copy };
             *self.needed.lock().unwrap_or_else(PoisonError::into_inner) = Some(needed);
         }
         // As consensus knows it, after all that has come before.
@@ -585,15 +585,14 @@ impl<R: Runtime> Answering<R> {
     }
 
     fn applied(&self) -> u64 {
-        self.raft.metrics().borrow_watched().last_applied.map_or(0, |applied| applied.index)
+        read::applied(&self.raft.metrics().borrow_watched())
     }
 
     /// What this node needs a copy of.
     pub(crate) fn needs_copy_of(&self) -> Option<CopyOf> {
         let needed = self.needed.lock().unwrap_or_else(PoisonError::into_inner);
         // It may have got what it lacked meanwhile.
-        let needed = needed.as_ref().filter(|needed| self.applied() < needed.seq)?;
-        Some(CopyOf { ident: self.ident, from: needed.from.clone(), bytes: needed.bytes })
+        needed.as_ref().filter(|needed| self.applied() < needed.seq).map(|needed| needed.copy.clone())
     }
 
     /// Fails if this node lacks an entry that it has acknowledged, as the leader says. A later leader may

@@ -198,7 +198,8 @@ impl Waiting {
     }
 }
 
-fn applied<R: Runtime>(now: &RaftMetrics<Types<R>>) -> u64 {
+/// The last entry that this node has applied; 0 before any.
+pub(crate) fn applied<R: Runtime>(now: &RaftMetrics<Types<R>>) -> u64 {
     now.last_applied.map_or(0, |applied| applied.index)
 }
 

@@ -8,6 +8,7 @@ use openraft::metrics::RaftMetrics;
 use openraft_rt::Instant;
 
 use crate::node::GONE_AFTER;
+use crate::read;
 use crate::room::Rooms;
 use crate::runtime::Runtime;
 use crate::types::{Peer, Types};
@@ -92,7 +93,7 @@ pub(crate) fn status<R: Runtime>(
             .current_leader
             .filter(|leader| now.running_state.is_ok() && (*leader == ident.node || has_heard_leader)),
         term: now.current_term,
-        published: CommitSeq(now.last_applied.map_or(0, |applied| applied.index)),
+        published: CommitSeq(read::applied(now)),
         members: members.nodes().map(of_member).collect(),
         confirmed: now.last_quorum_acked.map(|at| at.elapsed()),
     }

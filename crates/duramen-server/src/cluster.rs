@@ -83,20 +83,21 @@ pub(crate) fn freshness(headers: &HeaderMap) -> Result<Freshness> {
 /// Those of [`Cluster::catch_up`] and [`Cluster::catch_up_to_age`]; at the deadline of the call
 /// `DeadlinePassed` (E1108), or `StateTooOld` (E1203) for a state of some age.
 pub(crate) async fn catch_up(cluster: &dyn Cluster, call: &Call) -> Result<()> {
-    let caught_up = match call.freshness {
-        Freshness::Newest => cluster.catch_up(),
-        Freshness::MaxAge(age) => cluster.catch_up_to_age(age),
+    let (caught_up, age) = match call.freshness {
+        Freshness::Newest => (cluster.catch_up(), None),
+        Freshness::MaxAge(age) => (cluster.catch_up_to_age(age), Some(age)),
         Freshness::Any => return Ok(()),
     };
-    let late = || match call.freshness {
-        Freshness::MaxAge(age) => Error::new(
-            Code::StateTooOld,
-            format!("this node does not know in time whether its state is younger than {age:?}"),
-        )
-        .with_hint("nothing was read: allow a greater age, or `any`, or ask another node"),
-        Freshness::Newest | Freshness::Any => call::deadline_passed(),
-    };
-    timeout_at(call.answer_by(), caught_up).await.unwrap_or_else(|_| Err(late()))
+    timeout_at(call.answer_by(), caught_up).await.unwrap_or_else(|_| {
+        Err(age.map_or_else(call::deadline_passed, |age| too_old(age, "the deadline of the call has passed")))
+    })
+}
+
+/// The error of a read that may see a state of some age, if that is not known to be there.
+#[must_use]
+pub fn too_old(age_max: Duration, why: &str) -> Error {
+    Error::new(Code::StateTooOld, format!("the state of this node may be older than {age_max:?}: {why}"))
+        .with_hint("nothing was read: allow a greater age, or `any`, or ask another node")
 }
 
 /// Where the leader serves, if it is not this node, and where all members do.

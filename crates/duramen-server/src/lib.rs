@@ -60,6 +60,6 @@ mod tls;
 pub mod users;
 
 pub use admin::facts;
-pub use cluster::{Cluster, Doing};
+pub use cluster::{Cluster, Doing, too_old};
 pub use limit::Limits;
 pub use server::{Builder, Server, local};

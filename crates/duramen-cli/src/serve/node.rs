@@ -12,7 +12,7 @@ use duramen_proto::v1;
 use duramen_repl::{
     Begin, CopyOf, Node, NodeError, NodeStatus, Peer, PeerTls, Run, Running, TokioRuntime, Watch,
 };
-use duramen_server::{Cluster, Doing};
+use duramen_server::{Cluster, Doing, too_old};
 
 use super::is_wide;
 use crate::args::ServeArgs;
@@ -182,11 +182,7 @@ impl Cluster for Served {
         Box::pin(async move {
             let caught_up = self.node()?.catch_up_to_age(age_max, CONFIRM_WITHIN).await;
             caught_up.map(drop).map_err(|error| match error {
-                NodeError::Refused(why) => {
-                    let what = format!("the state of this node may be older than {age_max:?}: {why}");
-                    Error::new(Code::StateTooOld, what)
-                        .with_hint("nothing was read: allow a greater age, or `any`, or ask another node")
-                }
+                NodeError::Refused(why) => too_old(age_max, &why),
                 error => failure(error),
             })
         })

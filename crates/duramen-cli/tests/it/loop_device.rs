@@ -3,11 +3,13 @@
 //!
 //! D7: a full disk refuses writes, loses nothing, still deletes, and works again when there is room.
 
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
-use crate::runner::{FLIGHTS, JANUARY, Scratch, output, skipped};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::runner::{FLIGHTS, JANUARY, Scratch, output, skipped, start};
 
 /// A file system of some mebibytes, mounted; unmounted when dropped.
 pub(crate) struct Mounted {
@@ -105,11 +107,16 @@ fn filled(scratch: &Scratch, kind: &str) -> Option<(Mounted, String)> {
     };
     let db = mounted.at.join("db").to_str().unwrap().to_owned();
     scratch.ok(&[&["import", &db, JANUARY], FLIGHTS].concat());
+    fill(&mounted);
+    Some((mounted, db))
+}
+
+/// Takes all room that is left.
+fn fill(mounted: &Mounted) {
     let mut filler = std::fs::File::create(mounted.at.join("filler")).unwrap();
     for bytes in [1 << 20, 4 << 10, 1] {
         while filler.write_all(&vec![1; bytes]).is_ok() {}
     }
-    Some((mounted, db))
 }
 
 /// D7: creating the collection again needs room; deleting alone does not.
@@ -177,4 +184,39 @@ fn a_read_only_mount_is_read_and_refuses_writes_with_a_hint() {
             assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
         }
     }
+}
+
+/// A server that has been there before starts on a full disk. Clients that know its address delete, and so
+/// make room.
+#[test]
+fn a_server_on_a_full_disk_serves_its_address() {
+    let scratch = Scratch::new();
+    let Some(mounted) = mount(&scratch, 160) else { return };
+    let db = mounted.at.join("db").to_str().unwrap().to_owned();
+    scratch.ok(&[&["import", &db, JANUARY], FLIGHTS].concat());
+    let serve = || {
+        let words = ["serve", &db, "--listen", "127.0.0.1:0", "--no-auth", "--json"];
+        let mut command = scratch.command_as_is(&words);
+        let mut child = start(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+        (child, told["addresses"][0].as_str().unwrap().to_owned())
+    };
+    let stop = |mut child: Child| {
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let mut told = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        assert!(child.wait().unwrap().success(), "{told}");
+        told
+    };
+    // It makes its token.
+    stop(serve().0);
+    fill(&mounted);
+    let (child, at) = serve();
+    assert!(!Path::new(&db).join("serve.json").exists(), "there is no room for it");
+    scratch.ok(&["del", "--at", &at, "-c", "flights", "--all", "--yes"]);
+    assert_eq!(scratch.ok(&["count", "--at", &at, "-c", "flights"]), "0\n");
+    let told = stop(child);
+    assert!(told.contains("commands do not find the server by the directory"), "{told}");
 }

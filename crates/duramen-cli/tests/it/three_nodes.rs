@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use duramen::prelude::*;
@@ -11,6 +12,7 @@ use duramen_client::{Freshness, Remote};
 use duramen_proto::v1;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::loop_device::{mount_a, run};
 use crate::runner::{Scratch, skipped, start};
 
 /// A served node.
@@ -31,7 +33,7 @@ impl Process {
     fn begin(scratch: &Scratch, name: &'static str, serves: String, arguments: Vec<String>) -> Process {
         let words: Vec<&str> =
             ["serve", name, "--json"].into_iter().chain(arguments.iter().map(String::as_str)).collect();
-        let mut child = start(scratch.command_as_is(&words).stdout(Stdio::piped())).unwrap();
+        let mut child = start(&mut scratch.command_as_is(&words)).unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let told: serde_json::Value =
@@ -48,6 +50,19 @@ impl Process {
     fn stop(&mut self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Waits until it warns of this. Returns all that it has warned of.
+    fn warns(&mut self, of: &str) -> String {
+        let (send, says) = channel();
+        let stderr = BufReader::new(self.child.stderr.take().unwrap());
+        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
+        let mut told = String::new();
+        while !told.contains(of) {
+            let line = says.recv_timeout(Duration::from_secs(60));
+            told += &line.unwrap_or_else(|_| panic!("{of:?} in time, after {told:?}"));
+        }
+        told
     }
 
     fn again(&mut self, scratch: &Scratch) {
@@ -294,6 +309,38 @@ fn a_node_that_lacks_too_much_copies_the_state_and_serves_again() {
     }
     cluster.nodes[2].stop();
     cluster.scratch.ok(&["check", "c"]);
+}
+
+/// A node whose disk has no room for the copy that it needs goes on serving what it has.
+#[test]
+fn a_node_without_room_for_a_copy_goes_on_serving() {
+    let Some(mut cluster) = Cluster::on_a_disk("a node without room for a copy") else { return };
+    let Some(mounted) = mount_a(&cluster.scratch, "ext4", &["-q", "-F", "-m", "0"], 96) else { return };
+    cluster.wait_for(0, "three vote", |status| status["spare"] == 1);
+    cluster.nodes[2].stop();
+    let (from, to) = (cluster.scratch.path("c"), mounted.at.join("c"));
+    run("cp", &["--archive", from.to_str().unwrap(), to.to_str().unwrap()]).unwrap();
+    cluster.nodes[2].name = "mounted/c";
+    let remote = Remote::connect(&cluster.nodes[0].serves).unwrap();
+    let large: Vec<u64> =
+        (0..1 << 17).map(|number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+    for key in 0..100 {
+        remote.kv("large").put(key, &large).unwrap();
+    }
+    let node = cluster.nodes[2].node;
+    let lacks = |status: &serde_json::Value| {
+        let members = status["members"].as_array().unwrap();
+        members.iter().any(|member| member["node"] == node && member["needs_copy"] == true)
+    };
+    cluster.wait_for(0, "the others do not have what it lacks", lacks);
+    cluster.nodes[2].again(&cluster.scratch);
+    let told = cluster.nodes[2].warns("has not copied the state that it lacks");
+    assert!(told.contains("are free at") && !told.contains("it stops serving"), "{told}");
+    let reader = Remote::connect(&cluster.nodes[2].serves).unwrap();
+    reader.set_freshness(Freshness::Any);
+    assert_eq!(reader.kv("large").get::<Vec<u64>>(99).unwrap(), None);
+    assert!(!to.join("incoming").exists(), "it has not begun");
+    cluster.nodes[2].stop();
 }
 
 /// An operator sees which node leads, lets another one lead, and removes members. A node with a certificate

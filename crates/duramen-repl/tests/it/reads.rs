@@ -9,7 +9,7 @@ use crate::cluster::Cluster;
 
 /// Longer than the test takes.
 const LONG: Duration = Duration::from_secs(3600);
-/// Of a node that nobody answers.
+/// How long a read waits for the leader.
 const SHORT: Duration = Duration::from_millis(700);
 
 #[test]

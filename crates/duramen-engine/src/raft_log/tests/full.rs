@@ -143,3 +143,27 @@ fn watermarks_take_no_room_on_a_full_disk() {
         assert!(log.hold_room(1, 8, EntriesFor::Puts).is_ok(), "there is room again");
     }
 }
+
+/// The last frame may end with its segment, so that a watermark would need another one.
+#[test]
+fn a_watermark_without_room_does_not_end_the_log() {
+    let mut full = 0;
+    for count in 1..120 {
+        let disk = disk(count);
+        let log = created(&disk);
+        disk.set_capacity(Some(disk.used_bytes()));
+        let small = |seq| vec![Entry { bytes: Arc::from([7; 8]), ..entry(seq, 1, 0) }];
+        for seq in 101..=100 + count {
+            // What fails, the log tells. No segment is made ahead.
+            let _ = log.append(small(seq), Box::new(drop));
+            log.step_once();
+        }
+        if log.failure().is_some() {
+            full += 1;
+            continue;
+        }
+        log.decide(CommitSeq(100 + count)).unwrap();
+        log.close().unwrap_or_else(|error| panic!("{count} entries: {error}"));
+    }
+    assert!(full > 0, "some fill the disk");
+}
