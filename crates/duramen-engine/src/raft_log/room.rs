@@ -15,7 +15,7 @@ use crate::ids::CommitSeq;
 pub(super) const ENTRY_BYTES: usize = 128;
 
 /// Blocks that are left to entries of consensus itself, each of which takes one, if segments are long.
-pub(super) const BLOCKS_OF_CONSENSUS: usize = 16;
+const BLOCKS_OF_CONSENSUS: usize = 16;
 
 /// What entries are for. It decides how much of the room that a full disk has left they may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

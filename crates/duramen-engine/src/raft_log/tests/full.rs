@@ -112,35 +112,44 @@ fn a_cut_that_had_room_is_made_on_a_full_disk() {
     assert!(cuts > 200, "{cuts} cuts on full disks");
 }
 
-/// The last blocks are for entries of consensus, which nothing holds room for: watermarks take none of them.
-#[test]
-fn watermarks_take_no_room_on_a_full_disk() {
-    for seed in 0..100 {
-        let disk = disk(seed);
-        let log = created(&disk);
-        let mut random = Random::new(seed);
-        append(&log, entries(101, 101 + random.below(30) as u64, 1));
-        disk.set_capacity(Some(disk.used_bytes() + random.below(3) as u64 * 4096));
-        let mut next = log.end().id.seq.0 + 1;
-        let small = |seq| vec![Entry { bytes: Arc::from([7; 8]), ..entry(seq, 1, 0) }];
-        while let Ok(room) = log.hold_room(1, 8, EntriesFor::Deletes) {
-            append(&log, small(next));
-            drop(room);
-            next += 1;
+/// How many entries of consensus a full disk takes, which nothing holds room for, if a watermark is due after
+/// each of them, or never.
+fn taken_by_a_full_disk(seed: u64, marks: bool) -> u64 {
+    let disk = disk(seed);
+    let log = created(&disk);
+    let mut random = Random::new(seed);
+    append(&log, entries(101, 101 + random.below(30) as u64, 1));
+    disk.set_capacity(Some(disk.used_bytes() + random.below(3) as u64 * 4096));
+    let mut next = log.end().id.seq.0 + 1;
+    let small = |seq| vec![Entry { bytes: Arc::from([7; 8]), ..entry(seq, 1, 0) }];
+    while let Ok(room) = log.hold_room(1, 8, EntriesFor::Deletes) {
+        append(&log, small(next));
+        drop(room);
+        next += 1;
+    }
+    let first = next;
+    loop {
+        // What fails, the step tells.
+        let _ = log.append(small(next), Box::new(drop));
+        if log.step().is_err() {
+            return next - first;
         }
-        let geometry = &log.inner.writer.geometry;
-        let in_a_segment = geometry.segment_bytes_min as usize / geometry.block_bytes;
-        for _ in 0..super::super::room::BLOCKS_OF_CONSENSUS.min(in_a_segment / 4) {
-            append(&log, small(next));
-            // Nothing follows for a while, so that a watermark is due.
+        if marks {
             log.decide(CommitSeq(next)).unwrap();
             disk.advance_clock(2 * crate::limits::MARK_IDLE_MS * 1_000_000);
             log.step().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-            next += 1;
         }
-        disk.set_capacity(None);
-        log.step().unwrap();
-        assert!(log.hold_room(1, 8, EntriesFor::Puts).is_ok(), "there is room again");
+        next += 1;
+    }
+}
+
+/// The last blocks are for entries of consensus: watermarks take none of them.
+#[test]
+fn watermarks_take_no_room_on_a_full_disk() {
+    for seed in 0..100 {
+        let taken = taken_by_a_full_disk(seed, false);
+        assert!(taken > 0, "seed {seed}");
+        assert_eq!(taken_by_a_full_disk(seed, true), taken, "seed {seed}");
     }
 }
 
